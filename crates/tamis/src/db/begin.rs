@@ -27,13 +27,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::collections::HashMap;
-use crate::db::commit::new_memtable;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::log::NextLog;
 use crate::error::{StorageError, WriteError};
 use crate::ids::{KeyspaceId, LogId};
 use crate::io::write_file_atomically;
-use crate::read::{MemtableSlot, Memtables};
+use crate::read::Memtables;
 use crate::sync::{self, Mutex};
 use crate::tree::edit::VersionEdit;
 use crate::tree::files::{self, FileKind, first_log_path, options_path, table_path};
@@ -273,7 +272,7 @@ impl DbInner {
         let first = pending.first_log.take().expect("just made");
         self.log.begin(&mut log, &mut state.logs, first, self.visible());
         let opened: Vec<_> = flushed.tables.iter().map(|(_, table)| table.clone()).collect();
-        let fresh = |keyspace: &KeyspaceInner| MemtableSlot::new(new_memtable(&keyspace.options), 0);
+        let fresh = |keyspace: &KeyspaceInner| keyspace.fresh_memtable(0);
         self.publish_edit(&mut state, &edit, &opened, |keyspace, old| {
             let is_fresh = in_memory.contains(&keyspace);
             Memtables::new(if is_fresh { fresh(&keyspaces[&keyspace]) } else { old.active.clone() })

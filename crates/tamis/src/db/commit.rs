@@ -4,22 +4,34 @@
 //! one log record, with one sync if any of them asks for it. The others sleep until their result is available, or until they
 //! become leader themselves.
 //!
+//! # Invariants
+//!
 //! The order within a commit is the engine's guarantee: room is made (which may stall); the record is appended; it is synced if
 //! requested (earlier logs first); the operations are inserted into the memtables; the new sequence number becomes visible; the
-//! writers are notified. If appending or syncing fails, no writer is told of success, nothing becomes visible, and writes are
-//! suspended until the log is replaced ([`health`](super::health)), since the record may or may not be on disk.
+//! writers are notified. Nothing in it computes a digest: each batch brings those of its keys.
+//!
+//! # Threads and locks
+//!
+//! Any thread may [`submit`](Committer::submit), with no lock held. The leader holds the [log](super::log)'s lock from before it
+//! gathers its group until after the group is visible. The queue has a leaf lock, and so has each waiting writer.
+//!
+//! # Failures and poison
+//!
+//! If appending or syncing fails, no writer is told of success, nothing becomes visible, and writes are suspended until the log is
+//! replaced ([`health`](super::health)), since the record may or may not be on disk. If the leader panics, its followers get an
+//! error and the next writer leads: it finds the log's lock poisoned and stops writes for good.
 
-use crate::sync::{self, Condvar, Mutex, MutexGuard};
+use crate::sync::{self, Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use smallvec::SmallVec;
 use tamis_filter::Digest;
 
 use crate::batch::{BatchOp, WriteBatch};
 use crate::db::inner::{DbInner, KeyspaceInner};
-use crate::db::log::Current;
+use crate::db::log::{Current, Log};
 use crate::error::WriteError;
 use crate::ids::KeyspaceId;
 use crate::key::{Kind, SeqNo};
@@ -29,16 +41,16 @@ use crate::read::MemtableSlot;
 /// Batches beyond this many bytes wait for the next group, so that one group's latency stays bounded.
 const MAX_GROUP_BYTES: usize = 1 << 20;
 
-pub(crate) type Directory = crate::collections::HashMap<KeyspaceId, Arc<KeyspaceInner>>;
-
-/// Writers waiting for the leader.
-#[derive(Debug, Default)]
-pub(crate) struct CommitQueue {
-    inner: Mutex<Queue>,
+/// The queue of writers, and the newest visible write.
+#[derive(Debug)]
+pub(crate) struct Committer {
+    queue: Mutex<Queue>,
+    visible_seq: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
+    /// Whether a writer leads. Until it ends, all others are queued.
     leading: bool,
     pending: VecDeque<Pending>,
 }
@@ -95,11 +107,110 @@ impl Waiter {
     }
 }
 
-impl DbInner {
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.inner.lock()
+/// The writers that follow a leader. On drop, even in a panic, they get the result, and the next writer leads.
+struct Group<'c> {
+    committer: &'c Committer,
+    followers: SmallVec<[Pending; 4]>,
+    /// `None` if the leader panicked.
+    result: Option<Result<(), WriteError>>,
+}
+
+impl Group<'_> {
+    /// Takes queued writers, up to a limit that includes the leader's `bytes`.
+    fn gather(&mut self, mut bytes: usize) {
+        let mut queue = self.committer.queue.lock();
+        while let Some(next) = queue.pending.front() {
+            bytes += next.batch.byte_len();
+            if bytes > MAX_GROUP_BYTES {
+                break;
+            }
+            self.followers.extend(queue.pending.pop_front());
+        }
+    }
+}
+
+impl Drop for Group<'_> {
+    fn drop(&mut self) {
+        let panicked =
+            || Err(WriteError::Poisoned { cause: "a panic while writes were committed".to_owned() });
+        let result = self.result.take().unwrap_or_else(panicked);
+        for follower in &self.followers {
+            follower.waiter.give(Turn::Done(result.clone()));
+        }
+        let mut queue = self.committer.queue.lock();
+        match queue.pending.pop_front() {
+            Some(next) => next.waiter.give(Turn::Lead(next.batch, next.sync)),
+            None => queue.leading = false,
+        }
+    }
+}
+
+impl Committer {
+    pub(crate) fn new(visible_seq: SeqNo) -> Committer {
+        Committer { queue: Mutex::default(), visible_seq: AtomicU64::new(visible_seq) }
     }
 
+    /// Returns the newest sequence number visible to readers. Load the view before this.
+    #[inline]
+    pub(crate) fn visible(&self) -> SeqNo {
+        sync::point();
+        self.visible_seq.load(Ordering::Acquire)
+    }
+
+    /// Makes everything up to `seq` visible. Only for the holder of the log's lock, and for opening.
+    pub(crate) fn publish(&self, seq: SeqNo) {
+        self.visible_seq.store(seq, Ordering::Release);
+    }
+
+    /// Commits a batch, possibly with others, and returns its result. The leader calls `commit` with the batches of its group and
+    /// whether to sync them.
+    fn submit(
+        &self,
+        batch: WriteBatch,
+        sync: bool,
+        log: &Log,
+        commit: impl FnOnce(&mut Current, &[&WriteBatch], bool) -> Result<(), WriteError>,
+    ) -> Result<(), WriteError> {
+        let waiter = {
+            let mut queue = self.queue.lock();
+            if queue.leading {
+                let waiter = Arc::<Waiter>::default();
+                queue.pending.push_back(Pending { batch, sync, waiter: waiter.clone() });
+                waiter
+            } else {
+                queue.leading = true;
+                drop(queue);
+                return self.lead(batch, sync, log, commit);
+            }
+        };
+        match waiter.wait() {
+            Turn::Done(result) => result,
+            Turn::Lead(batch, sync) => self.lead(batch, sync, log, commit),
+        }
+    }
+
+    fn lead(
+        &self,
+        batch: WriteBatch,
+        sync: bool,
+        log: &Log,
+        commit: impl FnOnce(&mut Current, &[&WriteBatch], bool) -> Result<(), WriteError>,
+    ) -> Result<(), WriteError> {
+        let mut group = Group { committer: self, followers: SmallVec::new(), result: None };
+        let result = {
+            let mut current = log.lock();
+            group.gather(batch.byte_len());
+            let sync = sync || group.followers.iter().any(|follower| follower.sync);
+            let batches: SmallVec<[&WriteBatch; 8]> =
+                std::iter::once(&batch).chain(group.followers.iter().map(|f| &f.batch)).collect();
+            commit(&mut current, &batches, sync)
+        };
+        group.result = Some(result.clone());
+        result
+    }
+}
+
+impl DbInner {
     /// Commits a batch; an empty batch with `sync` makes everything before it durable.
     pub(crate) fn write(&self, batch: WriteBatch, sync: bool) -> Result<(), WriteError> {
         self.check_ready()?;
@@ -109,22 +220,8 @@ impl DbInner {
         if batch.is_empty() && !sync {
             return Ok(());
         }
-        let waiter = {
-            let mut queue = self.queue();
-            if queue.leading {
-                let waiter = Arc::<Waiter>::default();
-                queue.pending.push_back(Pending { batch, sync, waiter: waiter.clone() });
-                waiter
-            } else {
-                queue.leading = true;
-                drop(queue);
-                return self.lead(batch, sync);
-            }
-        };
-        match waiter.wait() {
-            Turn::Done(result) => result,
-            Turn::Lead(batch, sync) => self.lead(batch, sync),
-        }
+        let commit = |log: &mut Current, batches: &[&WriteBatch], sync| self.commit_group(log, batches, sync);
+        self.committer.submit(batch, sync, &self.log, commit)
     }
 
     /// Checks that merge operands only go to keyspaces with a merge operator.
@@ -138,37 +235,8 @@ impl DbInner {
         }
     }
 
-    fn lead(&self, batch: WriteBatch, sync: bool) -> Result<(), WriteError> {
-        let mut log = self.log.lock();
-        let mut group: SmallVec<[Pending; 4]> = SmallVec::new();
-        {
-            let mut queue = self.queue();
-            let mut bytes = batch.byte_len();
-            while let Some(next) = queue.pending.front() {
-                bytes += next.batch.byte_len();
-                if bytes > MAX_GROUP_BYTES {
-                    break;
-                }
-                group.extend(queue.pending.pop_front());
-            }
-        }
-        let sync = sync || group.iter().any(|p| p.sync);
-        let batches: SmallVec<[&WriteBatch; 8]> =
-            std::iter::once(&batch).chain(group.iter().map(|p| &p.batch)).collect();
-        let result = self.commit(&mut log, &batches, sync);
-        drop(log);
-        for pending in &group {
-            pending.waiter.give(Turn::Done(result.clone()));
-        }
-        let mut queue = self.queue();
-        match queue.pending.pop_front() {
-            Some(next) => next.waiter.give(Turn::Lead(next.batch, next.sync)),
-            None => queue.leading = false,
-        }
-        result
-    }
-
-    fn commit(&self, log: &mut Current, batches: &[&WriteBatch], sync: bool) -> Result<(), WriteError> {
+    /// Logs the batches as one record, inserts them into memtables and makes them visible.
+    fn commit_group(&self, log: &mut Current, batches: &[&WriteBatch], sync: bool) -> Result<(), WriteError> {
         self.health.check_writable()?;
         let bytes: usize = batches.iter().map(|b| b.byte_len()).sum();
         let count: u64 = batches.iter().map(|b| b.len() as u64).sum();
@@ -180,10 +248,10 @@ impl DbInner {
             self.log.sync(log)?;
         }
         if count > 0 {
-            self.apply(log, batches, bytes);
+            self.insert(log, batches, bytes);
             let last = log.assign(count);
             sync::point();
-            self.visible_seq.store(last, Ordering::Release);
+            self.committer.publish(last);
             self.note_time();
             self.write_counters.writes.add(count);
         }
@@ -203,45 +271,107 @@ impl DbInner {
     }
 
     /// Inserts the operations into their keyspaces' memtables. Cannot fail: the batches were checked.
-    fn apply(&self, log: &Current, batches: &[&WriteBatch], bytes: usize) {
+    fn insert(&self, log: &Current, batches: &[&WriteBatch], bytes: usize) {
         let directory = self.directory.load();
         let mut current: Option<(KeyspaceId, Option<Arc<MemtableSlot>>)> = None;
         let mut seq = log.last_seq();
-        for op in batches.iter().flat_map(|b| b.ops()) {
-            let op = op.expect("a batch decodes what it encoded");
-            seq += 1;
-            let id = op.keyspace();
-            if current.as_ref().map(|c| c.0) != Some(id) {
-                let slot = directory.get(&id).map(|ks| ks.view.load().memtables.active.clone());
-                if let Some(slot) = slot.as_ref().filter(|s| s.memtable.is_empty()) {
-                    slot.first_log.store(log.id(), Ordering::Relaxed);
+        for batch in batches {
+            let mut digests = batch.digests().iter();
+            for op in batch.ops() {
+                let op = op.expect("a batch decodes what it encoded");
+                seq += 1;
+                let id = op.keyspace();
+                if current.as_ref().map(|c| c.0) != Some(id) {
+                    let slot = directory.get(&id).map(|ks| ks.view.load().memtables.active.clone());
+                    if let Some(slot) = slot.as_ref().filter(|s| s.memtable.is_empty()) {
+                        slot.first_log.store(log.id(), Ordering::Relaxed);
+                    }
+                    current = Some((id, slot));
                 }
-                current = Some((id, slot));
-            }
-            // Writes to a keyspace dropped since the batch was built are discarded.
-            if let Some((_, Some(slot))) = &current {
-                insert(&slot.memtable, &op, seq);
+                let digest = op.key().map(|_| *digests.next().expect("a batch has a digest of each key"));
+                // Writes to a keyspace dropped since the batch was built are discarded.
+                if let Some((_, Some(slot))) = &current {
+                    insert(&slot.memtable, &op, digest, seq);
+                }
             }
         }
         self.write_counters.user_bytes.add(bytes as u64);
     }
 }
 
-pub(crate) fn new_memtable(options: &crate::options::KeyspaceOptions) -> Arc<Memtable> {
-    // With 32-bit addresses the largest budget does not fit; no memtable can be that full there.
-    let budget = usize::try_from(options.memtable_bytes).unwrap_or(usize::MAX);
-    Arc::new(Memtable::new(budget, options.memtable_filter))
-}
-
-/// Inserts one operation into a memtable, hashing its key once.
-pub(crate) fn insert(memtable: &Memtable, op: &BatchOp<'_>, seq: SeqNo) {
+/// Inserts one operation into a memtable, with the digest of its key if it has one.
+pub(crate) fn insert(memtable: &Memtable, op: &BatchOp<'_>, digest: Option<Digest>, seq: SeqNo) {
+    let put = |key: &[u8], kind, value: &[u8]| {
+        memtable.insert(key, digest.expect("the digest of its key"), seq, kind, value);
+    };
     match op {
-        BatchOp::Put { key, value, .. } => memtable.insert(key, Digest::of(key), seq, Kind::Put, value),
-        BatchOp::Merge { key, operand, .. } => {
-            memtable.insert(key, Digest::of(key), seq, Kind::Merge, operand);
-        }
-        BatchOp::Delete { key, .. } => memtable.insert(key, Digest::of(key), seq, Kind::Delete, &[]),
+        BatchOp::Put { key, value, .. } => put(key, Kind::Put, value),
+        BatchOp::Merge { key, operand, .. } => put(key, Kind::Merge, operand),
+        BatchOp::Delete { key, .. } => put(key, Kind::Delete, &[]),
         BatchOp::DeleteRange { start, end, .. } => memtable.insert_range_tombstone(start, *end, seq),
         BatchOp::Ingestion { .. } => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::io::MemFs;
+    use crate::{Db, Options};
+
+    fn open() -> Db {
+        Db::open("/db", Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() }).unwrap()
+    }
+
+    /// The queue kept waiting for a leader that no longer existed.
+    #[test]
+    fn a_panic_of_the_leader_stops_writes_but_leaves_no_writer_waiting() {
+        let db = open();
+        db.put("key", "value").unwrap();
+        let inner = db.inner();
+        sync::thread::scope(|scope| {
+            let leader = scope.spawn("leader".to_owned(), || {
+                let mut batch = WriteBatch::new();
+                batch.put("key", "lost");
+                let commit = |_: &mut Current, _: &[&WriteBatch], _| {
+                    while inner.committer.queue.lock().pending.len() < 2 {
+                        sync::thread::sleep(std::time::Duration::from_millis(1));
+                    }
+                    panic!("while leading");
+                };
+                catch_unwind(AssertUnwindSafe(|| inner.committer.submit(batch, false, &inner.log, commit)))
+            });
+            let leader = leader.unwrap();
+            while !inner.committer.queue.lock().leading {
+                sync::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            let others =
+                [(); 2].map(|()| scope.spawn("other".to_owned(), || db.put("key", "other")).unwrap());
+            for other in others {
+                assert!(matches!(other.join().unwrap(), Err(WriteError::Poisoned { .. })));
+            }
+            assert!(leader.join().unwrap().is_err());
+        });
+        assert_eq!(db.get("key").unwrap().unwrap(), "value");
+        assert!(matches!(db.put("key", "later"), Err(WriteError::Poisoned { .. })));
+    }
+
+    #[test]
+    fn a_key_is_hashed_once_when_its_operation_is_added_and_never_under_a_lock() {
+        let db = open();
+        let computed = tamis_filter::digest::computed_on_this_thread;
+        let before = computed();
+        let mut batch = WriteBatch::new();
+        batch.put("a", "1").merge("b", "2").delete_range("c".."d").delete("e");
+        assert_eq!(computed() - before, 3);
+        let mut batch = WriteBatch::new();
+        batch.put("a", "1").delete_range("c".."d").delete("e").put("f", "2");
+        let before = computed();
+        db.write(batch).unwrap();
+        assert_eq!(computed(), before);
+        let read = |key: &str| db.get(key).unwrap().map(|value| value.to_vec());
+        assert_eq!((read("a"), read("e"), read("f")), (Some(b"1".to_vec()), None, Some(b"2".to_vec())));
     }
 }

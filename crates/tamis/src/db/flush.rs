@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::compaction::{Lineage, TableSink, filters, writer};
-use crate::db::commit::new_memtable;
 use crate::db::inner::{DbInner, Jobs, KeyspaceInner, State};
 use crate::db::jobs::FlushControl;
 use crate::db::log::Current;
@@ -57,7 +56,7 @@ impl DbInner {
             if old.memtables.active.memtable.is_empty() || keyspace.is_dropped() {
                 continue;
             }
-            let fresh = MemtableSlot::new(new_memtable(&keyspace.options), log.id());
+            let fresh = keyspace.fresh_memtable(log.id());
             keyspace.view.store(Arc::new(old.with_memtables(old.memtables.rotated(fresh))));
         }
         drop(state);

@@ -33,7 +33,6 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::db::commit::new_memtable;
 use crate::db::counters::WriteCounters;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::Aside;
@@ -331,7 +330,7 @@ impl DbInner {
         for keyspace in state.keyspaces.values() {
             let view = keyspace.view.load_full();
             if !view.memtables.active.memtable.is_empty() {
-                let active = MemtableSlot::new(new_memtable(&keyspace.options), id);
+                let active = keyspace.fresh_memtable(id);
                 keyspace.view.store(Arc::new(view.with_memtables(view.memtables.rotated(active))));
             }
         }

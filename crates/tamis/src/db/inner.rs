@@ -27,7 +27,7 @@
 //! keyspace's expiry horizon, below which entries have expired ([`expiry`](super::expiry)).
 
 use crate::collections::{HashMap, HashSet};
-use crate::sync::{self, Mutex, MutexGuard};
+use crate::sync::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,7 +40,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::compaction::shape::{LevelShape, RunShape, Shape, TableShape};
 use crate::compaction::versions::Rules;
 use crate::db::begin::Beginning;
-use crate::db::commit::{CommitQueue, new_memtable};
+use crate::db::commit::Committer;
 use crate::db::counters::WriteCounters;
 use crate::db::elastic::Elastic;
 use crate::db::expiry::{Age, Expiry};
@@ -62,6 +62,7 @@ use crate::heat::Sampler;
 use crate::ids::{KeyspaceId, LogId, TableId};
 use crate::io::{DirLock, FileSystem};
 use crate::key::SeqNo;
+use crate::memtable::Memtable;
 use crate::operators::KeyspaceOperators;
 use crate::options::{KeyspaceOptions, Options};
 use crate::read::{AllReads, ReadCounters};
@@ -126,7 +127,7 @@ impl KeyspaceInner {
         version: Arc<Version>,
         reads: Arc<ReadCounters>,
     ) -> KeyspaceInner {
-        let memtables = Memtables::new(MemtableSlot::new(new_memtable(&options), 0));
+        let memtables = Memtables::new(fresh_memtable(&options, 0));
         let selector = filter.selector(&version);
         KeyspaceInner {
             id,
@@ -144,6 +145,11 @@ impl KeyspaceInner {
         }
     }
 
+    /// Returns an empty memtable whose writes go into `log` or a later one.
+    pub(crate) fn fresh_memtable(&self, log: LogId) -> Arc<MemtableSlot> {
+        fresh_memtable(&self.options, log)
+    }
+
     /// Returns the view of a new version. Under the `state` lock.
     pub(crate) fn view_of(&self, memtables: Memtables, version: Arc<Version>) -> View {
         View { memtables, selector: self.filter.selector(&version), version }
@@ -158,6 +164,15 @@ impl KeyspaceInner {
         self.dropped.load(Ordering::Relaxed)
     }
 }
+
+fn fresh_memtable(options: &KeyspaceOptions, log: LogId) -> Arc<MemtableSlot> {
+    // With 32-bit addresses the largest budget does not fit; no memtable can be that full there.
+    let budget = usize::try_from(options.memtable_bytes).unwrap_or(usize::MAX);
+    MemtableSlot::new(Arc::new(Memtable::new(budget, options.memtable_filter)), log)
+}
+
+/// The keyspaces by id.
+pub(crate) type Directory = HashMap<KeyspaceId, Arc<KeyspaceInner>>;
 
 /// What background work is doing in one keyspace.
 #[derive(Debug, Default)]
@@ -258,7 +273,7 @@ pub(crate) struct DbInner {
     pub(crate) reader_config: ReaderConfig,
     pub(crate) garbage: Arc<Garbage>,
 
-    pub(crate) queue: CommitQueue,
+    pub(crate) committer: Committer,
     pub(crate) throttle: Throttle,
     pub(crate) log: Log,
     pub(crate) monitor: Arc<Monitor>,
@@ -267,8 +282,6 @@ pub(crate) struct DbInner {
     pub(crate) salvaged: Mutex<Option<SalvageReport>>,
     pub(crate) expiry: Expiry,
 
-    /// The newest sequence number visible to readers.
-    pub(crate) visible_seq: AtomicU64,
     /// The number of the next file or run. It publishes nothing (`Relaxed`).
     pub(crate) next_file: Arc<AtomicU64>,
     pub(crate) beginning: Beginning,
@@ -298,8 +311,7 @@ impl DbInner {
     /// Returns the newest sequence number visible to readers. Load the view before this.
     #[inline]
     pub(crate) fn visible(&self) -> SeqNo {
-        sync::point();
-        self.visible_seq.load(Ordering::Acquire)
+        self.committer.visible()
     }
 
     pub(crate) fn warn(&self, message: String) {

@@ -4,7 +4,7 @@ mod background;
 mod begin;
 mod beside;
 mod checkpoint;
-pub(crate) mod commit;
+mod commit;
 mod compact;
 mod counters;
 mod covered;
@@ -79,7 +79,8 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    pub(crate) fn commit(&self, batch: WriteBatch, durability: Option<Durability>) -> Result<(), WriteError> {
+    /// Commits a batch of this database; without a durability of its own, with the database's.
+    pub(crate) fn write(&self, batch: WriteBatch, durability: Option<Durability>) -> Result<(), WriteError> {
         batch.check_owner(self.inner.instance)?;
         let durability = durability.unwrap_or(self.inner.options.durability);
         self.inner.write(batch, durability == Durability::Synced)
@@ -336,13 +337,13 @@ impl Db {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn write(&self, batch: WriteBatch) -> Result<(), WriteError> {
-        self.handle().commit(batch, None)
+        self.handle().write(batch, None)
     }
 
     /// Commits a batch with its own durability. [`Durability::Synced`] returns once the batch and everything before it would
     /// survive a power failure; the others return once the operating system has the data.
     pub fn write_with(&self, batch: WriteBatch, durability: Durability) -> Result<(), WriteError> {
-        self.handle().commit(batch, Some(durability))
+        self.handle().write(batch, Some(durability))
     }
 
     /// Makes every write acknowledged so far durable across a power failure.

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
+use tamis_filter::Digest;
 
 use crate::db::begin::{Flushed, NotBegun, Pending};
-use crate::db::commit::{insert, new_memtable};
+use crate::db::commit::{Committer, insert};
 use crate::db::counters::WriteCounters;
 use crate::db::elastic::Elastic;
 use crate::db::expiry::{Age, Expiry};
@@ -203,7 +204,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     let next_file = Arc::new(AtomicU64::new(tree.next_file.max(largest + 1)));
     let room = Arc::<Room>::default();
     let directory = ArcSwap::from_pointee(keyspaces.iter().map(|(id, ks)| (*id, ks.clone())).collect());
-    let (visible_seq, times) = (AtomicU64::new(tree.last_seq), tree.times.clone());
+    let (committer, times) = (Committer::new(tree.last_seq), tree.times.clone());
     let state = State {
         manifest: None,
         unsettled: None,
@@ -236,11 +237,10 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         cache,
         reader_config,
         garbage,
-        queue: Default::default(),
+        committer,
         snapshots: Mutex::default(),
         salvaged: Mutex::default(),
         expiry: Expiry::new(times),
-        visible_seq,
         beginning: Default::default(),
         next_file,
         directory,
@@ -461,7 +461,7 @@ fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
         StorageError::corrupt(&log_path(&db.dir, logs.last().copied().unwrap_or(0)), None, what)
     })?;
     let last_seq = replayed.last_seq.max(db.visible());
-    db.visible_seq.store(last_seq, Ordering::Release);
+    db.committer.publish(last_seq);
     // The contents of the logs were written before this moment; nothing more is known.
     db.note_time();
     if db.read_only {
@@ -556,7 +556,7 @@ fn replay_into_memtables(
     let salvage = db.options.salvage;
     let keyspaces = db.directory.load_full();
     let empty = |keyspace: &KeyspaceInner| {
-        let memtables = Memtables::new(MemtableSlot::new(new_memtable(&keyspace.options), 0));
+        let memtables = Memtables::new(keyspace.fresh_memtable(0));
         keyspace.view.store(Arc::new(keyspace.view.load().with_memtables(memtables)));
     };
     let used = |ks: &&Arc<KeyspaceInner>| !ks.view.load().memtables.active.memtable.is_empty();
@@ -582,7 +582,7 @@ fn replay_into_memtables(
             db.flush_replayed(keyspace, flushed)?;
             empty(keyspace);
         }
-        insert(&keyspace.view.load().memtables.active.memtable, op, seq);
+        insert(&keyspace.view.load().memtables.active.memtable, op, op.key().map(Digest::of), seq);
         Ok(())
     })
 }

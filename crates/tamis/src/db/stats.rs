@@ -3,7 +3,6 @@
 use crate::collections::{HashMap, HashSet};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::advise::{Workload, zipf_exponent};
 use crate::compaction::Promise;
@@ -227,7 +226,7 @@ impl Stats {
             snapshots: snapshots.len(),
             oldest_snapshot: snapshots.first().map(|snapshot| snapshot.seq),
             snapshots_live: snapshots,
-            visible_seq: db.visible_seq.load(Ordering::Acquire),
+            visible_seq: db.visible(),
             poisoned: db.health.stopped().cloned(),
             suspended: db.health.suspended(),
             troubles: db.troubles(&state),

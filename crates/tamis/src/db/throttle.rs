@@ -31,9 +31,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use crate::compaction::policy::Pressure;
-use crate::db::commit::Directory;
 use crate::db::counters::WriteCounters;
 use crate::db::health::Health;
+use crate::db::inner::Directory;
 use crate::db::inner::{KeyspaceInner, State};
 use crate::db::log::{Current, Log};
 use crate::db::monitor::Monitor;

@@ -40,7 +40,6 @@ use std::sync::atomic::Ordering;
 
 use crate::compaction::policy::Pressure;
 use crate::compaction::shape::KeyRange;
-use crate::db::commit::new_memtable;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::log::Current;
 use crate::error::{AdminError, ExternalTableError, WriteError};
@@ -233,7 +232,7 @@ impl DbInner {
         let seq = self.log.append_ingestion(&mut log, keyspaces[0].id)?;
         let result = self.publish(&log, seq, groups, staging);
         // Even on failure: the number is spent.
-        self.visible_seq.store(seq, Ordering::Release);
+        self.committer.publish(seq);
         self.note_time();
         result
     }
@@ -294,14 +293,14 @@ impl DbInner {
         let keyspaces = state.keyspaces.clone();
         let ingested = self.commit_edit(&mut state, edit, opened, |id, old| {
             // Sealed and without writes since: readers that still hold the old view must not see later ones.
-            let active = MemtableSlot::new(new_memtable(&keyspaces[&id].options), log.id());
+            let active = keyspaces[&id].fresh_memtable(log.id());
             Memtables { active, sealed: old.sealed.clone() }
         });
         // The next opening may find that the files were ingested after all. No later write may be acknowledged until that is
         // ruled out.
         ingested.inspect_err(|error| self.health.suspend(error))?;
         // Before the state lock is released: see the module documentation.
-        self.visible_seq.store(seq, Ordering::Release);
+        self.committer.publish(seq);
         self.note_time();
         drop(state);
         self.write_counters.ingested_tables.add(report.tables.len() as u64);

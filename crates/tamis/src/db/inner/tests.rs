@@ -63,7 +63,7 @@ fn an_edit_after_one_that_failed_is_an_error_and_reads_go_on() {
         assert_eq!(db.iter().count(), 4, "{class:?} {later}");
         while let Err(error) = db.put("key", "more") {
             assert!(matches!(error, WriteError::Suspended { .. }), "{class:?} {later}: {error}");
-            sync::thread::sleep(Duration::from_millis(1));
+            crate::sync::thread::sleep(Duration::from_millis(1));
         }
         db.flush().unwrap();
         assert_eq!(db.stats().troubles, Vec::<String>::new());
