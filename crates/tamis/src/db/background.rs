@@ -29,7 +29,7 @@ impl Workers {
     pub(crate) fn start(db: &Arc<DbInner>) -> std::io::Result<Workers> {
         {
             let state = db.state();
-            state.keyspaces.values().for_each(|keyspace| db.update_pressure(&state, keyspace));
+            state.catalogue.keyspaces().values().for_each(|keyspace| db.update_pressure(&state, keyspace));
         }
         db.elastic.allow_worker();
         let mut workers = Workers::default();

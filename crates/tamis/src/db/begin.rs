@@ -36,7 +36,6 @@ use crate::read::Memtables;
 use crate::sync::{self, Mutex};
 use crate::tree::edit::VersionEdit;
 use crate::tree::files::{self, FileKind, first_log_path, options_path, table_path};
-use crate::tree::manifest::{Manifest, prepare_current, switch_current};
 use crate::tree::open_table::OpenTable;
 
 /// How long the error of an attempt is repeated if the disk has no more room than it had then.
@@ -184,8 +183,8 @@ impl DbInner {
         if view.memtables.active.memtable.is_empty() {
             return Ok(());
         }
-        let run = self.next_file.fetch_add(1, Ordering::Relaxed);
-        let Some(epoch) = self.state().tree.take_epoch(keyspace.id) else { return Ok(()) };
+        let run = self.numbers.take();
+        let Some(epoch) = self.state().catalogue.take_epoch(keyspace.id) else { return Ok(()) };
         let written = self.write_memtable(keyspace, &view.memtables.active, epoch, false)?;
         let (tables, bytes) = written.expect("cannot be cancelled");
         flushed.edit.added.extend(tables.iter().map(|table| (keyspace.id, 0, run, (*table.meta).clone())));
@@ -249,7 +248,7 @@ impl DbInner {
         // Under the log lock: a database that is being closed no longer begins.
         self.health.check_writable().map_err(NotBegun::Stopped)?;
         if pending.first_log.is_none() {
-            let new = || self.next_file.fetch_add(1, Ordering::Relaxed);
+            let new = || self.numbers.take();
             let id = pending.empty_log.unwrap_or_else(new);
             pending.first_log = Some(self.log.create_first(id)?);
         }
@@ -257,18 +256,8 @@ impl DbInner {
         let mut state = self.state();
         let mut edit = flushed.edit.clone();
         self.describe_session(&state, keyspaces, id, &mut edit);
-        self.complete_edit(&state, &mut edit);
-        let mut tree = state.tree.clone();
-        tree.apply(&edit).map_err(|what| StorageError::corrupt(&self.dir, None, what))?;
-        let number = self.next_file.fetch_add(1, Ordering::Relaxed);
-        tree.next_file = number + 1;
-        *made = Some(number);
-        let manifest = Manifest::create(&*self.fs, &self.dir, number, &tree)?;
-        prepare_current(&*self.fs, &self.dir, number)?;
-        switch_current(&*self.fs, &self.dir).map_err(NotBegun::Unknown)?;
-        state.manifest = Some(manifest);
-        state.manifest_number = number;
-        state.tree = tree;
+        self.complete_edit(&state.catalogue, &mut edit);
+        state.catalogue.begin(&edit, made)?;
         let first = pending.first_log.take().expect("just made");
         self.log.begin(&mut log, &mut state.logs, first, self.visible());
         let opened: Vec<_> = flushed.tables.iter().map(|(_, table)| table.clone()).collect();
@@ -280,8 +269,7 @@ impl DbInner {
         // Data in memory that is hidden from every reader is in no table.
         for id in in_memory.iter().filter(|id| !flushed.tables.iter().any(|(keyspace, _)| keyspace == *id)) {
             let keyspace = &keyspaces[id];
-            let empty = Memtables::new(fresh(keyspace));
-            keyspace.view.store(Arc::new(keyspace.view.load().with_memtables(empty)));
+            keyspace.replace_memtables(Memtables::new(fresh(keyspace)));
         }
         Ok(())
     }
@@ -299,11 +287,12 @@ impl DbInner {
                 Some(jobs) => jobs.tuning.stored(&keyspace.options).to_text(),
                 None => keyspace.options.to_text(),
             };
-            if state.tree.keyspaces[ks].options != options {
+            if state.catalogue.tree().keyspaces[ks].options != options {
                 edit.set_options.push((*ks, options));
             }
         }
-        edit.next_epochs = state.tree.keyspaces.iter().map(|(&ks, stored)| (ks, stored.next_epoch)).collect();
+        edit.next_epochs =
+            state.catalogue.tree().keyspaces.iter().map(|(&ks, stored)| (ks, stored.next_epoch)).collect();
         edit.log_floor = keyspaces.keys().map(|&ks| (ks, log)).collect();
     }
 

@@ -55,7 +55,7 @@ impl DbInner {
         *made = true;
         create_dir_durably(&*self.fs, target)?;
         let link = |from: &Path, to: &Path| self.fs.link_or_copy(from, to).map_err(|e| io("link", to, e));
-        for keyspace in state.keyspaces.values() {
+        for keyspace in state.catalogue.keyspaces().values() {
             for table in &keyspace.view.load().version.tables {
                 let id = table.meta.id;
                 link(&table_path(&self.dir, id), &table_path(target, id))?;
@@ -65,7 +65,7 @@ impl DbInner {
         for id in state.logs.share() {
             link(&log_path(&self.dir, id), &log_path(target, id))?;
         }
-        let mut tree = state.tree.clone();
+        let mut tree = state.catalogue.tree().clone();
         let times = self.unsaved_times(&tree.times);
         times.into_iter().for_each(|sample| tree.times.note(sample, 1, u64::MAX));
         tree.last_seq = self.visible();
@@ -77,7 +77,7 @@ impl DbInner {
         let file = self.fs.create(&path, Usage::Log).map_err(|e| io("create", &path, e))?;
         let header = LogHeader { kind: LogKind::Writes, id: current, reused: false };
         LogWriter::create(file, &path, header)?.close()?;
-        tree.next_file = self.next_file.load(std::sync::atomic::Ordering::Relaxed) + 1;
+        tree.next_file = self.numbers.next() + 1;
         let options = options_path(target);
         write_file_atomically(&*self.fs, &options, self.options.to_text().as_bytes())
             .map_err(|e| io("write", &options, e))?;

@@ -137,9 +137,15 @@ impl DbInner {
         if self.is_waiting() {
             return None;
         }
-        let count = state.keyspaces.len().max(1);
+        let count = state.catalogue.keyspaces().len().max(1);
         state.round_robin = (state.round_robin + 1) % count;
-        let order = state.keyspaces.values().cycle().skip(state.round_robin).take(state.keyspaces.len());
+        let order = state
+            .catalogue
+            .keyspaces()
+            .values()
+            .cycle()
+            .skip(state.round_robin)
+            .take(state.catalogue.keyspaces().len());
         let order: Vec<Arc<KeyspaceInner>> = order.cloned().collect();
         for keyspace in order {
             let due = self.due(state, &keyspace);
@@ -305,12 +311,11 @@ impl DbInner {
                 let snapshots = self.live_snapshots();
                 let shaping = keyspace.shaping.load_full();
                 let options = &shaping.options;
-                let (mark, before) =
-                    (self.next_file.load(Ordering::Relaxed), self.still_there(keyspace, &inputs));
+                let (mark, before) = (self.numbers.next(), self.still_there(keyspace, &inputs));
                 let sink = TableSink {
                     fs: &*self.fs,
                     dir: &self.dir,
-                    next_file: &self.next_file,
+                    next_file: self.numbers.counter(),
                     options,
                     level: plan.output_level,
                     filter_bits: filters::bits_for_plan(options, &version, plan),
@@ -361,7 +366,7 @@ impl DbInner {
         }
         let run = match plan.output {
             OutputRun::Into(run) => run,
-            OutputRun::New => self.next_file.fetch_add(1, Ordering::Relaxed),
+            OutputRun::New => self.numbers.take(),
         };
         let round_ends = self.round_ends(&state, keyspace, plan);
         let mut edit = VersionEdit::default();

@@ -14,7 +14,7 @@ use crate::tree::version::Version;
 impl DbInner {
     /// Returns the next work on a filter of any keyspace.
     pub(crate) fn next_filter_task(&self, state: &State) -> Option<(Arc<KeyspaceInner>, Task)> {
-        state.keyspaces.values().find_map(|keyspace| {
+        state.catalogue.keyspaces().values().find_map(|keyspace| {
             let task = self.filter_task(state, keyspace)?;
             Some((keyspace.clone(), task))
         })
@@ -79,9 +79,9 @@ impl DbInner {
         let mut work = grf.work();
         grf.catch_up(&mut work, &built);
         let replaced = {
-            let mut state = self.state();
+            let state = self.state();
             let replaced = grf.install(&work, built);
-            self.publish_filter(&mut state, keyspace);
+            state.catalogue.publish_selector(keyspace);
             replaced
         };
         drop(version);
@@ -108,18 +108,8 @@ impl DbInner {
         let mut work = grf.work();
         let version = keyspace.view.load().version.clone();
         let done = grf.insert_lacking(&mut work, &version);
-        self.publish_filter(&mut self.state(), keyspace);
+        self.state().catalogue.publish_selector(keyspace);
         done
-    }
-
-    /// Publishes a version of the same tables with a new selector.
-    fn publish_filter(&self, state: &mut State, keyspace: &KeyspaceInner) {
-        let view = keyspace.view.load_full();
-        if keyspace.is_dropped() || !state.tree.keyspaces.contains_key(&keyspace.id) {
-            return;
-        }
-        let version = self.build_version(&state.tree, keyspace, &view.version, &[]);
-        keyspace.view.store(Arc::new(keyspace.view_of(view.memtables.clone(), version)));
     }
 
     /// Forwards the warnings of a keyspace's filter.
@@ -134,7 +124,7 @@ impl DbInner {
         loop {
             let filtering = |ks: &KeyspaceInner| state.jobs.get(&ks.id).is_some_and(|jobs| jobs.filtering);
             let busy = |ks: &Arc<KeyspaceInner>| filtering(ks) || self.filter_task(&state, ks).is_some();
-            if !state.keyspaces.values().any(busy) {
+            if !state.catalogue.keyspaces().values().any(busy) {
                 drop(state);
                 self.elastic.settle();
                 return Ok(());

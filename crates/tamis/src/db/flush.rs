@@ -11,7 +11,6 @@ use crate::db::inner::{DbInner, Jobs, KeyspaceInner, State};
 use crate::db::jobs::FlushControl;
 use crate::db::log::Current;
 use crate::error::StorageError;
-use crate::ids::{KeyspaceId, LogId};
 use crate::read::merge::{MergeCursor, Tables};
 use crate::read::{MemtableSlot, Memtables};
 use crate::sync;
@@ -32,7 +31,7 @@ pub(crate) fn next_flush(state: &State) -> Option<(Arc<KeyspaceInner>, Arc<Memta
         |jobs: &Jobs| jobs.flushing || jobs.flush_aside.as_ref().is_some_and(|aside| !aside.is_over());
     let idle = |ks: &&Arc<KeyspaceInner>| !state.jobs.get(&ks.id).is_some_and(held_back);
     // The memtable that holds the oldest log comes first.
-    let due = state.keyspaces.values().filter(idle).filter_map(oldest);
+    let due = state.catalogue.keyspaces().values().filter(idle).filter_map(oldest);
     due.min_by_key(|(_, slot)| slot.first_log.load(Ordering::Relaxed))
 }
 
@@ -50,14 +49,13 @@ impl DbInner {
         self.log.roll(log)?;
         let state = self.state();
         let oldest = self.log.oldest_if_near_limit(&state.logs, 0);
-        let pinning = oldest.map_or_else(Vec::new, |oldest| state.holding_back(oldest));
+        let pinning = oldest.map_or_else(Vec::new, |oldest| state.catalogue.holding_back(oldest));
         for keyspace in keyspaces.iter().chain(&pinning) {
             let old = keyspace.view.load_full();
             if old.memtables.active.memtable.is_empty() || keyspace.is_dropped() {
                 continue;
             }
-            let fresh = keyspace.fresh_memtable(log.id());
-            keyspace.view.store(Arc::new(old.with_memtables(old.memtables.rotated(fresh))));
+            keyspace.replace_memtables(old.memtables.rotated(keyspace.fresh_memtable(log.id())));
         }
         drop(state);
         self.monitor.notify();
@@ -71,7 +69,7 @@ impl DbInner {
         slot: &Arc<MemtableSlot>,
     ) -> Result<(), StorageError> {
         let started = sync::now();
-        let Some(epoch) = self.state().tree.take_epoch(keyspace.id) else { return Ok(()) };
+        let Some(epoch) = self.state().catalogue.take_epoch(keyspace.id) else { return Ok(()) };
         let Some((opened, bytes)) = self.write_memtable(keyspace, slot, epoch, true)? else {
             return Ok(());
         };
@@ -91,22 +89,21 @@ impl DbInner {
         }
         let mut edit = VersionEdit { next_epochs: vec![(keyspace.id, epoch + 1)], ..VersionEdit::default() };
         // Not earlier: tables ingested since may have been joined with older runs, which must not come to lie above.
-        let run = self.next_file.fetch_add(1, Ordering::Relaxed);
+        let run = self.numbers.take();
         edit.added.extend(opened.iter().map(|table| (keyspace.id, 0, run, (*table.meta).clone())));
-        edit.log_floor = self.log_floors(&state, Some((keyspace.id, slot)));
+        edit.log_floor = state.catalogue.log_floors(state.logs.current(), slot);
         let without = |memtables: &Memtables| memtables.without(std::slice::from_ref(slot));
         if edit.added.is_empty() {
             // Everything in it was shadowed: no table is needed, but neither is the log any more.
             self.commit_edit(&mut state, edit, opened, |_, _| unreachable!("no tables change"))?;
-            let view = keyspace.view.load_full();
-            keyspace.view.store(Arc::new(view.with_memtables(without(&view.memtables))));
+            keyspace.replace_memtables(without(&keyspace.view.load().memtables));
         } else {
             self.commit_edit(&mut state, edit, opened, |_, old| without(old))?;
         }
         let jobs = state.jobs.entry(keyspace.id).or_default();
         jobs.tuning.flushed += slot.memtable.entries() as u64;
         jobs.flush_aside = None;
-        let floor = state.tree.log_floor();
+        let floor = state.catalogue.tree().log_floor();
         self.log.release(&mut state.logs, floor);
         // Under the lock, so that threads that waited for the flush find it counted.
         self.throttle.note_flush(slot.memtable.memory_bytes() as u64, sync::since(started));
@@ -133,7 +130,7 @@ impl DbInner {
         let sink = TableSink {
             fs: &*self.fs,
             dir: &self.dir,
-            next_file: &self.next_file,
+            next_file: self.numbers.counter(),
             options,
             level: 0,
             filter_bits: filters::bits_for_flush(options, &view.version, slot.memtable.entries() as u64),
@@ -176,23 +173,5 @@ impl DbInner {
     /// Removes written tables that nothing names.
     pub(crate) fn discard_tables(&self, metas: &[TableMeta]) {
         metas.iter().for_each(|meta| self.garbage.push(table_path(&self.dir, meta.id)));
-    }
-
-    /// Returns, for every keyspace, the oldest log that holds writes which are in no table (once `flushed` is).
-    fn log_floors(
-        &self,
-        state: &State,
-        flushed: Option<(KeyspaceId, &Arc<MemtableSlot>)>,
-    ) -> Vec<(KeyspaceId, LogId)> {
-        let floor = |ks: &Arc<KeyspaceInner>| {
-            let view = ks.view.load();
-            let waiting = view.memtables.iter().filter(|slot| {
-                !slot.memtable.is_empty()
-                    && !flushed.is_some_and(|(id, gone)| id == ks.id && Arc::ptr_eq(gone, slot))
-            });
-            let oldest = waiting.map(|slot| slot.first_log.load(Ordering::Relaxed)).min();
-            (ks.id, oldest.unwrap_or(state.logs.current()))
-        };
-        state.keyspaces.values().map(floor).collect()
     }
 }

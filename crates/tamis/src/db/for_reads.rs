@@ -101,7 +101,7 @@ impl DbInner {
         if self.background.is_paused() || self.is_waiting() {
             return None;
         }
-        let keyspaces: Vec<Arc<KeyspaceInner>> = state.keyspaces.values().cloned().collect();
+        let keyspaces: Vec<Arc<KeyspaceInner>> = state.catalogue.keyspaces().values().cloned().collect();
         for keyspace in keyspaces {
             let shaping = keyspace.shaping.load();
             let jobs = state.jobs.entry(keyspace.id).or_default();
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn a_merge_that_met_a_full_disk_is_not_retried_at_once() {
         let (db, pause) = read_often(true);
-        let id = *db.inner().state().keyspaces.keys().next().unwrap();
+        let id = *db.inner().state().catalogue.keyspaces().keys().next().unwrap();
         let set_aside = |aside| db.inner().state().jobs.entry(id).or_default().aside = aside;
         let full =
             StorageError::io("write", std::path::Path::new("x"), &std::io::ErrorKind::StorageFull.into());

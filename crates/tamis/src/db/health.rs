@@ -292,28 +292,28 @@ impl DbInner {
             }
             for table in &tables.0 {
                 // A later run is a newer one.
-                let run = self.next_file.fetch_add(1, Relaxed);
+                let run = self.numbers.take();
                 edit.added.push((keyspace.id, 0, run, (*table.meta).clone()));
             }
             opened.extend(tables.keep());
             flushed.push((keyspace.id, slots));
         }
-        edit.log_floor = state.keyspaces.keys().map(|&id| (id, log_id)).collect();
+        edit.log_floor = state.catalogue.keyspaces().keys().map(|&id| (id, log_id)).collect();
         let without = |id: KeyspaceId, memtables: &Memtables| {
             memtables.without(flushed.iter().find(|one| one.0 == id).map_or(&[][..], |one| &one.1))
         };
         self.commit_edit(&mut state, edit, opened, without)?;
         drop(works);
-        for keyspace in state.keyspaces.values() {
+        for keyspace in state.catalogue.keyspaces().values() {
             // Memtables of which nothing was left to write.
             let view = keyspace.view.load_full();
             let memtables = without(keyspace.id, &view.memtables);
             if memtables.sealed.len() < view.memtables.sealed.len() {
-                keyspace.view.store(Arc::new(view.with_memtables(memtables)));
+                keyspace.replace_memtables(memtables);
             }
         }
         state.jobs.values_mut().for_each(|jobs| jobs.flush_aside = None);
-        let floor = state.tree.log_floor();
+        let floor = state.catalogue.tree().log_floor();
         self.log.release(&mut state.logs, floor);
         let cause = self.health.resumed();
         drop(state);
@@ -327,11 +327,11 @@ impl DbInner {
         let next = self.log.next(&mut log)?;
         let mut state = self.state();
         let id = self.log.abandon(&mut log, &mut state.logs, next);
-        for keyspace in state.keyspaces.values() {
+        for keyspace in state.catalogue.keyspaces().values() {
             let view = keyspace.view.load_full();
             if !view.memtables.active.memtable.is_empty() {
                 let active = keyspace.fresh_memtable(id);
-                keyspace.view.store(Arc::new(view.with_memtables(view.memtables.rotated(active))));
+                keyspace.replace_memtables(view.memtables.rotated(active));
             }
         }
         Ok(id)
@@ -343,7 +343,7 @@ impl DbInner {
         let mut rescued =
             Rescued { keyspace: keyspace.clone(), slots, tables: Unpublished(Vec::new()), last_epoch: 0 };
         for slot in &rescued.slots {
-            let Some(epoch) = self.state().tree.take_epoch(keyspace.id) else { break };
+            let Some(epoch) = self.state().catalogue.take_epoch(keyspace.id) else { break };
             let Some((tables, bytes)) = self.write_memtable(keyspace, slot, epoch, true)? else {
                 return Ok(None);
             };
@@ -379,11 +379,10 @@ impl DbInner {
         if self.background.reserve.is_spent() {
             troubles.push(self.background.reserve.trouble());
         }
-        if let Some(unsettled) = &state.unsettled {
-            troubles.push(format!("the manifest has to be rewritten: {}", unsettled.cause));
-        }
+        let unsettled = state.catalogue.unsettled();
+        troubles.extend(unsettled.map(|cause| format!("the manifest has to be rewritten: {cause}")));
         for (id, jobs) in &state.jobs {
-            let Some(keyspace) = state.keyspaces.get(id) else { continue };
+            let Some(keyspace) = state.catalogue.keyspaces().get(id) else { continue };
             let name = &keyspace.name;
             let mut tell = |what: &str, cause: &str| {
                 troubles.push(format!("{what} of keyspace `{name}` are being retried: {cause}"));

@@ -9,8 +9,8 @@
 //! 2. `log`: the current [log](Log) and the next sequence number. Its holder is the only writer: only it appends to the log,
 //!    inserts into memtables and advances `visible_seq`. Group commit leaders, sealing, checkpoints and periodic syncs take
 //!    it.
-//! 3. `state` ([`Monitor`]): the durable tree, jobs, keyspaces and the list of log files. Every change of a keyspace's view is
-//!    made under it.
+//! 3. `state` ([`Monitor`]): the [catalogue](Catalogue), the jobs and the list of log files. Every change of a keyspace's view
+//!    is made under it.
 //! 4. The log's `unsynced`: rolled logs that are not synced yet.
 //! 5. `snapshots`: live snapshots.
 //! 6. `expiry.times`: samples of when writes were made.
@@ -31,7 +31,7 @@ use crate::sync::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 
@@ -40,6 +40,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::compaction::shape::{LevelShape, RunShape, Shape, TableShape};
 use crate::compaction::versions::Rules;
 use crate::db::begin::Beginning;
+use crate::db::catalogue::{Catalogue, FileNumbers, Keyspaces};
 use crate::db::commit::Committer;
 use crate::db::counters::WriteCounters;
 use crate::db::elastic::Elastic;
@@ -71,9 +72,7 @@ use crate::select::TreeFilter;
 use crate::table::ReaderConfig;
 use crate::table::cache::BlockCache;
 use crate::tree::edit::VersionEdit;
-use crate::tree::manifest::{Manifest, set_current};
 use crate::tree::open_table::{Garbage, OpenTable};
-use crate::tree::state::ManifestState;
 use crate::tree::version::Version;
 
 /// One keyspace of an open database.
@@ -150,6 +149,11 @@ impl KeyspaceInner {
         fresh_memtable(&self.options, log)
     }
 
+    /// Under the `state` lock.
+    pub(crate) fn replace_memtables(&self, memtables: Memtables) {
+        self.view.store(Arc::new(self.view.load().with_memtables(memtables)));
+    }
+
     /// Returns the view of a new version. Under the `state` lock.
     pub(crate) fn view_of(&self, memtables: Memtables, version: Arc<Version>) -> View {
         View { memtables, selector: self.filter.selector(&version), version }
@@ -170,9 +174,6 @@ fn fresh_memtable(options: &KeyspaceOptions, log: LogId) -> Arc<MemtableSlot> {
     let budget = usize::try_from(options.memtable_bytes).unwrap_or(usize::MAX);
     MemtableSlot::new(Arc::new(Memtable::new(budget, options.memtable_filter)), log)
 }
-
-/// The keyspaces by id.
-pub(crate) type Directory = HashMap<KeyspaceId, Arc<KeyspaceInner>>;
 
 /// What background work is doing in one keyspace.
 #[derive(Debug, Default)]
@@ -219,26 +220,10 @@ impl Jobs {
     }
 }
 
-/// The state after a failed edit: it is unknown whether the edit is on disk, and perhaps even which manifest is in force.
-/// Nothing that either may name is removed before a new manifest is in force.
-#[derive(Debug)]
-pub(crate) struct Unsettled {
-    pub(crate) cause: String,
-    /// Tables that only a failed edit names.
-    tables: Vec<Arc<OpenTable>>,
-    /// Manifests that may be in force, apart from the one that was in use before.
-    manifests: Vec<PathBuf>,
-}
-
 /// Everything behind the `state` lock.
 #[derive(Debug)]
 pub(crate) struct State {
-    pub(crate) manifest: Option<Manifest>,
-    /// Set if the last edit failed.
-    pub(crate) unsettled: Option<Unsettled>,
-    pub(crate) manifest_number: u64,
-    pub(crate) tree: ManifestState,
-    pub(crate) keyspaces: BTreeMap<KeyspaceId, Arc<KeyspaceInner>>,
+    pub(crate) catalogue: Catalogue,
     pub(crate) jobs: HashMap<KeyspaceId, Jobs>,
     pub(crate) next_job: u64,
     pub(crate) logs: LogFiles,
@@ -247,17 +232,6 @@ pub(crate) struct State {
     pub(crate) round_robin: usize,
     /// How long nothing has been written.
     pub(crate) quiet: Quiet,
-}
-
-impl State {
-    /// Returns the keyspaces whose active memtables hold back this log or an earlier one.
-    pub(crate) fn holding_back(&self, log: LogId) -> Vec<Arc<KeyspaceInner>> {
-        let holds = |ks: &&Arc<KeyspaceInner>| {
-            let active = &ks.view.load().memtables.active;
-            !active.memtable.is_empty() && active.first_log.load(Ordering::Relaxed) <= log
-        };
-        self.keyspaces.values().filter(holds).cloned().collect()
-    }
 }
 
 /// An open database.
@@ -282,11 +256,10 @@ pub(crate) struct DbInner {
     pub(crate) salvaged: Mutex<Option<SalvageReport>>,
     pub(crate) expiry: Expiry,
 
-    /// The number of the next file or run. It publishes nothing (`Relaxed`).
-    pub(crate) next_file: Arc<AtomicU64>,
+    pub(crate) numbers: Arc<FileNumbers>,
     pub(crate) beginning: Beginning,
     /// The keyspaces by id, for the write path (which does not take `state`).
-    pub(crate) directory: ArcSwap<HashMap<KeyspaceId, Arc<KeyspaceInner>>>,
+    pub(crate) directory: Arc<Keyspaces>,
     pub(crate) health: Arc<Health>,
     pub(crate) room: Arc<Room>,
     pub(crate) warnings: Mutex<Vec<String>>,
@@ -325,158 +298,45 @@ impl DbInner {
         self.snapshots.lock().keys().copied().collect()
     }
 
-    /// Makes an edit durable and publishes its changes in the trees of `keyspaces`. `opened` are the tables that the edit adds.
-    /// On an error nothing is published and the tree in memory is unchanged. The edit may or may not be on disk, so its tables
-    /// stay until the next edit has begun a new manifest. Attempts nothing if the database is closed or writes stopped for good.
+    /// Makes an edit durable and publishes its changes in the trees of keyspaces; `change` gives each its new memtables. `opened`
+    /// are the tables that the edit adds. On an error nothing is published: see [`Catalogue::commit`].
     pub(crate) fn commit_edit(
         &self,
         state: &mut State,
-        mut edit: VersionEdit,
+        edit: VersionEdit,
         opened: Vec<Arc<OpenTable>>,
         change: impl FnMut(KeyspaceId, &Memtables) -> Memtables,
     ) -> Result<(), StorageError> {
-        // The caller began before the database was closed.
-        if state.manifest.is_none() {
-            let closed = std::io::Error::other("the database is closed");
-            return Err(StorageError::io("append to the manifest in", &self.dir, &closed));
-        }
-        // After a panic the tree in memory may be in any state.
-        if let Some(cause) = self.health.stopped() {
-            let stopped =
-                std::io::Error::other(format!("nothing is changed after an earlier failure: {cause}"));
-            added(&edit, opened).iter().for_each(|table| table.mark_obsolete());
-            return Err(StorageError::io("append to the manifest in", &self.dir, &stopped));
-        }
-        // The effect of a failed edit on disk is unknown, so no edit may build on it.
-        let mut settled = self.settle_manifest(state);
-        // A copy, which shares the tables: on any failure, the tree remains that of the versions in use.
-        let mut tree = state.tree.clone();
-        self.complete_edit(state, &mut edit);
-        if settled.is_ok() {
-            settled = tree.apply(&edit).map_err(|what| StorageError::corrupt(&self.dir, None, what));
-        }
-        if let Err(error) = settled {
-            // The edit was not written, so nothing names its tables.
-            added(&edit, opened).iter().for_each(|table| table.mark_obsolete());
-            return Err(error);
-        }
-        let manifest = state.manifest.as_mut().expect("a writable database has a manifest");
-        if let Err(error) = manifest.append(&edit) {
-            self.unsettle(state, &error).tables.extend(added(&edit, opened));
-            self.monitor.notify();
-            return Err(error);
-        }
-        let rolls = manifest.should_roll();
-        state.tree = tree;
-        if rolls && let Err(error) = self.roll_manifest(state) {
-            // The edit is durable regardless of which manifest is in force.
-            log::warn!("{}: the manifest was not rolled: {error}", self.dir.display());
-        }
+        let complete = |catalogue: &Catalogue, edit: &mut VersionEdit| self.complete_edit(catalogue, edit);
+        let edit = state.catalogue.commit(edit, &opened, complete).inspect_err(|_| self.monitor.notify())?;
         self.publish_edit(state, &edit, &opened, change);
         Ok(())
     }
 
     /// Adds to an edit what every edit records.
-    pub(crate) fn complete_edit(&self, state: &State, edit: &mut VersionEdit) {
-        self.save_ages(state, edit);
+    pub(crate) fn complete_edit(&self, catalogue: &Catalogue, edit: &mut VersionEdit) {
+        self.save_ages(catalogue, edit);
         edit.heat = self.elastic.heat_to_save();
-        edit.next_file = Some(self.next_file.load(Ordering::Relaxed));
+        edit.next_file = Some(self.numbers.next());
         // An ingestion's number is in the edit before it becomes visible.
         edit.last_seq = edit.last_seq.max(Some(self.visible()));
     }
 
-    /// Publishes the changes of a durable edit in the trees of keyspaces; `state.tree` already has them.
+    /// Publishes the changes of an edit that the catalogue already has.
     pub(crate) fn publish_edit(
         &self,
         state: &mut State,
         edit: &VersionEdit,
         opened: &[Arc<OpenTable>],
-        mut change: impl FnMut(KeyspaceId, &Memtables) -> Memtables,
+        change: impl FnMut(KeyspaceId, &Memtables) -> Memtables,
     ) {
-        let mut touched: Vec<KeyspaceId> =
-            edit.added.iter().map(|a| a.0).chain(edit.removed.iter().map(|r| r.0)).collect();
-        touched.sort_unstable();
-        touched.dedup();
-        for id in touched {
-            let Some(keyspace) = state.keyspaces.get(&id) else { continue };
-            let old = keyspace.view.load_full();
-            let version = self.build_version(&state.tree, keyspace, &old.version, opened);
-            let kept: HashSet<TableId> = version.tables.iter().map(|t| t.meta.id).collect();
-            for table in old.version.tables.iter().filter(|t| !kept.contains(&t.meta.id)) {
-                table.mark_obsolete();
-            }
-            let keyspace = keyspace.clone();
-            let new = Arc::new(keyspace.view_of(change(id, &old.memtables), version));
-            keyspace.view.store(new.clone());
+        for (keyspace, old, new) in state.catalogue.publish(edit, opened, change) {
             self.elastic.change(&old, &new);
-            state.jobs.entry(id).or_default().filter_failed = false;
+            state.jobs.entry(keyspace.id).or_default().filter_failed = false;
             self.warn_of_filter(&keyspace);
             self.update_pressure(state, &keyspace);
         }
         self.monitor.notify();
-    }
-
-    /// Returns the version that the durable tree describes, built from tables that are already open.
-    pub(crate) fn build_version(
-        &self,
-        tree: &ManifestState,
-        keyspace: &KeyspaceInner,
-        old: &Version,
-        opened: &[Arc<OpenTable>],
-    ) -> Arc<Version> {
-        let known: HashMap<TableId, &Arc<OpenTable>> =
-            old.tables.iter().chain(opened).map(|t| (t.meta.id, t)).collect();
-        Version::build(&tree.keyspaces[&keyspace.id], |id| {
-            (*known.get(&id).expect("every table of a durable version is open")).clone()
-        })
-    }
-
-    /// Records that the state on disk is unknown.
-    fn unsettle<'s>(&self, state: &'s mut State, error: &StorageError) -> &'s mut Unsettled {
-        log::error!("{}: the manifest has to be rewritten: {error}", self.dir.display());
-        let none = || Unsettled { cause: String::new(), tables: Vec::new(), manifests: Vec::new() };
-        let unsettled = state.unsettled.get_or_insert_with(none);
-        unsettled.cause = error.to_string();
-        unsettled
-    }
-
-    /// After a failed edit: writes the tree in memory to a new manifest and puts it in force, so that the state on disk is
-    /// known again.
-    pub(crate) fn settle_manifest(&self, state: &mut State) -> Result<(), StorageError> {
-        if state.unsettled.is_none() {
-            return Ok(());
-        }
-        self.roll_manifest(state)?;
-        if let Some(unsettled) = state.unsettled.take() {
-            unsettled.tables.iter().for_each(|table| table.mark_obsolete());
-            unsettled.manifests.into_iter().for_each(|path| self.garbage.push(path));
-            log::info!("{}: a new manifest is in force", self.dir.display());
-        }
-        Ok(())
-    }
-
-    /// Writes the tree to a new manifest and switches to it. After an error either manifest may be in force.
-    pub(crate) fn roll_manifest(&self, state: &mut State) -> Result<(), StorageError> {
-        let number = self.next_file.fetch_add(1, Ordering::Relaxed);
-        let path = |number| crate::tree::files::manifest_path(&self.dir, number);
-        state.tree.next_file = number + 1;
-        let manifest = match Manifest::create(&*self.fs, &self.dir, number, &state.tree) {
-            Ok(manifest) => manifest,
-            Err(error) => {
-                // Nothing names it, and it may be what filled the disk.
-                self.garbage.push(path(number));
-                return Err(error);
-            }
-        };
-        if let Err(error) = set_current(&*self.fs, &self.dir, number) {
-            self.unsettle(state, &error).manifests.push(path(number));
-            return Err(error);
-        }
-        if state.manifest.replace(manifest).is_some() {
-            self.garbage.push(path(state.manifest_number));
-        }
-        state.manifest_number = number;
-        Ok(())
     }
 
     /// Returns the shape of a keyspace's tree as the policy sees it.
@@ -519,12 +379,6 @@ impl DbInner {
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
-}
-
-/// Returns the tables of an edit that are new: those that it moves are already in use.
-fn added(edit: &VersionEdit, opened: Vec<Arc<OpenTable>>) -> Vec<Arc<OpenTable>> {
-    let moved = |id: TableId| edit.removed.iter().any(|removed| removed.1 == id);
-    opened.into_iter().filter(|table| !moved(table.meta.id)).collect()
 }
 
 #[cfg(test)]

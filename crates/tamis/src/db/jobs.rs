@@ -148,7 +148,7 @@ impl JobStats {
                 paused: paused && job.progress.work == Work::Merge,
             })
         };
-        state.keyspaces.values().flat_map(of_keyspace).collect()
+        state.catalogue.keyspaces().values().flat_map(of_keyspace).collect()
     }
 }
 
@@ -352,7 +352,7 @@ impl DbInner {
         let free = self.room.free()?;
         let running = state.jobs.values().flat_map(|jobs| &jobs.running);
         let promised: u64 = running.map(|job| job.progress.may_write()).sum();
-        let memtables = state.keyspaces.values().map(|keyspace| {
+        let memtables = state.catalogue.keyspaces().values().map(|keyspace| {
             let view = keyspace.view.load();
             let full = view.memtables.iter().filter(|slot| !slot.memtable.is_empty());
             full.map(|slot| slot.memtable.memory_bytes() as u64).sum::<u64>()

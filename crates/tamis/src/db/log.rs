@@ -44,6 +44,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use smallvec::SmallVec;
 
 use crate::batch::{GroupHeader, WriteBatch};
+use crate::db::catalogue::FileNumbers;
 use crate::db::counters::WriteCounters;
 use crate::db::health::Health;
 use crate::db::monitor::Monitor;
@@ -233,7 +234,7 @@ impl Limits {
 pub(crate) struct LogParts<'a> {
     pub(crate) fs: &'a Arc<dyn FileSystem>,
     pub(crate) garbage: &'a Arc<Garbage>,
-    pub(crate) next_file: &'a Arc<AtomicU64>,
+    pub(crate) numbers: &'a Arc<FileNumbers>,
     pub(crate) monitor: &'a Arc<Monitor>,
     pub(crate) health: &'a Arc<Health>,
     pub(crate) room: &'a Arc<Room>,
@@ -256,7 +257,7 @@ pub(crate) struct Log {
     /// The size on disk of rolled logs that are still needed.
     rolled_allocated: AtomicU64,
     garbage: Arc<Garbage>,
-    next_file: Arc<AtomicU64>,
+    numbers: Arc<FileNumbers>,
     monitor: Arc<Monitor>,
     health: Arc<Health>,
     room: Arc<Room>,
@@ -276,7 +277,7 @@ impl Log {
             allocated: AtomicU64::new(0),
             rolled_allocated: AtomicU64::new(0),
             garbage: parts.garbage.clone(),
-            next_file: parts.next_file.clone(),
+            numbers: parts.numbers.clone(),
             monitor: parts.monitor.clone(),
             health: parts.health.clone(),
             room: parts.room.clone(),
@@ -386,7 +387,7 @@ impl Log {
         let mut next = match log.prepared.take() {
             Some(prepared) => prepared,
             None => {
-                let id = self.next_file.fetch_add(1, Relaxed);
+                let id = self.numbers.take();
                 let recycled = self.monitor.lock().logs.recyclable.pop();
                 self.create(id, recycled)?
             }

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::compaction::plan::{OutputRun, Plan, PlanInput, Reason, Work};
 use crate::compaction::shape::{KeyRange, Shape, TableShape};
@@ -57,9 +56,9 @@ impl DbInner {
             flushes || filters() || !self.background.is_paused() && compacts()
         };
         let mut state = self.state();
-        while state.keyspaces.values().any(|ks| busy(&state, ks)) {
+        while state.catalogue.keyspaces().values().any(|ks| busy(&state, ks)) {
             self.health.check_writable()?;
-            state.keyspaces.values().try_for_each(|keyspace| state.check_flushes(keyspace))?;
+            state.catalogue.keyspaces().values().try_for_each(|keyspace| state.check_flushes(keyspace))?;
             state = self.monitor.wait(state);
         }
         drop(state);
@@ -186,10 +185,10 @@ impl DbInner {
             }
             let job = self.register(&mut state, keyspace, &plan);
             drop(state);
-            let first_new = self.next_file.load(Ordering::Relaxed);
+            let first_new = self.numbers.next();
             let result = self.run_plan(keyspace, &plan, &job, Some(cancel));
             if cleaning {
-                cleaned.push(first_new..self.next_file.load(Ordering::Relaxed));
+                cleaned.push(first_new..self.numbers.next());
             }
             match result {
                 Ok(Ended::Done) => {}

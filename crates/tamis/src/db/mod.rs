@@ -3,6 +3,7 @@
 mod background;
 mod begin;
 mod beside;
+mod catalogue;
 mod checkpoint;
 mod commit;
 mod compact;
@@ -123,10 +124,10 @@ impl Handle {
         }
         let set_options = db.seen_workloads(&mut state);
         if closed.is_ok() && healthy.is_ok() && !db.read_only {
-            closed = db.settle_manifest(&mut state);
+            closed = state.catalogue.settle();
         }
-        let manifest = state.manifest.take();
-        let times = db.unsaved_times(&state.tree.times);
+        let manifest = state.catalogue.end();
+        let times = db.unsaved_times(&state.catalogue.tree().times);
         drop(state);
         db.garbage.remove_all(&*db.fs);
         let healthy = healthy.and_then(|()| db.health.check());
@@ -558,7 +559,7 @@ impl Db {
 
     /// Returns the names of all keyspaces, in order of creation.
     pub fn keyspaces(&self) -> Vec<String> {
-        self.inner().state().keyspaces.values().map(|ks| ks.name.clone()).collect()
+        self.inner().state().catalogue.keyspaces().values().map(|ks| ks.name.clone()).collect()
     }
 
     /// Returns the database's directory.
@@ -611,10 +612,10 @@ impl DbInner {
         let operators =
             operators.map_err(|Unregistered { option, name }| AdminError::Unregistered { option, name })?;
         let mut state = self.state();
-        if state.keyspaces.values().any(|ks| ks.name == name) {
+        if state.catalogue.keyspaces().values().any(|ks| ks.name == name) {
             return Err(AdminError::KeyspaceExists { name: name.to_owned() });
         }
-        let id = state.tree.next_keyspace;
+        let id = state.catalogue.tree().next_keyspace;
         let edit = VersionEdit {
             create_keyspaces: vec![(id, name.to_owned(), options.to_text())],
             log_floor: vec![(id, state.logs.current())],
@@ -630,7 +631,7 @@ impl DbInner {
             &self.elastic.sampler,
             self.read_counters.counters(),
         ));
-        state.keyspaces.insert(id, inner.clone());
+        state.catalogue.add(inner.clone());
         self.publish_directory(&state);
         Ok(inner)
     }
@@ -638,7 +639,7 @@ impl DbInner {
     fn drop_keyspace(&self, name: &str) -> Result<(), AdminError> {
         self.check_ready()?;
         let mut state = self.state();
-        let found = state.keyspaces.values().find(|ks| ks.name == name).cloned();
+        let found = state.catalogue.keyspaces().values().find(|ks| ks.name == name).cloned();
         let keyspace = found.ok_or_else(|| AdminError::NoKeyspace { name: name.to_owned() })?;
         if keyspace.id == DEFAULT_KEYSPACE {
             return Err(AdminError::DefaultKeyspace);
@@ -647,12 +648,10 @@ impl DbInner {
         let dropped = self.commit_edit(&mut state, edit, Vec::new(), |_, _| unreachable!("no tables change"));
         // If the drop took effect after all, later writes to the keyspace would be lost.
         dropped.inspect_err(|error| self.health.suspend(error))?;
-        keyspace.dropped.store(true, Ordering::Relaxed);
+        state.catalogue.remove(&keyspace);
         self.elastic.dropped(&keyspace.view.load().version);
-        keyspace.view.load().version.tables.iter().for_each(|table| table.mark_obsolete());
-        state.keyspaces.remove(&keyspace.id);
         self.publish_directory(&state);
-        let floor = state.tree.log_floor();
+        let floor = state.catalogue.tree().log_floor();
         self.log.release(&mut state.logs, floor);
         drop(state);
         self.monitor.notify();
@@ -660,7 +659,7 @@ impl DbInner {
     }
 
     fn publish_directory(&self, state: &inner::State) {
-        self.expiry.configure(state.keyspaces.values().map(|keyspace| &**keyspace));
-        self.directory.store(Arc::new(state.keyspaces.iter().map(|(id, ks)| (*id, ks.clone())).collect()));
+        self.expiry.configure(state.catalogue.keyspaces().values().map(|keyspace| &**keyspace));
+        state.catalogue.publish_keyspaces();
     }
 }

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arc_swap::ArcSwap;
 use tamis_filter::Digest;
 
 use crate::db::begin::{Flushed, NotBegun, Pending};
+use crate::db::catalogue::{Catalogue, FileNumbers};
 use crate::db::commit::{Committer, insert};
 use crate::db::counters::WriteCounters;
 use crate::db::elastic::Elastic;
@@ -201,16 +201,20 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
 
     let write_counters = Arc::<WriteCounters>::default();
     let health = Arc::new(Health::new(dir, read_only, &write_counters));
-    let next_file = Arc::new(AtomicU64::new(tree.next_file.max(largest + 1)));
+    let numbers = Arc::new(FileNumbers::from(tree.next_file.max(largest + 1)));
     let room = Arc::<Room>::default();
-    let directory = ArcSwap::from_pointee(keyspaces.iter().map(|(id, ks)| (*id, ks.clone())).collect());
     let (committer, times) = (Committer::new(tree.last_seq), tree.times.clone());
-    let state = State {
-        manifest: None,
-        unsettled: None,
-        manifest_number,
-        tree,
+    let catalogue = Catalogue::new(
+        (dir.to_owned(), &fs),
+        &garbage,
+        &numbers,
+        &health,
+        (tree, manifest_number),
         keyspaces,
+    );
+    let directory = catalogue.published();
+    let state = State {
+        catalogue,
         jobs: begun.seen.into_iter().map(|(id, seen)| (id, Jobs::having_seen(seen))).collect(),
         next_job: 0,
         logs: LogFiles::default(),
@@ -222,7 +226,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     let parts = LogParts {
         fs: &fs,
         garbage: &garbage,
-        next_file: &next_file,
+        numbers: &numbers,
         monitor: &monitor,
         health: &health,
         room: &room,
@@ -242,7 +246,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         salvaged: Mutex::default(),
         expiry: Expiry::new(times),
         beginning: Default::default(),
-        next_file,
+        numbers,
         directory,
         throttle: Throttle::new(&options, &monitor, &health, &write_counters),
         log,
@@ -265,8 +269,9 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     inner.directory.load().values().for_each(|keyspace| inner.warn_of_filter(keyspace));
     {
         let state = inner.state();
-        let views: Vec<_> = state.keyspaces.values().map(|keyspace| keyspace.view.load_full()).collect();
-        let stored = |id| state.tree.heat(id);
+        let views: Vec<_> =
+            state.catalogue.keyspaces().values().map(|keyspace| keyspace.view.load_full()).collect();
+        let stored = |id| state.catalogue.tree().heat(id);
         inner.elastic.opened(views.iter().map(|view| &**view), stored);
     }
     inner.expiry.configure(inner.directory.load().values().map(|keyspace| &**keyspace));
@@ -433,11 +438,12 @@ fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
     let covered = salvage.as_ref().map_or(&none, |salvage| &salvage.covered);
     let has_tables = files.iter().any(|(_, kind)| matches!(kind, FileKind::Table(_)));
     let (known, floor) = {
-        let tree = &db.state().tree;
+        let state = db.state();
+        let tree = state.catalogue.tree();
         (tree.last_seq, tree.log_floor())
     };
     // Salvage sets files aside and leaves tables out, which must not be done halfway.
-    let may_wait = !db.read_only && !db.options.salvage && db.state().manifest_number > 0;
+    let may_wait = !db.read_only && !db.options.salvage && db.state().catalogue.manifest_number() > 0;
     let full = |e: &StorageError| may_wait && e.is_out_of_space();
     let mut flushed = Flushed::default();
     let mut has_room = true;
@@ -450,7 +456,7 @@ fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
         replayed => replayed?,
     };
     if floor == 0 && (has_tables || replayed.last_seq > 0) && !rebuilt {
-        let manifest = manifest_path(&db.dir, db.state().manifest_number);
+        let manifest = manifest_path(&db.dir, db.state().catalogue.manifest_number());
         doubt(db, StorageError::corrupt(&manifest, None, "its edits are missing"))?;
     }
     if let Some(error) = wrong_end(db, logs, &replayed, known, manifest_end).filter(|_| !rebuilt) {
@@ -474,7 +480,7 @@ fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
     if let Some(salvage) = &salvage {
         *db.salvaged.lock() = Some(salvage.report.clone());
     }
-    if db.state().manifest_number == 0 {
+    if db.state().catalogue.manifest_number() == 0 {
         begin_new(db)?;
         return remove_leftovers(db, &files, &preserved);
     }
@@ -506,7 +512,7 @@ fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
         }
         Err(NotBegun::Unchanged(error)) if full(&error) => {
             // Nothing becomes a table for now. Even so, the data shown survives a power failure, as after any opening.
-            let manifest = manifest_path(&db.dir, db.state().manifest_number);
+            let manifest = manifest_path(&db.dir, db.state().catalogue.manifest_number());
             let mut shown = logs.iter().map(|&id| log_path(&db.dir, id)).chain([manifest]);
             let synced = shown.try_for_each(|path| db.fs.sync_file(&path));
             if let Err(e) = synced.and_then(|()| db.fs.sync_dir(&db.dir)) {
@@ -551,13 +557,16 @@ fn replay_into_memtables(
 ) -> Result<Replayed, OpenError> {
     let (floors, next_keyspace): (HashMap<KeyspaceId, LogId>, _) = {
         let state = db.state();
-        (state.tree.keyspaces.iter().map(|(&id, ks)| (id, ks.log_floor)).collect(), state.tree.next_keyspace)
+        (
+            state.catalogue.tree().keyspaces.iter().map(|(&id, ks)| (id, ks.log_floor)).collect(),
+            state.catalogue.tree().next_keyspace,
+        )
     };
     let salvage = db.options.salvage;
     let keyspaces = db.directory.load_full();
     let empty = |keyspace: &KeyspaceInner| {
         let memtables = Memtables::new(keyspace.fresh_memtable(0));
-        keyspace.view.store(Arc::new(keyspace.view.load().with_memtables(memtables)));
+        keyspace.replace_memtables(memtables);
     };
     let used = |ks: &&Arc<KeyspaceInner>| !ks.view.load().memtables.active.memtable.is_empty();
     keyspaces.values().filter(used).for_each(|keyspace| empty(keyspace));
@@ -593,8 +602,8 @@ fn begin_new(db: &DbInner) -> Result<(), StorageError> {
     let keyspaces = db.directory.load_full();
     let mut log = db.log.lock();
     let mut state = db.state();
-    let id = db.next_file.fetch_add(1, Ordering::Relaxed);
-    db.roll_manifest(&mut state)?;
+    let id = db.numbers.take();
+    state.catalogue.roll()?;
     drop(state);
     let first = db.log.create_first(id)?;
     let mut state = db.state();
@@ -667,7 +676,7 @@ fn wrong_end(
     }
     // A reader without the lock may have listed the files before the successor was created.
     if replayed.last_closed && !db.read_only {
-        let manifest = manifest_path(&db.dir, db.state().manifest_number);
+        let manifest = manifest_path(&db.dir, db.state().catalogue.manifest_number());
         if let Some(End::Torn { offset }) = manifest_end {
             let what = "a record is damaged, though the database was closed";
             return Some(StorageError::corrupt(&manifest, *offset, what));
@@ -689,7 +698,8 @@ fn remove_leftovers(
 ) -> Result<(), OpenError> {
     let state = db.state();
     let tables: HashSet<u64> = state
-        .keyspaces
+        .catalogue
+        .keyspaces()
         .values()
         .flat_map(|ks| ks.view.load().version.tables.clone())
         .map(|t| t.meta.id)
@@ -700,7 +710,7 @@ fn remove_leftovers(
         let keep = match kind {
             FileKind::Table(id) => tables.contains(id),
             FileKind::Log(id) => *id >= state.logs.current(),
-            FileKind::Manifest(number) => *number == state.manifest_number,
+            FileKind::Manifest(number) => *number == state.catalogue.manifest_number(),
             FileKind::Temporary => false,
             FileKind::Current | FileKind::Lock | FileKind::Options | FileKind::Reserve => true,
         };

@@ -244,11 +244,11 @@ impl Pass<'_> {
             return;
         }
         let state = self.db.state();
-        if state.unsettled.is_some() || self.db.is_waiting() {
+        if state.catalogue.unsettled().is_some() || self.db.is_waiting() {
             // It is known to be unsound and will be rewritten.
             return;
         }
-        let path = manifest_path(&self.db.dir, state.manifest_number);
+        let path = manifest_path(&self.db.dir, state.catalogue.manifest_number());
         match read() {
             again if sound(&again) => {}
             Ok(Some(_)) => self.problem(format!("{} does not end as it was written", path.display())),
@@ -277,7 +277,7 @@ fn finished_logs(db: &DbInner) -> Vec<LogId> {
     if db.health.check().is_err() || db.is_waiting() {
         return Vec::new();
     }
-    let floor = state.tree.log_floor();
+    let floor = state.catalogue.tree().log_floor();
     state.logs.rolled_from(floor).collect()
 }
 

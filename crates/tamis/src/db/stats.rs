@@ -203,8 +203,12 @@ pub struct RunStats {
 impl Stats {
     pub(crate) fn of(db: &DbInner) -> Stats {
         let state = db.state();
-        let keyspaces: Vec<_> =
-            state.keyspaces.values().map(|keyspace| KeyspaceStats::of(db, &state, keyspace)).collect();
+        let keyspaces: Vec<_> = state
+            .catalogue
+            .keyspaces()
+            .values()
+            .map(|keyspace| KeyspaceStats::of(db, &state, keyspace))
+            .collect();
         let snapshots = snapshot_stats(db, &state);
         let sum = |f: fn(&KeyspaceStats) -> u64| keyspaces.iter().map(f).sum();
         Stats {
@@ -245,8 +249,12 @@ impl Stats {
 /// Returns the live snapshots, oldest first.
 fn snapshot_stats(db: &DbInner, state: &State) -> Vec<SnapshotStats> {
     let now = db.now();
-    let versions: HashMap<KeyspaceId, Arc<Version>> =
-        state.keyspaces.iter().map(|(id, keyspace)| (*id, keyspace.view.load().version.clone())).collect();
+    let versions: HashMap<KeyspaceId, Arc<Version>> = state
+        .catalogue
+        .keyspaces()
+        .iter()
+        .map(|(id, keyspace)| (*id, keyspace.view.load().version.clone()))
+        .collect();
     let tables = |id: &KeyspaceId| versions.get(id).map_or(&[][..], |version| &version.tables[..]);
     let pins = versions.keys().flat_map(tables).flat_map(|table| &table.meta.extra.pinned);
     let mut pinned = BTreeMap::new();
@@ -305,7 +313,12 @@ impl KeyspaceStats {
             name: keyspace.name.clone(),
             policy: shaping.policy.name(),
             promise: shaping.policy.promise(&shape),
-            next_epoch: state.tree.keyspaces.get(&keyspace.id).map_or(0, |stored| stored.next_epoch),
+            next_epoch: state
+                .catalogue
+                .tree()
+                .keyspaces
+                .get(&keyspace.id)
+                .map_or(0, |stored| stored.next_epoch),
             memtables: 1 + view.memtables.sealed.len(),
             memtable_bytes: view.memtables.iter().map(|m| m.memtable.memory_bytes() as u64).sum(),
             memtable_entries: view.memtables.iter().map(|m| m.memtable.entries() as u64).sum(),

@@ -31,9 +31,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use crate::compaction::policy::Pressure;
+use crate::db::catalogue::Directory;
 use crate::db::counters::WriteCounters;
 use crate::db::health::Health;
-use crate::db::inner::Directory;
 use crate::db::inner::{KeyspaceInner, State};
 use crate::db::log::{Current, Log};
 use crate::db::monitor::Monitor;
@@ -220,7 +220,7 @@ impl Throttle {
             let pinning = {
                 let state = self.monitor.lock();
                 let Some(oldest) = log.oldest_if_near_limit(&state.logs, growth) else { return Ok(()) };
-                state.holding_back(oldest)
+                state.catalogue.holding_back(oldest)
             };
             if !pinning.is_empty() {
                 seal(current, &pinning)?;

@@ -351,7 +351,7 @@ impl DbInner {
         }
         let workload = jobs.tuning.look(keyspace)?;
         jobs.tuning.deciding = true;
-        let entries = state.keyspaces.values().map(|keyspace| {
+        let entries = state.catalogue.keyspaces().values().map(|keyspace| {
             let version = keyspace.view.load().version.clone();
             version.tables.iter().map(|table| table.meta.entries).sum::<u64>()
         });
@@ -363,7 +363,7 @@ impl DbInner {
         if self.options.auto_memory_bytes == 0 {
             return Vec::new();
         }
-        let keyspaces: Vec<Arc<KeyspaceInner>> = state.keyspaces.values().cloned().collect();
+        let keyspaces: Vec<Arc<KeyspaceInner>> = state.catalogue.keyspaces().values().cloned().collect();
         let stored = keyspaces.iter().filter_map(|keyspace| {
             let jobs = state.jobs.entry(keyspace.id).or_default();
             let (waiting, tuning) = (jobs.next_shaping.clone(), &mut jobs.tuning);
@@ -372,7 +372,8 @@ impl DbInner {
             // Options waiting for the end of a round are stored already.
             let shaping = waiting.unwrap_or_else(|| keyspace.shaping.load_full());
             let text = tuning.stored(&shaping.options).to_text();
-            (state.tree.keyspaces.get(&keyspace.id)?.options != text).then_some((keyspace.id, text))
+            (state.catalogue.tree().keyspaces.get(&keyspace.id)?.options != text)
+                .then_some((keyspace.id, text))
         });
         stored.collect()
     }

@@ -33,7 +33,7 @@ pub struct VerifyReport {
 impl DbInner {
     pub(crate) fn verify(&self) -> Result<VerifyReport, Error> {
         let mut report = VerifyReport::default();
-        let keyspaces: Vec<_> = self.state().keyspaces.values().cloned().collect();
+        let keyspaces: Vec<_> = self.state().catalogue.keyspaces().values().cloned().collect();
         for keyspace in keyspaces {
             let view = keyspace.view.load_full();
             check_shape(&keyspace.name, &view.version, &mut report.problems);
@@ -52,7 +52,7 @@ impl DbInner {
         loop {
             let needed = || -> Vec<_> {
                 let state = self.state();
-                let floor = state.tree.log_floor();
+                let floor = state.catalogue.tree().log_floor();
                 state.logs.rolled_from(floor).chain(log.is_open().then(|| log.id())).collect()
             };
             let (mut logs, mut writes) = (needed(), 0);

@@ -345,7 +345,8 @@ fn statistics_show_what_snapshots_keep() {
 fn samples_are_stored_without_a_flush() {
     let bench = Bench::new();
     let db = bench.open(Some(3200));
-    let stored = |db: &Db| inner(db).state().tree.times.newest().map(|sample| sample.time - START);
+    let stored =
+        |db: &Db| inner(db).state().catalogue.tree().times.newest().map(|sample| sample.time - START);
     for second in (0..400).step_by(40) {
         bench.clock.set(START + second);
         db.put("key", "value").unwrap();
@@ -363,8 +364,8 @@ fn without_time_to_live_there_are_no_samples() {
     let db = bench.open(None);
     put_flushed(&db, "a", "value");
     let state = inner(&db).state();
-    assert_eq!(state.tree.times.samples(), []);
-    assert_eq!(state.tree.keyspaces[&0].ages, None);
+    assert_eq!(state.catalogue.tree().times.samples(), []);
+    assert_eq!(state.catalogue.tree().keyspaces[&0].ages, None);
     drop(state);
     let keyspace = db
         .create_keyspace(
@@ -375,7 +376,7 @@ fn without_time_to_live_there_are_no_samples() {
     keyspace.put("a", "value").unwrap();
     db.flush().unwrap();
     let state = inner(&db).state();
-    assert_eq!(state.tree.times.samples(), [Sample { time: START, seq: 2 }]);
-    assert_eq!(state.tree.keyspaces[&1].ages, Some(Ages::default()));
-    assert_eq!((state.tree.keyspaces[&0].ages, bench.clock.now()), (None, START));
+    assert_eq!(state.catalogue.tree().times.samples(), [Sample { time: START, seq: 2 }]);
+    assert_eq!(state.catalogue.tree().keyspaces[&1].ages, Some(Ages::default()));
+    assert_eq!((state.catalogue.tree().keyspaces[&0].ages, bench.clock.now()), (None, START));
 }

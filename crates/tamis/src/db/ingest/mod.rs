@@ -36,7 +36,6 @@ mod stage;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::compaction::policy::Pressure;
 use crate::compaction::shape::KeyRange;
@@ -266,13 +265,13 @@ impl DbInner {
                 Depth::of(&shaping.options, shaping.policy.drops_data())
             };
             let dropped = || WriteError::Dropped { name: keyspace.name.clone() };
-            let epoch = state.tree.take_epoch(keyspace.id).ok_or_else(dropped)?;
+            let epoch = state.catalogue.take_epoch(keyspace.id).ok_or_else(dropped)?;
             edit.next_epochs.push((keyspace.id, epoch + 1));
             keyspace.filter.note_missing(epoch);
             let mut new_runs: BTreeMap<usize, RunId> = BTreeMap::new();
             for file in files {
                 let place = place(&shape, &range_of(&file.described), depth);
-                let new_run = || self.next_file.fetch_add(1, Ordering::Relaxed);
+                let new_run = || self.numbers.take();
                 let run = place.run.unwrap_or_else(|| *new_runs.entry(place.level).or_insert_with(new_run));
                 let meta = file.described.meta(file.id, seq, epoch, now);
                 report.entries += meta.entries;
@@ -290,7 +289,7 @@ impl DbInner {
             }
         }
         staging.keep();
-        let keyspaces = state.keyspaces.clone();
+        let keyspaces = state.catalogue.keyspaces().clone();
         let ingested = self.commit_edit(&mut state, edit, opened, |id, old| {
             // Sealed and without writes since: readers that still hold the old view must not see later ones.
             let active = keyspaces[&id].fresh_memtable(log.id());
