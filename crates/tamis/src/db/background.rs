@@ -12,7 +12,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::db::flush::next_flush;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::scrub::scrub_loop;
 use crate::error::WriteError;
@@ -55,7 +54,8 @@ impl Workers {
     pub(crate) fn start_reading(db: &Arc<DbInner>) -> std::io::Result<Workers> {
         db.elastic.allow_worker();
         let mut workers = Workers::default();
-        if db.next_filter_task(&db.state()).is_some() {
+        let is_due = |state: &State| state.filters.next(&state.catalogue).is_some();
+        if is_due(&db.state()) {
             let db = db.clone();
             workers.0.push(thread::spawn("tamis-filter".into(), move || db.build_filters())?);
         }
@@ -97,13 +97,13 @@ fn flush_loop(db: &DbInner) {
                 guarded(db, "replacing the log", || db.resume());
             }
             ToFlush::Memtable(keyspace, slot) => {
-                state.jobs.entry(keyspace.id).or_default().flushing = true;
+                state.scheduler.start_flush(keyspace.id);
                 drop(state);
                 let flushed = guarded(db, "a flush", || db.flush_memtable(&keyspace, &slot));
                 if let Some(Err(error)) = &flushed {
                     db.flush_failed(&keyspace, error);
                 }
-                db.state().jobs.entry(keyspace.id).or_default().flushing = false;
+                db.state().scheduler.end_flush(keyspace.id);
                 db.monitor.notify();
                 // While a disk fills up, this thread stays busy until it is full.
                 db.keep_reserve();
@@ -125,7 +125,9 @@ impl ToFlush {
         match db.health.check() {
             Err(WriteError::Suspended { .. }) if db.health.resume_is_due() => ToFlush::Everything,
             Err(_) => ToFlush::Nothing,
-            Ok(()) => next_flush(state)
+            Ok(()) => state
+                .scheduler
+                .next_flush(&state.catalogue)
                 .map_or(ToFlush::Nothing, |(keyspace, slot)| ToFlush::Memtable(keyspace, slot)),
         }
     }
@@ -151,9 +153,9 @@ fn compaction_loop(db: &DbInner) {
         }
         // Filters first: that is quick, and it is what reads need most.
         if db.health.stopped().is_none()
-            && let Some((keyspace, task)) = db.next_filter_task(&state)
+            && let Some((keyspace, task)) = state.filters.next(&state.catalogue)
         {
-            state.jobs.entry(keyspace.id).or_default().start_filtering();
+            state.filters.start(keyspace.id);
             drop(state);
             guarded(db, "work on a filter", || db.work_on_filter(&keyspace, task));
             continue;
@@ -166,7 +168,7 @@ fn compaction_loop(db: &DbInner) {
             drop(db.monitor.wait(state));
             continue;
         };
-        let job = db.register(&mut state, &keyspace, &plan);
+        let job = db.start(&mut state, &keyspace, &plan);
         drop(state);
         // Failures are recorded in the keyspace's jobs.
         guarded(db, "a compaction", || db.run_plan(&keyspace, &plan, &job, None).map(drop));

@@ -283,10 +283,7 @@ impl DbInner {
         edit: &mut VersionEdit,
     ) {
         for (ks, keyspace) in keyspaces {
-            let options = match state.jobs.get(ks) {
-                Some(jobs) => jobs.tuning.stored(&keyspace.options).to_text(),
-                None => keyspace.options.to_text(),
-            };
+            let options = state.reshaping.to_store(*ks, &keyspace.options).to_text();
             if state.catalogue.tree().keyspaces[ks].options != options {
                 edit.set_options.push((*ks, options));
             }

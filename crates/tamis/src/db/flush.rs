@@ -4,10 +4,9 @@
 //! retried ([`health`](super::health)): the memtable stays readable, and the logs behind it stay.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::compaction::{Lineage, TableSink, filters, writer};
-use crate::db::inner::{DbInner, Jobs, KeyspaceInner, State};
+use crate::db::inner::{DbInner, KeyspaceInner};
 use crate::db::jobs::FlushControl;
 use crate::db::log::Current;
 use crate::error::StorageError;
@@ -21,19 +20,6 @@ use crate::tree::files::table_path;
 use crate::tree::meta::TableMeta;
 use crate::tree::open_table::OpenTable;
 use crate::tree::tombstones::Tombstones;
-
-/// Returns the memtable to flush next: the one that holds the oldest log. Memtables in backoff are skipped.
-pub(crate) fn next_flush(state: &State) -> Option<(Arc<KeyspaceInner>, Arc<MemtableSlot>)> {
-    let oldest = |ks: &Arc<KeyspaceInner>| {
-        ks.view.load().memtables.sealed.last().cloned().map(|slot| (ks.clone(), slot))
-    };
-    let held_back =
-        |jobs: &Jobs| jobs.flushing || jobs.flush_aside.as_ref().is_some_and(|aside| !aside.is_over());
-    let idle = |ks: &&Arc<KeyspaceInner>| !state.jobs.get(&ks.id).is_some_and(held_back);
-    // The memtable that holds the oldest log comes first.
-    let due = state.catalogue.keyspaces().values().filter(idle).filter_map(oldest);
-    due.min_by_key(|(_, slot)| slot.first_log.load(Ordering::Relaxed))
-}
 
 /// The open tables of a memtable, and the bytes written.
 type Written = (Vec<Arc<OpenTable>>, u64);
@@ -100,9 +86,8 @@ impl DbInner {
         } else {
             self.commit_edit(&mut state, edit, opened, |_, old| without(old))?;
         }
-        let jobs = state.jobs.entry(keyspace.id).or_default();
-        jobs.tuning.flushed += slot.memtable.entries() as u64;
-        jobs.flush_aside = None;
+        state.reshaping.tuning(keyspace.id).flushed += slot.memtable.entries() as u64;
+        state.scheduler.allow_flushes(keyspace.id);
         let floor = state.catalogue.tree().log_floor();
         self.log.release(&mut state.logs, floor);
         // Under the lock, so that threads that waited for the flush find it counted.

@@ -31,23 +31,16 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use crate::db::counters::WriteCounters;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
-use crate::db::jobs::Aside;
+use crate::db::scheduler::{Aside, RETRY};
 use crate::error::{StorageError, WriteError};
 use crate::ids::{KeyspaceId, LogId};
 use crate::read::{MemtableSlot, Memtables};
 use crate::sync::{Condvar, Mutex};
 use crate::tree::edit::VersionEdit;
 use crate::tree::open_table::OpenTable;
-
-/// The backoff after a failure: initial and maximum.
-pub(crate) const RETRY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(2));
-
-/// Waiting callers see the failure of the work from the second one in a row on: the first may be transient.
-const TOLD_AFTER: u32 = 2;
 
 /// Whether writes may proceed, and if not, why.
 #[derive(Debug)]
@@ -312,7 +305,7 @@ impl DbInner {
                 keyspace.replace_memtables(memtables);
             }
         }
-        state.jobs.values_mut().for_each(|jobs| jobs.flush_aside = None);
+        state.scheduler.allow_all_flushes();
         let floor = state.catalogue.tree().log_floor();
         self.log.release(&mut state.logs, floor);
         let cause = self.health.resumed();
@@ -362,12 +355,7 @@ impl DbInner {
             // There is more room now: retry at once.
             return;
         }
-        let mut state = self.state();
-        let jobs = state.jobs.entry(keyspace.id).or_default();
-        let before = jobs.flush_aside.take();
-        let first = before.is_none();
-        jobs.flush_aside = Some(Aside::after(before, RETRY, error));
-        if first {
+        if self.state().scheduler.flush_failed(keyspace.id, error) {
             self.warn(format!("a flush of keyspace `{}` failed and will be retried: {error}", keyspace.name));
         }
     }
@@ -381,42 +369,13 @@ impl DbInner {
         }
         let unsettled = state.catalogue.unsettled();
         troubles.extend(unsettled.map(|cause| format!("the manifest has to be rewritten: {cause}")));
-        for (id, jobs) in &state.jobs {
-            let Some(keyspace) = state.catalogue.keyspaces().get(id) else { continue };
-            let name = &keyspace.name;
-            let mut tell = |what: &str, cause: &str| {
-                troubles.push(format!("{what} of keyspace `{name}` are being retried: {cause}"));
-            };
-            jobs.flush_aside.iter().for_each(|aside| tell("flushes", aside.cause()));
-            jobs.aside.iter().for_each(|aside| tell("compactions", aside.cause()));
-            jobs.no_room.iter().for_each(|cause| tell("compactions", cause));
+        for keyspace in state.catalogue.keyspaces().values() {
+            let tell =
+                |(work, cause)| format!("{work} of keyspace `{}` are being retried: {cause}", keyspace.name);
+            troubles.extend(state.scheduler.troubles(keyspace.id).into_iter().map(tell));
         }
         troubles.sort();
         troubles
-    }
-}
-
-impl State {
-    /// Returns an error if flushes of the keyspace fail repeatedly, for callers that wait for one.
-    pub(crate) fn check_flushes(&self, keyspace: &KeyspaceInner) -> Result<(), WriteError> {
-        let aside = self.jobs.get(&keyspace.id).and_then(|jobs| jobs.flush_aside.as_ref());
-        match aside.filter(|aside| aside.tries() >= TOLD_AFTER) {
-            Some(aside) => Err(WriteError::Suspended { cause: aside.cause().to_owned() }),
-            None => Ok(()),
-        }
-    }
-
-    /// Returns an error if compactions of the keyspace fail or find no room, for callers that wait for one.
-    pub(crate) fn check_compactions(&self, keyspace: &KeyspaceInner) -> Result<(), WriteError> {
-        self.check_flushes(keyspace)?;
-        let Some(jobs) = self.jobs.get(&keyspace.id).filter(|jobs| jobs.running.is_empty()) else {
-            return Ok(());
-        };
-        let aside = jobs.aside.as_ref().filter(|aside| aside.tries() >= TOLD_AFTER);
-        match aside.map(Aside::cause).or(jobs.no_room.as_deref()) {
-            Some(cause) => Err(WriteError::Suspended { cause: cause.to_owned() }),
-            None => Ok(()),
-        }
     }
 }
 

@@ -9,8 +9,8 @@
 //! 2. `log`: the current [log](Log) and the next sequence number. Its holder is the only writer: only it appends to the log,
 //!    inserts into memtables and advances `visible_seq`. Group commit leaders, sealing, checkpoints and periodic syncs take
 //!    it.
-//! 3. `state` ([`Monitor`]): the [catalogue](Catalogue), the jobs and the list of log files. Every change of a keyspace's view
-//!    is made under it.
+//! 3. `state` ([`Monitor`]): the [catalogue](Catalogue), the [scheduler](Scheduler) and what else [`State`] lists. Every change of
+//!    a keyspace's view is made under it.
 //! 4. The log's `unsynced`: rolled logs that are not synced yet.
 //! 5. `snapshots`: live snapshots.
 //! 6. `expiry.times`: samples of when writes were made.
@@ -26,7 +26,6 @@
 //! lacks only writes made after the view was replaced, which form a suffix. Between the two loads the reader loads the
 //! keyspace's expiry horizon, below which entries have expired ([`expiry`](super::expiry)).
 
-use crate::collections::{HashMap, HashSet};
 use crate::sync::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -45,22 +44,24 @@ use crate::db::commit::Committer;
 use crate::db::counters::WriteCounters;
 use crate::db::elastic::Elastic;
 use crate::db::expiry::{Age, Expiry};
-use crate::db::for_reads::{Account, Quiet};
+use crate::db::filters::FilterUpkeep;
+use crate::db::for_reads::ReadDebts;
 use crate::db::health::Health;
-use crate::db::jobs::{ActiveJob, Aside, Background};
+use crate::db::jobs::Background;
 use crate::db::log::{Log, LogFiles};
 use crate::db::monitor::Monitor;
 use crate::db::pressure::KnownPressure;
-use crate::db::reshape::Shaping;
+use crate::db::reshape::{Reshaping, Shaping};
 use crate::db::room::Room;
 use crate::db::salvage::SalvageReport;
+use crate::db::scheduler::Scheduler;
 use crate::db::scrub::Scrub;
 use crate::db::snapshot::Held;
 use crate::db::throttle::Throttle;
-use crate::db::tune::{Decisions, Measured, Tuning};
+use crate::db::tune::{Decisions, Measured};
 use crate::error::StorageError;
 use crate::heat::Sampler;
-use crate::ids::{KeyspaceId, LogId, TableId};
+use crate::ids::{KeyspaceId, LogId};
 use crate::io::{DirLock, FileSystem};
 use crate::key::SeqNo;
 use crate::memtable::Memtable;
@@ -175,63 +176,17 @@ fn fresh_memtable(options: &KeyspaceOptions, log: LogId) -> Arc<MemtableSlot> {
     MemtableSlot::new(Arc::new(Memtable::new(budget, options.memtable_filter)), log)
 }
 
-/// What background work is doing in one keyspace.
-#[derive(Debug, Default)]
-pub(crate) struct Jobs {
-    pub(crate) flushing: bool,
-    /// Whether a thread is working on the keyspace's global filter.
-    pub(crate) filtering: bool,
-    /// Whether the last work on the filter failed, or is under way: it must not be retried before the tree has changed.
-    pub(crate) filter_failed: bool,
-    /// Inputs of running compactions.
-    pub(crate) busy: HashSet<TableId>,
-    pub(crate) running: Vec<ActiveJob>,
-    /// Tables emptied by range deletes and dropped unread, whose files may still exist. Since nothing was made from them, no
-    /// origin records them; the next merge checks which are gone.
-    pub(crate) dropped: Vec<TableId>,
-    /// Whether a caller is compacting by hand, so that no new automatic jobs start.
-    pub(crate) manual: bool,
-    /// The backoff after a failed compaction.
-    pub(crate) aside: Option<Aside>,
-    /// The backoff after a failed flush.
-    pub(crate) flush_aside: Option<Aside>,
-    /// Why a compaction that is due lacks room, in words.
-    pub(crate) no_room: Option<String>,
-    /// Whether the lack of room was already warned of.
-    pub(crate) warned_of_room: bool,
-    /// The cost to its reads of runs beyond the first.
-    pub(crate) reads: Account,
-    /// Its workload as far as known, and the options change under consideration.
-    pub(crate) tuning: Tuning,
-    /// Options that take effect when the running compaction round ends.
-    pub(crate) next_shaping: Option<Arc<Shaping>>,
-}
-
-impl Jobs {
-    /// Creates the jobs of a keyspace that is being opened, whose workload was seen before.
-    pub(crate) fn having_seen(workload: Workload) -> Jobs {
-        Jobs { tuning: Tuning::having_seen(workload), ..Jobs::default() }
-    }
-
-    /// Marks the start of work on the keyspace's global filter. Until the work succeeds it counts as failed: a change of the
-    /// tree in the meantime clears that mark, and so is not forgotten if the work does fail.
-    pub(crate) fn start_filtering(&mut self) {
-        (self.filtering, self.filter_failed) = (true, true);
-    }
-}
-
 /// Everything behind the `state` lock.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) catalogue: Catalogue,
-    pub(crate) jobs: HashMap<KeyspaceId, Jobs>,
-    pub(crate) next_job: u64,
+    pub(crate) scheduler: Scheduler,
+    pub(crate) filters: FilterUpkeep,
+    pub(crate) reshaping: Reshaping,
+    pub(crate) read_debts: ReadDebts,
     pub(crate) logs: LogFiles,
+    /// Whether background threads must end.
     pub(crate) closing: bool,
-    /// Where the search for the next compaction starts, so that no keyspace starves.
-    pub(crate) round_robin: usize,
-    /// How long nothing has been written.
-    pub(crate) quiet: Quiet,
 }
 
 /// An open database.
@@ -332,7 +287,7 @@ impl DbInner {
     ) {
         for (keyspace, old, new) in state.catalogue.publish(edit, opened, change) {
             self.elastic.change(&old, &new);
-            state.jobs.entry(keyspace.id).or_default().filter_failed = false;
+            state.filters.tree_changed(keyspace.id);
             self.warn_of_filter(&keyspace);
             self.update_pressure(state, &keyspace);
         }
@@ -342,8 +297,7 @@ impl DbInner {
     /// Returns the shape of a keyspace's tree as the policy sees it.
     pub(crate) fn shape(&self, state: &State, keyspace: &KeyspaceInner) -> Shape {
         let view = keyspace.view.load();
-        let none = Jobs::default();
-        let jobs = state.jobs.get(&keyspace.id).unwrap_or(&none);
+        let busy = state.scheduler.busy(keyspace.id);
         // Before the list of snapshots: a snapshot taken later sees nothing of what has expired by now.
         let expired = self.expired(keyspace);
         let mut levels = vec![LevelShape::default(); keyspace.options.levels];
@@ -351,7 +305,7 @@ impl DbInner {
             let tables = view.version.tables[run.tables.clone()].iter();
             let tables = tables
                 .map(|t| {
-                    let taken = jobs.busy.contains(&t.meta.id);
+                    let taken = busy.is_some_and(|busy| busy.contains(&t.meta.id));
                     TableShape {
                         meta: t.meta.clone(),
                         busy: taken || t.table.flaw().is_known(),
@@ -363,7 +317,7 @@ impl DbInner {
         }
         Shape {
             levels,
-            running: jobs.running.iter().map(|job| job.shape.clone()).collect(),
+            running: state.scheduler.running(keyspace.id).iter().map(|job| job.shape.clone()).collect(),
             room: self.room(state),
             now: self.now(),
             expired,

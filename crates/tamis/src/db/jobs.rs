@@ -12,7 +12,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::time::{Duration, Instant};
 
 use crate::compaction::execute::Helpers;
 use crate::compaction::plan::{Plan, Reason, Work};
@@ -21,9 +20,7 @@ use crate::compaction::writer::JobControl;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::pace::{Pace, Urgency};
 use crate::db::reserve::Reserve;
-use crate::error::StorageError;
 use crate::options::Options;
-use crate::sync;
 
 /// State shared by the background work of one database.
 #[derive(Debug)]
@@ -83,6 +80,10 @@ impl Progress {
         }
     }
 
+    pub(crate) fn cancel(&self) {
+        self.cancelled.store(true, Relaxed);
+    }
+
     /// Reports whether cancellation was requested.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.cancelled.load(Relaxed)
@@ -133,9 +134,8 @@ impl JobStats {
     pub(crate) fn all(db: &DbInner, state: &State) -> Vec<JobStats> {
         let paused = db.background.is_paused();
         let of_keyspace = |keyspace: &Arc<KeyspaceInner>| {
-            let jobs = state.jobs.get(&keyspace.id).map_or(&[][..], |jobs| &jobs.running);
             let name = keyspace.name.clone();
-            jobs.iter().map(move |job| JobStats {
+            state.scheduler.running(keyspace.id).iter().map(move |job| JobStats {
                 keyspace: name.clone(),
                 reason: reason(job.progress.reason).to_owned(),
                 work: work(job.progress.work).to_owned(),
@@ -287,60 +287,6 @@ impl Drop for CompactionPause {
     }
 }
 
-/// Failed work in backoff: it is not retried for a while.
-#[derive(Clone, Debug)]
-pub(crate) struct Aside {
-    until: Instant,
-    pause: Duration,
-    tries: u32,
-    cause: String,
-    /// Free bytes on the device when the work failed for lack of room.
-    short: Option<u64>,
-}
-
-/// The backoff after a compaction failure: initial and maximum.
-pub(crate) const RETRY_COMPACTION: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-
-/// Additional free bytes needed before work that ran out of space is retried ahead of schedule.
-const MORE_ROOM_BYTES: u64 = 64 << 10;
-
-impl Aside {
-    /// Returns the backoff after one more failure: twice the previous delay, within `(first, longest)`.
-    pub(crate) fn after(
-        before: Option<Aside>,
-        (first, longest): (Duration, Duration),
-        error: &StorageError,
-    ) -> Aside {
-        let (pause, tries) = before.map_or((first, 1), |before| (before.pause * 2, before.tries + 1));
-        let pause = pause.min(longest);
-        Aside { until: sync::now() + pause, pause, tries, cause: error.to_string(), short: None }
-    }
-
-    /// Records the free bytes at which the work ran out of space.
-    pub(crate) fn short_of_room(self, free: Option<u64>) -> Aside {
-        Aside { short: free, ..self }
-    }
-
-    pub(crate) fn is_over(&self) -> bool {
-        sync::now() >= self.until
-    }
-
-    /// Reports whether there is clearly more free space than when the work ran out of it.
-    pub(crate) fn has_more_room(&self, free: Option<u64>) -> bool {
-        self.short.zip(free).is_some_and(|(then, now)| now > then + then / 4 + MORE_ROOM_BYTES)
-    }
-
-    /// Returns the number of consecutive failures.
-    pub(crate) fn tries(&self) -> u32 {
-        self.tries
-    }
-
-    /// Returns the last failure.
-    pub(crate) fn cause(&self) -> &str {
-        &self.cause
-    }
-}
-
 impl DbInner {
     fn pace(&self, urgency: Urgency, bytes: u64, give_up: &dyn Fn() -> bool) {
         let waited = self.background.pace.wait(urgency, bytes, give_up);
@@ -350,54 +296,21 @@ impl DbInner {
     /// Returns the number of bytes that a new compaction may write; see [`room`](crate::db::room). O(keyspaces + jobs).
     pub(crate) fn room(&self, state: &State) -> Option<u64> {
         let free = self.room.free()?;
-        let running = state.jobs.values().flat_map(|jobs| &jobs.running);
-        let promised: u64 = running.map(|job| job.progress.may_write()).sum();
         let memtables = state.catalogue.keyspaces().values().map(|keyspace| {
             let view = keyspace.view.load();
             let full = view.memtables.iter().filter(|slot| !slot.memtable.is_empty());
             full.map(|slot| slot.memtable.memory_bytes() as u64).sum::<u64>()
         });
-        Some(free.saturating_sub(promised.saturating_add(memtables.sum())))
+        Some(free.saturating_sub(state.scheduler.promised().saturating_add(memtables.sum())))
     }
 
     /// Cancels all running compactions, and waits until they have ended.
     pub(crate) fn cancel_compactions(&self) {
         let mut state = self.state();
-        let mut ended = Vec::new();
-        for job in state.jobs.values().flat_map(|jobs| &jobs.running) {
-            job.progress.cancelled.store(true, Relaxed);
-            ended.push(job.number);
-        }
+        let cancelled = state.scheduler.cancel();
         self.monitor.notify();
-        let runs = |state: &State| {
-            state.jobs.values().flat_map(|jobs| &jobs.running).any(|job| ended.contains(&job.number))
-        };
-        while runs(&state) {
+        while state.scheduler.runs_any(&cancelled) {
             state = self.monitor.wait(state);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::path::Path;
-
-    #[test]
-    fn failed_work_backs_off_further_each_time_but_is_never_given_up() {
-        let full = StorageError::io("write", Path::new("x"), &std::io::ErrorKind::StorageFull.into());
-        let mut aside = None;
-        let mut pauses = Vec::new();
-        for tries in 1..=9 {
-            let next = Aside::after(aside.take(), RETRY_COMPACTION, &full);
-            assert_eq!(next.tries(), tries);
-            pauses.push(next.pause.as_secs());
-            aside = Some(next);
-        }
-        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
-        assert!(!aside.as_ref().unwrap().is_over());
-        let short = aside.unwrap().short_of_room(Some(1 << 20));
-        assert!(!short.has_more_room(Some(1 << 20)) && !short.has_more_room(None));
-        assert!(short.has_more_room(Some(2 << 20)));
     }
 }

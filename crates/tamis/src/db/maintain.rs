@@ -30,12 +30,12 @@ impl DbInner {
         let mut state = self.state();
         // Earlier failures are retried now.
         for keyspace in keyspaces {
-            state.jobs.entry(keyspace.id).or_default().flush_aside = None;
+            state.scheduler.allow_flushes(keyspace.id);
         }
         self.monitor.notify();
         while keyspaces.iter().any(waiting) {
             self.health.check_writable()?;
-            keyspaces.iter().try_for_each(|keyspace| state.check_flushes(keyspace))?;
+            keyspaces.iter().try_for_each(|keyspace| state.scheduler.check_flushes(keyspace.id))?;
             state = self.monitor.wait(state);
         }
         Ok(())
@@ -45,20 +45,19 @@ impl DbInner {
     pub(crate) fn settle(&self) -> Result<(), AdminError> {
         self.check_ready()?;
         let busy = |state: &State, ks: &KeyspaceInner| {
-            let (flushing, compacting) = state
-                .jobs
-                .get(&ks.id)
-                .map_or((false, false), |jobs| (jobs.flushing, !jobs.running.is_empty()));
-            let flushes = flushing || !ks.view.load().memtables.sealed.is_empty();
-            let compacts = || compacting || self.next_plan(state, ks).is_some();
-            let filtering = state.jobs.get(&ks.id).is_some_and(|jobs| jobs.filtering);
-            let filters = || filtering || self.filter_task(state, ks).is_some();
-            flushes || filters() || !self.background.is_paused() && compacts()
+            let flushes = state.scheduler.is_flushing(ks.id) || !ks.view.load().memtables.sealed.is_empty();
+            let compacts =
+                || !state.scheduler.running(ks.id).is_empty() || self.next_plan(state, ks).is_some();
+            flushes || state.filters.is_busy(ks) || !self.background.is_paused() && compacts()
         };
         let mut state = self.state();
         while state.catalogue.keyspaces().values().any(|ks| busy(&state, ks)) {
             self.health.check_writable()?;
-            state.catalogue.keyspaces().values().try_for_each(|keyspace| state.check_flushes(keyspace))?;
+            state
+                .catalogue
+                .keyspaces()
+                .values()
+                .try_for_each(|keyspace| state.scheduler.check_flushes(keyspace.id))?;
             state = self.monitor.wait(state);
         }
         drop(state);
@@ -121,14 +120,13 @@ impl DbInner {
         self.flush(std::slice::from_ref(keyspace))?;
         let mut state = self.state();
         // Exclusively: no automatic job and no other caller works on this keyspace meanwhile.
-        while state.jobs.entry(keyspace.id).or_default().manual {
+        while !state.scheduler.start_manual(keyspace.id) {
             self.health.check_writable()?;
             if options.cancel.is_cancelled() {
                 return Err(AdminError::Cancelled);
             }
             state = self.monitor.wait_briefly(state);
         }
-        state.jobs.entry(keyspace.id).or_default().manual = true;
         drop(state);
         let _manual = Manual { db: self, keyspace: keyspace.id };
         self.compact_alone(keyspace, range, &options.cancel)
@@ -151,7 +149,7 @@ impl DbInner {
             if keyspace.is_dropped() {
                 return Ok(());
             }
-            let waits = !state.jobs.entry(keyspace.id).or_default().running.is_empty();
+            let waits = !state.scheduler.running(keyspace.id).is_empty();
             if waits || self.background.is_paused() {
                 drop(self.monitor.wait_briefly(state));
                 continue;
@@ -183,7 +181,7 @@ impl DbInner {
             if let Some((needed, free)) = self.lack_of_room(keyspace, &plan, shape.room) {
                 return Err(AdminError::NoRoom { keyspace: keyspace.name.clone(), needed, free });
             }
-            let job = self.register(&mut state, keyspace, &plan);
+            let job = self.start(&mut state, keyspace, &plan);
             drop(state);
             let first_new = self.numbers.next();
             let result = self.run_plan(keyspace, &plan, &job, Some(cancel));
@@ -209,7 +207,7 @@ struct Manual<'d> {
 
 impl Drop for Manual<'_> {
     fn drop(&mut self) {
-        self.db.monitor.lock().jobs.entry(self.keyspace).or_default().manual = false;
+        self.db.monitor.lock().scheduler.end_manual(self.keyspace);
         self.db.monitor.notify();
     }
 }

@@ -33,6 +33,7 @@ mod reserve;
 mod reshape;
 mod room;
 mod salvage;
+mod scheduler;
 mod scrub;
 mod snapshot;
 mod stats;
@@ -119,7 +120,7 @@ impl Handle {
         db.elastic.stop();
         // Caller-started compactions give up when they see that the database is closed.
         let mut state = db.state();
-        while state.jobs.values().any(|jobs| jobs.manual) {
+        while state.scheduler.has_manual() {
             state = db.monitor.wait(state);
         }
         let set_options = db.seen_workloads(&mut state);

@@ -15,8 +15,9 @@ use crate::sync::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::db::health::{Health, RETRY};
+use crate::db::health::Health;
 use crate::db::inner::State;
+use crate::db::scheduler::RETRY;
 
 /// The state shared by the background work and the writers of one database.
 #[derive(Debug)]
@@ -56,8 +57,7 @@ impl Monitor {
 
     /// Waits for a change of the state, or until failed work may be retried.
     pub(crate) fn wait_for_retry<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        let fails =
-            self.health.check().is_err() || state.jobs.values().any(|jobs| jobs.flush_aside.is_some());
+        let fails = self.health.check().is_err() || state.scheduler.retries_flushes();
         if fails { self.wait_for(state, RETRY.0) } else { self.wait(state) }
     }
 

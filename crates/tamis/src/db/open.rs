@@ -15,15 +15,18 @@ use crate::db::commit::{Committer, insert};
 use crate::db::counters::WriteCounters;
 use crate::db::elastic::Elastic;
 use crate::db::expiry::{Age, Expiry};
-use crate::db::for_reads::Quiet;
+use crate::db::filters::FilterUpkeep;
+use crate::db::for_reads::ReadDebts;
 use crate::db::health::Health;
-use crate::db::inner::{DbInner, Jobs, KeyspaceInner, State};
+use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::Background;
 use crate::db::log::{Log, LogFiles, LogParts};
 use crate::db::monitor::Monitor;
 use crate::db::replay::{Replayed, replay};
+use crate::db::reshape::Reshaping;
 use crate::db::room::Room;
 use crate::db::salvage::{self, Salvage, SalvageReport};
+use crate::db::scheduler::Scheduler;
 use crate::db::throttle::Throttle;
 use crate::db::tune;
 use crate::error::{OpenError, StorageError, WriteError};
@@ -215,12 +218,12 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     let directory = catalogue.published();
     let state = State {
         catalogue,
-        jobs: begun.seen.into_iter().map(|(id, seen)| (id, Jobs::having_seen(seen))).collect(),
-        next_job: 0,
+        scheduler: Scheduler::default(),
+        filters: FilterUpkeep::default(),
+        reshaping: Reshaping::having_seen(begun.seen),
+        read_debts: ReadDebts::new(),
         logs: LogFiles::default(),
         closing: false,
-        round_robin: 0,
-        quiet: Quiet::new(0),
     };
     let monitor = Arc::new(Monitor::new(state, &health));
     let parts = LogParts {

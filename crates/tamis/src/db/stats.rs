@@ -340,7 +340,7 @@ impl KeyspaceStats {
             filter_bits_per_key: if entries == 0 { 0.0 } else { filter_bytes as f64 * 8.0 / entries as f64 },
             global_filter,
             read_skew: keyspace.reads.collisions().map(|rate| zipf_exponent(rate, entries as f64)),
-            workload: keyspace.declared.or(state.jobs.get(&keyspace.id).and_then(|jobs| jobs.tuning.seen)),
+            workload: keyspace.declared.or(state.reshaping.seen(keyspace.id)),
             tables_without_filter: version
                 .tables
                 .iter()

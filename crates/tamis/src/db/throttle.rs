@@ -131,7 +131,7 @@ impl Throttle {
         };
         if keyspace.pressure.get() == Pressure::Stop {
             let stopped = || keyspace.pressure.get() == Pressure::Stop && !keyspace.is_dropped();
-            self.stall_while(stopped, |state| state.check_compactions(keyspace))?;
+            self.stall_while(stopped, |state| state.scheduler.check_compactions(keyspace.id))?;
         }
         let by_shape = match keyspace.pressure.get() {
             Pressure::Slowdown(severity) => Some(SLOWED_BYTES_PER_SECOND * (1.0 - severity.clamp(0.0, 0.95))),
@@ -244,7 +244,7 @@ impl Throttle {
             return Ok(());
         }
         let full = || full(keyspace) && !keyspace.is_dropped();
-        self.stall_while(full, |state| state.check_flushes(keyspace))
+        self.stall_while(full, |state| state.scheduler.check_flushes(keyspace.id))
     }
 
     /// Waits for background work until the condition no longer holds, or until `check` reports that the work fails.
@@ -268,7 +268,7 @@ impl Throttle {
 }
 
 fn check_flushes(state: &State, directory: &Directory) -> Result<(), WriteError> {
-    directory.values().try_for_each(|keyspace| state.check_flushes(keyspace))
+    directory.values().try_for_each(|keyspace| state.scheduler.check_flushes(keyspace.id))
 }
 
 /// Returns the slower of two rates, where `None` is unlimited.

@@ -61,7 +61,7 @@ fn shape(db: &Db) -> Shape {
 }
 
 fn run(db: &Db, plan: &Plan) {
-    let job = inner(db).register(&mut inner(db).state(), default(db), plan);
+    let job = inner(db).start(&mut inner(db).state(), default(db), plan);
     inner(db).run_plan(default(db), plan, &job, None).unwrap();
 }
 
@@ -187,7 +187,7 @@ fn a_table_goes_when_all_in_it_has_expired_and_no_snapshot_sees_it() {
     assert_eq!((late.iter().count(), text(late.get("a").unwrap())), (1, None));
     drop(late);
     let plan = expired_tables(&shape(&db)).unwrap();
-    let job = inner(&db).register(&mut inner(&db).state(), default(&db), &plan);
+    let job = inner(&db).start(&mut inner(&db).state(), default(&db), &plan);
     assert_eq!(expired_tables(&shape(&db)), None, "it is taken");
     inner(&db).run_plan(default(&db), &plan, &job, None).unwrap();
     assert_eq!(metas(&db).len(), 1);

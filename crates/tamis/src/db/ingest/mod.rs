@@ -116,7 +116,7 @@ impl Group<Staged> {
 
     /// Reports whether a sealed memtable must become a table before the files can be placed.
     fn must_wait(&self, state: &State) -> bool {
-        let flushing = state.jobs.get(&self.keyspace.id).is_some_and(|jobs| jobs.flushing);
+        let flushing = state.scheduler.is_flushing(self.keyspace.id);
         let view = self.keyspace.view.load();
         view.memtables.sealed.iter().any(|slot| {
             self.ranges().any(|range| {
@@ -200,7 +200,7 @@ impl DbInner {
                 && keyspace.pressure.get() == Pressure::Stop
             {
                 self.health.check_writable()?;
-                state.check_compactions(keyspace)?;
+                state.scheduler.check_compactions(keyspace.id)?;
                 state = self.monitor.wait(state);
             }
             drop(state);
@@ -251,7 +251,7 @@ impl DbInner {
             if !groups.iter().any(|group| group.must_wait(&state)) {
                 break;
             }
-            groups.iter().try_for_each(|group| state.check_flushes(&group.keyspace))?;
+            groups.iter().try_for_each(|group| state.scheduler.check_flushes(group.keyspace.id))?;
             state = self.monitor.wait(state);
         }
         let mut report = IngestReport { seq, ..IngestReport::default() };
