@@ -153,6 +153,11 @@ impl Catalogue {
         &self.keyspaces
     }
 
+    /// Returns the keyspace of this name.
+    pub(crate) fn named(&self, name: &str) -> Option<&Arc<KeyspaceInner>> {
+        self.keyspaces.values().find(|keyspace| keyspace.name == name)
+    }
+
     /// Reports whether edits can be made.
     pub(crate) fn is_open(&self) -> bool {
         self.manifest.is_some()

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::compaction::{Lineage, TableSink, filters, writer};
-use crate::db::inner::{DbInner, KeyspaceInner};
+use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::FlushControl;
 use crate::db::log::Current;
 use crate::error::StorageError;
@@ -46,6 +46,11 @@ impl DbInner {
         drop(state);
         self.monitor.notify();
         Ok(())
+    }
+
+    /// Gives up the logs whose writes are all in tables.
+    pub(crate) fn release_logs(&self, state: &mut State) {
+        self.log.release(&mut state.logs, state.catalogue.tree().log_floor());
     }
 
     /// Writes one sealed memtable to a new run in level 0 and publishes it.
@@ -88,8 +93,7 @@ impl DbInner {
         }
         state.reshaping.tuning(keyspace.id).flushed += slot.memtable.entries() as u64;
         state.scheduler.allow_flushes(keyspace.id);
-        let floor = state.catalogue.tree().log_floor();
-        self.log.release(&mut state.logs, floor);
+        self.release_logs(&mut state);
         // Under the lock, so that threads that waited for the flush find it counted.
         self.throttle.note_flush(slot.memtable.memory_bytes() as u64, sync::since(started));
         self.write_counters.flushes.add(1);

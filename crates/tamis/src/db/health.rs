@@ -306,8 +306,7 @@ impl DbInner {
             }
         }
         state.scheduler.allow_all_flushes();
-        let floor = state.catalogue.tree().log_floor();
-        self.log.release(&mut state.logs, floor);
+        self.release_logs(&mut state);
         let cause = self.health.resumed();
         drop(state);
         Ok(cause)

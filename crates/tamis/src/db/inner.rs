@@ -1,5 +1,25 @@
 //! The shared core of an open database, and which lock guards what.
 //!
+//! # Owners
+//!
+//! Each keeps its fields to itself and says in its module what it promises, who may call what, and what holds after a failure:
+//!
+//! | owner | what it owns |
+//! | --- | --- |
+//! | [`Committer`] | the queue of writers, and the newest visible write |
+//! | [`Throttle`] | why and how long writes wait |
+//! | [`Log`] | the write-ahead log, and the files and disk space of all logs |
+//! | [`Health`] | whether writes may proceed |
+//! | [`Monitor`] | the `state` lock, and waiting for a change of what is behind it: |
+//! | [`Catalogue`] | – the keyspaces, their trees, and the manifest |
+//! | [`Scheduler`] | – flushes and compactions under way, due or in backoff |
+//! | [`FilterUpkeep`] | – work on global filters |
+//! | [`Reshaping`] | – options that are about to change |
+//! | [`ReadDebts`] | – what reads have paid for |
+//!
+//! They do not know [`DbInner`]. Work that needs several of them (flushes, compactions, ingestion, checkpoints, opening, the
+//! end of a suspension) is a method of `DbInner` and calls theirs.
+//!
 //! # Locks
 //!
 //! Taken in this order; none is held while a read is served. The lock of a session that has not begun

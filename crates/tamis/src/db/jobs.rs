@@ -2,7 +2,7 @@
 //!
 //! # Locking
 //!
-//! The list of jobs is behind the `state` lock. A job's [`Progress`] is shared with the threads that work on it and consists
+//! The list of jobs is the [scheduler](super::scheduler)'s, behind the `state` lock. A job's [`Progress`] is shared with the threads that work on it and consists
 //! of atomics: counters and flags that publish no other memory (`Relaxed`). A thread that sets a flag holds the `state` lock
 //! while it does so, or takes it afterwards, before it signals `changed`; a waiting thread checks the flag under that lock.
 //! So no signal is lost.
@@ -47,7 +47,7 @@ impl Background {
     }
 }
 
-/// A registered compaction.
+/// A running compaction, as others see it.
 #[derive(Debug)]
 pub(crate) struct ActiveJob {
     pub(crate) number: u64,
@@ -131,8 +131,7 @@ pub struct JobStats {
 
 impl JobStats {
     /// Returns the running compactions.
-    pub(crate) fn all(db: &DbInner, state: &State) -> Vec<JobStats> {
-        let paused = db.background.is_paused();
+    pub(crate) fn all(state: &State, paused: bool) -> Vec<JobStats> {
         let of_keyspace = |keyspace: &Arc<KeyspaceInner>| {
             let name = keyspace.name.clone();
             state.scheduler.running(keyspace.id).iter().map(move |job| JobStats {

@@ -613,7 +613,7 @@ impl DbInner {
         let operators =
             operators.map_err(|Unregistered { option, name }| AdminError::Unregistered { option, name })?;
         let mut state = self.state();
-        if state.catalogue.keyspaces().values().any(|ks| ks.name == name) {
+        if state.catalogue.named(name).is_some() {
             return Err(AdminError::KeyspaceExists { name: name.to_owned() });
         }
         let id = state.catalogue.tree().next_keyspace;
@@ -640,7 +640,7 @@ impl DbInner {
     fn drop_keyspace(&self, name: &str) -> Result<(), AdminError> {
         self.check_ready()?;
         let mut state = self.state();
-        let found = state.catalogue.keyspaces().values().find(|ks| ks.name == name).cloned();
+        let found = state.catalogue.named(name).cloned();
         let keyspace = found.ok_or_else(|| AdminError::NoKeyspace { name: name.to_owned() })?;
         if keyspace.id == DEFAULT_KEYSPACE {
             return Err(AdminError::DefaultKeyspace);
@@ -652,8 +652,7 @@ impl DbInner {
         state.catalogue.remove(&keyspace);
         self.elastic.dropped(&keyspace.view.load().version);
         self.publish_directory(&state);
-        let floor = state.catalogue.tree().log_floor();
-        self.log.release(&mut state.logs, floor);
+        self.release_logs(&mut state);
         drop(state);
         self.monitor.notify();
         Ok(())

@@ -239,7 +239,7 @@ impl Stats {
             scrub: (db.options.scrub_bytes_per_second > 0).then(|| db.scrub.stats()),
             open_table_files: db.reader_config.files.as_ref().map_or(0, |files| files.count()),
             tuning: db.decisions.lock().all(),
-            jobs: JobStats::all(db, &state),
+            jobs: JobStats::all(&state, db.background.is_paused()),
             warnings: db.warnings.lock().clone(),
             keyspaces,
         }
