@@ -32,10 +32,10 @@ const MUTATIONS: &[Mutation] = &[
         name: "edit-after-failure",
         story: "a failed edit changes the tree in memory, and later edits build on it",
         edits: &[Edit {
-            file: "crates/tamis/src/db/inner.rs",
+            file: "crates/tamis/src/db/catalogue.rs",
             find: r#"        if let Err(error) = manifest.append(&edit) {"#,
-            replace: r#"        state.tree = tree.clone();
-        let manifest = state.manifest.as_mut().expect("a writable database has a manifest");
+            replace: r#"        self.tree = tree.clone();
+        let manifest = self.manifest.as_mut().expect("a writable database has a manifest");
         if let Err(error) = manifest.append(&edit) {"#,
         }],
     },
@@ -43,7 +43,7 @@ const MUTATIONS: &[Mutation] = &[
         name: "missing-log",
         story: "a log does not name its successor",
         edits: &[Edit {
-            file: "crates/tamis/src/db/commit.rs",
+            file: "crates/tamis/src/db/log.rs",
             find: r#"old.finish(Some(id));"#,
             replace: r#"old.finish(None);"#,
         }],
@@ -53,8 +53,10 @@ const MUTATIONS: &[Mutation] = &[
         story: "a synced write is acknowledged without a sync",
         edits: &[Edit {
             file: "crates/tamis/src/db/commit.rs",
-            find: r#"if sync && (log.dirty || count == 0) {"#,
-            replace: r#"if sync && count == 0 {"#,
+            find: r#"        if sync {
+"#,
+            replace: r#"        if sync && count == 0 {
+"#,
         }],
     },
     Mutation {
@@ -62,14 +64,14 @@ const MUTATIONS: &[Mutation] = &[
         story: "a write is visible before it is in the memtable",
         edits: &[Edit {
             file: "crates/tamis/src/db/commit.rs",
-            find: r#"            self.apply(log, batches, bytes);
-            log.last_seq += count;
+            find: r#"            self.insert(log, batches, bytes);
+            let last = log.assign(count);
             sync::point();
-            self.visible_seq.store(log.last_seq, Ordering::Release);"#,
-            replace: r#"            self.visible_seq.store(log.last_seq + count, Ordering::Release);
+            self.committer.publish(last);"#,
+            replace: r#"            self.committer.publish(log.last_seq() + count);
             sync::point();
-            self.apply(log, batches, bytes);
-            log.last_seq += count;"#,
+            self.insert(log, batches, bytes);
+            log.assign(count);"#,
         }],
     },
     Mutation {
@@ -127,8 +129,8 @@ const MUTATIONS: &[Mutation] = &[
         name: "older-logs-unsynced",
         story: "a sync leaves out logs that were rolled and not synced",
         edits: &[Edit {
-            file: "crates/tamis/src/db/commit.rs",
-            find: r#"        self.sync_closed_logs()?;
+            file: "crates/tamis/src/db/log.rs",
+            find: r#"        self.sync_rolled()?;
         if log.dirty {"#,
             replace: r#"        if log.dirty {"#,
         }],
@@ -137,7 +139,7 @@ const MUTATIONS: &[Mutation] = &[
         name: "floor-too-high",
         story: "logs of memtables that wait for their flush are dropped",
         edits: &[Edit {
-            file: "crates/tamis/src/db/flush.rs",
+            file: "crates/tamis/src/db/catalogue.rs",
             find: r#"slot.first_log.load(Ordering::Relaxed)).min();"#,
             replace: r#"slot.first_log.load(Ordering::Relaxed)).max();"#,
         }],
@@ -157,8 +159,8 @@ const MUTATIONS: &[Mutation] = &[
         name: "linked-log-reused",
         story: "a log that a checkpoint shares is overwritten",
         edits: &[Edit {
-            file: "crates/tamis/src/db/flush.rs",
-            find: r#"if !log.linked && self.may_recycle"#,
+            file: "crates/tamis/src/db/log.rs",
+            find: r#"if !log.keep && self.may_recycle"#,
             replace: r#"if self.may_recycle"#,
         }],
     },
@@ -167,8 +169,8 @@ const MUTATIONS: &[Mutation] = &[
         story: "followers of a write group succeed although their leader failed",
         edits: &[Edit {
             file: "crates/tamis/src/db/commit.rs",
-            find: r#"pending.waiter.give(Turn::Done(result.clone()));"#,
-            replace: r#"pending.waiter.give(Turn::Done(Ok(())));"#,
+            find: r#"follower.waiter.give(Turn::Done(result.clone()));"#,
+            replace: r#"follower.waiter.give(Turn::Done(Ok(())));"#,
         }],
     },
     Mutation {

@@ -11,6 +11,7 @@
 use std::ops::{Bound, RangeBounds};
 
 use smallvec::SmallVec;
+use tamis_filter::Digest;
 
 use crate::codec::{Decoder, Encode};
 use crate::error::WriteError;
@@ -39,6 +40,9 @@ pub struct WriteBatch {
     bytes: Vec<u8>,
     len: usize,
     error: Option<WriteError>,
+    /// The digests of the keys of all operations that have one, in their order: computed when an operation is added, so that
+    /// committing hashes nothing while other writers wait.
+    digests: SmallVec<[Digest; 4]>,
     /// The keyspaces written to, each once.
     keyspaces: SmallVec<[KeyspaceId; 4]>,
     /// The keyspaces that merge operands are written to, each once.
@@ -106,7 +110,7 @@ impl WriteBatch {
         }
         self.bytes.reserve(key.len() + value.len() + 1 + 5 + 3 + 5);
         self.begin(tag, keyspace);
-        self.bytes.put_bytes(key);
+        self.put_key(key);
         self.bytes.put_bytes(value);
         self
     }
@@ -117,7 +121,7 @@ impl WriteBatch {
             return self.refuse(e);
         }
         self.begin(TAG_DELETE, keyspace);
-        self.bytes.put_bytes(key);
+        self.put_key(key);
         self
     }
 
@@ -161,6 +165,11 @@ impl WriteBatch {
         }
     }
 
+    fn put_key(&mut self, key: &[u8]) {
+        self.bytes.put_bytes(key);
+        self.digests.push(Digest::of(key));
+    }
+
     fn refuse(&mut self, error: WriteError) -> &mut Self {
         self.error.get_or_insert(error);
         self
@@ -186,6 +195,7 @@ impl WriteBatch {
         self.bytes.clear();
         self.len = 0;
         self.error = None;
+        self.digests.clear();
         self.keyspaces.clear();
         self.merged.clear();
         self.owner = None;
@@ -226,6 +236,11 @@ impl WriteBatch {
     /// Returns the encoded operations.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// Returns the digests of the keys of those operations that have one, in the order in which they were added.
+    pub(crate) fn digests(&self) -> &[Digest] {
+        &self.digests
     }
 
     /// Returns the operations in the order in which they were added.
@@ -326,6 +341,14 @@ impl BatchOp<'_> {
     /// Reports whether this is an ingestion, which only takes a sequence number.
     pub(crate) fn is_ingestion(&self) -> bool {
         matches!(self, BatchOp::Ingestion { .. })
+    }
+
+    /// The key, if the operation concerns a single one.
+    pub(crate) fn key(&self) -> Option<&[u8]> {
+        match self {
+            BatchOp::Put { key, .. } | BatchOp::Merge { key, .. } | BatchOp::Delete { key, .. } => Some(key),
+            BatchOp::DeleteRange { .. } | BatchOp::Ingestion { .. } => None,
+        }
     }
 
     /// The keyspace written to.
@@ -474,7 +497,10 @@ mod tests {
             BatchOp::Merge { keyspace: 7, key: b"e", operand: b"2" },
         ];
         assert_eq!(ops(&batch), expected);
+        let keys: Vec<_> = expected.iter().filter_map(BatchOp::key).map(Digest::of).collect();
+        assert_eq!(batch.digests(), keys);
         batch.clear();
+        assert_eq!(batch.digests(), []);
         assert!(
             batch.is_empty() && batch.byte_len() == 0 && batch.merged().is_empty() && ops(&batch).is_empty()
         );

@@ -12,7 +12,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::db::flush::next_flush;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::scrub::scrub_loop;
 use crate::error::WriteError;
@@ -29,7 +28,7 @@ impl Workers {
     pub(crate) fn start(db: &Arc<DbInner>) -> std::io::Result<Workers> {
         {
             let state = db.state();
-            state.keyspaces.values().for_each(|keyspace| db.update_pressure(&state, keyspace));
+            state.catalogue.keyspaces().values().for_each(|keyspace| db.update_pressure(&state, keyspace));
         }
         db.elastic.allow_worker();
         let mut workers = Workers::default();
@@ -55,7 +54,8 @@ impl Workers {
     pub(crate) fn start_reading(db: &Arc<DbInner>) -> std::io::Result<Workers> {
         db.elastic.allow_worker();
         let mut workers = Workers::default();
-        if db.next_filter_task(&db.state()).is_some() {
+        let is_due = |state: &State| state.filters.next(&state.catalogue).is_some();
+        if is_due(&db.state()) {
             let db = db.clone();
             workers.0.push(thread::spawn("tamis-filter".into(), move || db.build_filters())?);
         }
@@ -77,19 +77,19 @@ fn flush_loop(db: &DbInner) {
         let mut state = db.state();
         if state.closing {
             drop(state);
-            db.remove_garbage();
+            db.garbage.remove_all(&*db.fs);
             return;
         }
         match ToFlush::next(db, &state) {
             ToFlush::Nothing => {
                 drop(state);
-                db.remove_garbage();
+                db.garbage.remove_all(&*db.fs);
                 db.retry_beginning();
                 db.keep_reserve();
                 state = db.state();
                 db.save_times(&mut state);
                 if !state.closing && matches!(ToFlush::next(db, &state), ToFlush::Nothing) {
-                    drop(db.wait_for_retry(state));
+                    drop(db.monitor.wait_for_retry(state));
                 }
             }
             ToFlush::Everything => {
@@ -97,14 +97,14 @@ fn flush_loop(db: &DbInner) {
                 guarded(db, "replacing the log", || db.resume());
             }
             ToFlush::Memtable(keyspace, slot) => {
-                state.jobs.entry(keyspace.id).or_default().flushing = true;
+                state.scheduler.start_flush(keyspace.id);
                 drop(state);
                 let flushed = guarded(db, "a flush", || db.flush_memtable(&keyspace, &slot));
                 if let Some(Err(error)) = &flushed {
                     db.flush_failed(&keyspace, error);
                 }
-                db.state().jobs.entry(keyspace.id).or_default().flushing = false;
-                db.changed.notify_all();
+                db.state().scheduler.end_flush(keyspace.id);
+                db.monitor.notify();
                 // While a disk fills up, this thread stays busy until it is full.
                 db.keep_reserve();
             }
@@ -123,9 +123,11 @@ enum ToFlush {
 impl ToFlush {
     fn next(db: &DbInner, state: &State) -> ToFlush {
         match db.health.check() {
-            Err(WriteError::Suspended { .. }) if db.resume_is_due() => ToFlush::Everything,
+            Err(WriteError::Suspended { .. }) if db.health.resume_is_due() => ToFlush::Everything,
             Err(_) => ToFlush::Nothing,
-            Ok(()) => next_flush(state)
+            Ok(()) => state
+                .scheduler
+                .next_flush(&state.catalogue)
                 .map_or(ToFlush::Nothing, |(keyspace, slot)| ToFlush::Memtable(keyspace, slot)),
         }
     }
@@ -135,36 +137,38 @@ impl ToFlush {
 fn guarded<T>(db: &DbInner, job: &str, work: impl FnOnce() -> T) -> Option<T> {
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
     result
-        .inspect_err(|_| db.poison(&format!("{job} panicked; please report this, with the panic message")))
+        .inspect_err(|_| {
+            db.monitor.poison(&format!("{job} panicked; please report this, with the panic message"))
+        })
         .ok()
 }
 
 fn compaction_loop(db: &DbInner) {
     loop {
         // Without the lock: the file system may be slow.
-        db.background.room.refresh(&*db.fs, &db.dir);
+        db.room.refresh(&*db.fs, &db.dir);
         let mut state = db.state();
         if state.closing {
             return;
         }
         // Filters first: that is quick, and it is what reads need most.
         if db.health.stopped().is_none()
-            && let Some((keyspace, task)) = db.next_filter_task(&state)
+            && let Some((keyspace, task)) = state.filters.next(&state.catalogue)
         {
-            state.jobs.entry(keyspace.id).or_default().start_filtering();
+            state.filters.start(keyspace.id);
             drop(state);
             guarded(db, "work on a filter", || db.work_on_filter(&keyspace, task));
             continue;
         }
-        let next = match db.cancelled() {
+        let next = match db.health.cancels() {
             true => None,
             false => db.next_compaction(&mut state).or_else(|| db.next_for_reads(&mut state)),
         };
         let Some((keyspace, plan)) = next else {
-            drop(db.wait(state));
+            drop(db.monitor.wait(state));
             continue;
         };
-        let job = db.register(&mut state, &keyspace, &plan);
+        let job = db.start(&mut state, &keyspace, &plan);
         drop(state);
         // Failures are recorded in the keyspace's jobs.
         guarded(db, "a compaction", || db.run_plan(&keyspace, &plan, &job, None).map(drop));
@@ -179,28 +183,15 @@ fn sync_loop(db: &DbInner) {
         let started = sync::now();
         while sync::since(started) < period && !state.closing {
             let left = period.saturating_sub(sync::since(started)).max(Duration::from_micros(100));
-            state = db.changed.wait_timeout(state, left);
+            state = db.monitor.wait_for(state, left);
         }
         drop(state);
-        let mut log = db.lock_log();
+        let mut log = db.log.lock();
         if db.health.check().is_ok() {
             // A failure has suspended writes.
-            let _ = db.sync_log(&mut log);
+            let _ = db.log.sync(&mut log);
         }
         drop(log);
         state = db.state();
-    }
-}
-
-impl DbInner {
-    /// Removes files that are no longer needed.
-    pub(crate) fn remove_garbage(&self) {
-        for path in self.garbage.take() {
-            if let Err(e) = self.fs.remove(&path)
-                && e.kind() != std::io::ErrorKind::NotFound
-            {
-                log::warn!("could not remove {}: {e}; the next opening will", path.display());
-            }
-        }
     }
 }

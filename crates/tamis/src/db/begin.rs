@@ -27,18 +27,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::collections::HashMap;
-use crate::db::commit::{LogState, new_memtable};
 use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::db::log::NextLog;
 use crate::error::{StorageError, WriteError};
 use crate::ids::{KeyspaceId, LogId};
 use crate::io::write_file_atomically;
-use crate::read::{MemtableSlot, Memtables};
+use crate::read::Memtables;
 use crate::sync::{self, Mutex};
 use crate::tree::edit::VersionEdit;
 use crate::tree::files::{self, FileKind, first_log_path, options_path, table_path};
-use crate::tree::manifest::{Manifest, prepare_current, switch_current};
 use crate::tree::open_table::OpenTable;
-use crate::wal::LogWriter;
 
 /// How long the error of an attempt is repeated if the disk has no more room than it had then.
 const RETRY: Duration = Duration::from_secs(1);
@@ -54,7 +52,7 @@ pub(crate) struct Beginning {
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     /// The first log, if an attempt created it.
-    first_log: Option<(LogId, LogWriter)>,
+    first_log: Option<NextLog>,
     /// The number of an empty log to reuse.
     pub(crate) empty_log: Option<LogId>,
     /// The files present when the database was opened.
@@ -81,7 +79,7 @@ impl Flushed {
     pub(crate) fn discard(self, db: &DbInner) {
         self.tables.iter().for_each(|(_, table)| table.mark_obsolete());
         drop(self);
-        db.remove_garbage();
+        db.garbage.remove_all(&*db.fs);
     }
 }
 
@@ -111,13 +109,13 @@ impl DbInner {
     /// Like [`check_writable`](Self::check_writable), but also begins the session if it has not begun. Not to be called with
     /// any lock held.
     pub(crate) fn check_ready(&self) -> Result<(), WriteError> {
-        self.check_writable()?;
+        self.health.check_writable()?;
         if self.is_waiting() { self.begin_late() } else { Ok(()) }
     }
 
     /// For a background thread that has nothing else to do.
     pub(crate) fn retry_beginning(&self) {
-        if self.is_waiting() && self.check_writable().is_ok() {
+        if self.is_waiting() && self.health.check_writable().is_ok() {
             // The next write reports the error to its caller.
             let _ = self.begin_late();
         }
@@ -162,7 +160,7 @@ impl DbInner {
                 drop(pending);
                 self.warn("there is room again: writes resume".to_owned());
                 let _state = self.state();
-                self.changed.notify_all();
+                self.monitor.notify();
                 Ok(())
             }
             Err(NotBegun::Unchanged(error) | NotBegun::Unknown(error)) => {
@@ -185,8 +183,8 @@ impl DbInner {
         if view.memtables.active.memtable.is_empty() {
             return Ok(());
         }
-        let run = self.next_file.fetch_add(1, Ordering::Relaxed);
-        let Some(epoch) = self.state().tree.take_epoch(keyspace.id) else { return Ok(()) };
+        let run = self.numbers.take();
+        let Some(epoch) = self.state().catalogue.take_epoch(keyspace.id) else { return Ok(()) };
         let written = self.write_memtable(keyspace, &view.memtables.active, epoch, false)?;
         let (tables, bytes) = written.expect("cannot be cancelled");
         flushed.edit.added.extend(tables.iter().map(|table| (keyspace.id, 0, run, (*table.meta).clone())));
@@ -246,34 +244,24 @@ impl DbInner {
             true => ordered.iter().map(|ks| ks.filter.insert_flushed(&tables_of(ks.id))).collect(),
             false => Vec::new(),
         };
-        let mut log = self.lock_log();
+        let mut log = self.log.lock();
         // Under the log lock: a database that is being closed no longer begins.
-        self.check_writable().map_err(NotBegun::Stopped)?;
+        self.health.check_writable().map_err(NotBegun::Stopped)?;
         if pending.first_log.is_none() {
-            let new = || self.next_file.fetch_add(1, Ordering::Relaxed);
+            let new = || self.numbers.take();
             let id = pending.empty_log.unwrap_or_else(new);
-            pending.first_log = Some((id, self.create_first_log(id)?));
+            pending.first_log = Some(self.log.create_first(id)?);
         }
-        let id = pending.first_log.as_ref().expect("just made").0;
+        let id = pending.first_log.as_ref().expect("just made").id();
         let mut state = self.state();
         let mut edit = flushed.edit.clone();
         self.describe_session(&state, keyspaces, id, &mut edit);
-        self.complete_edit(&state, &mut edit);
-        let mut tree = state.tree.clone();
-        tree.apply(&edit).map_err(|what| StorageError::corrupt(&self.dir, None, what))?;
-        let number = self.next_file.fetch_add(1, Ordering::Relaxed);
-        tree.next_file = number + 1;
-        *made = Some(number);
-        let manifest = Manifest::create(&*self.fs, &self.dir, number, &tree)?;
-        prepare_current(&*self.fs, &self.dir, number)?;
-        switch_current(&*self.fs, &self.dir).map_err(NotBegun::Unknown)?;
-        state.manifest = Some(manifest);
-        state.manifest_number = number;
-        state.tree = tree;
-        let (id, writer) = pending.first_log.take().expect("just made");
-        self.take_log(&mut log, &mut state, id, writer);
+        self.complete_edit(&state.catalogue, &mut edit);
+        state.catalogue.begin(&edit, made)?;
+        let first = pending.first_log.take().expect("just made");
+        self.log.begin(&mut log, &mut state.logs, first, self.visible());
         let opened: Vec<_> = flushed.tables.iter().map(|(_, table)| table.clone()).collect();
-        let fresh = |keyspace: &KeyspaceInner| MemtableSlot::new(new_memtable(&keyspace.options), 0);
+        let fresh = |keyspace: &KeyspaceInner| keyspace.fresh_memtable(0);
         self.publish_edit(&mut state, &edit, &opened, |keyspace, old| {
             let is_fresh = in_memory.contains(&keyspace);
             Memtables::new(if is_fresh { fresh(&keyspaces[&keyspace]) } else { old.active.clone() })
@@ -281,8 +269,7 @@ impl DbInner {
         // Data in memory that is hidden from every reader is in no table.
         for id in in_memory.iter().filter(|id| !flushed.tables.iter().any(|(keyspace, _)| keyspace == *id)) {
             let keyspace = &keyspaces[id];
-            let empty = Memtables::new(fresh(keyspace));
-            keyspace.view.store(Arc::new(keyspace.view.load().with_memtables(empty)));
+            keyspace.replace_memtables(Memtables::new(fresh(keyspace)));
         }
         Ok(())
     }
@@ -296,25 +283,14 @@ impl DbInner {
         edit: &mut VersionEdit,
     ) {
         for (ks, keyspace) in keyspaces {
-            let options = match state.jobs.get(ks) {
-                Some(jobs) => jobs.tuning.stored(&keyspace.options).to_text(),
-                None => keyspace.options.to_text(),
-            };
-            if state.tree.keyspaces[ks].options != options {
+            let options = state.reshaping.to_store(*ks, &keyspace.options).to_text();
+            if state.catalogue.tree().keyspaces[ks].options != options {
                 edit.set_options.push((*ks, options));
             }
         }
-        edit.next_epochs = state.tree.keyspaces.iter().map(|(&ks, stored)| (ks, stored.next_epoch)).collect();
+        edit.next_epochs =
+            state.catalogue.tree().keyspaces.iter().map(|(&ks, stored)| (ks, stored.next_epoch)).collect();
         edit.log_floor = keyspaces.keys().map(|&ks| (ks, log)).collect();
-    }
-
-    /// Makes `writer` the current log.
-    pub(crate) fn take_log(&self, log: &mut LogState, state: &mut State, id: LogId, writer: LogWriter) {
-        self.note_log(&writer);
-        state.logs.clear();
-        state.current_log = id;
-        self.note_closed_logs(state);
-        *log = LogState::new(Some(writer), id, self.visible());
     }
 
     /// Writes the options to a file for people to read. The session continues even without room for that.

@@ -47,30 +47,29 @@ impl DbInner {
             return Err(AdminError::TargetExists { path: target.to_owned() });
         }
         // Nothing is written while the log is held; after rolling it, every log that matters is complete and immutable.
-        let mut log = self.lock_log();
-        self.check_writable()?;
-        self.roll_log(&mut log).and_then(|()| self.sync_closed_logs())?;
+        let mut log = self.log.lock();
+        self.health.check_writable()?;
+        self.log.roll(&mut log).and_then(|()| self.log.sync_rolled())?;
         let mut state = self.state();
-        self.check_writable()?;
+        self.health.check_writable()?;
         *made = true;
         create_dir_durably(&*self.fs, target)?;
         let link = |from: &Path, to: &Path| self.fs.link_or_copy(from, to).map_err(|e| io("link", to, e));
-        for keyspace in state.keyspaces.values() {
+        for keyspace in state.catalogue.keyspaces().values() {
             for table in &keyspace.view.load().version.tables {
                 let id = table.meta.id;
                 link(&table_path(&self.dir, id), &table_path(target, id))?;
             }
         }
-        for log in &mut state.logs {
-            // Overwriting the file here would change it in the checkpoint.
-            log.linked = true;
-            link(&log_path(&self.dir, log.id), &log_path(target, log.id))?;
+        // Overwriting a log here would change it in the checkpoint.
+        for id in state.logs.share() {
+            link(&log_path(&self.dir, id), &log_path(target, id))?;
         }
-        let mut tree = state.tree.clone();
+        let mut tree = state.catalogue.tree().clone();
         let times = self.unsaved_times(&tree.times);
         times.into_iter().for_each(|sample| tree.times.note(sample, 1, u64::MAX));
         tree.last_seq = self.visible();
-        let current = state.current_log;
+        let current = state.logs.current();
         drop(log);
         drop(state);
         // The current log is empty. Its name marks where the logs of keyspaces without unflushed writes start.
@@ -78,7 +77,7 @@ impl DbInner {
         let file = self.fs.create(&path, Usage::Log).map_err(|e| io("create", &path, e))?;
         let header = LogHeader { kind: LogKind::Writes, id: current, reused: false };
         LogWriter::create(file, &path, header)?.close()?;
-        tree.next_file = self.next_file.load(std::sync::atomic::Ordering::Relaxed) + 1;
+        tree.next_file = self.numbers.next() + 1;
         let options = options_path(target);
         write_file_atomically(&*self.fs, &options, self.options.to_text().as_bytes())
             .map_err(|e| io("write", &options, e))?;

@@ -1,7 +1,7 @@
 //! Compactions: choosing the next one, and carrying it out from its registration to the edit that publishes it.
 //!
 //! Workers and callers that compact by hand follow the same steps: under the `state` lock a plan is obtained and
-//! [registered](DbInner::register); without the lock the plan is [run](DbInner::run_plan), which publishes its outputs and
+//! [started](DbInner::start); without the lock the plan is [run](DbInner::run_plan), which publishes its outputs and
 //! unregisters it in any case.
 //!
 //! # Lack of room
@@ -17,21 +17,21 @@ use std::sync::atomic::Ordering;
 
 use crate::compaction::plan::{OutputRun, Plan, Reason, Work};
 use crate::compaction::policy::Pressure;
-use crate::compaction::shape::RunningJob;
 use crate::compaction::{Lineage, MergeLineage, TableSink, execute, filters, parts, released};
 use crate::db::covered::covered_tables;
 use crate::db::expiry::expired_tables;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
-use crate::db::jobs::{ActiveJob, Aside, CancelToken, CompactionControl, Progress, RETRY_COMPACTION};
+use crate::db::jobs::{CancelToken, CompactionControl, Progress};
 use crate::db::pressure::pressure_of;
 use crate::db::room::human;
+use crate::db::scheduler::Job;
 use crate::error::StorageError;
 use crate::ids::TableId;
 use crate::tree::edit::VersionEdit;
 use crate::tree::files::table_path;
 use crate::tree::open_table::OpenTable;
 
-/// How a registered plan ended.
+/// How a started plan ended.
 #[derive(Debug)]
 pub(crate) enum Ended {
     Done,
@@ -39,13 +39,6 @@ pub(crate) enum Ended {
     Cancelled,
     /// Nothing has changed: an input could not be read, or an output could not be written.
     Undone(StorageError),
-}
-
-/// A registered plan.
-#[derive(Debug)]
-pub(crate) struct Job {
-    number: u64,
-    progress: Arc<Progress>,
 }
 
 /// What may be started in a keyspace.
@@ -81,9 +74,7 @@ impl DbInner {
     }
 
     fn due(&self, state: &State, keyspace: &KeyspaceInner) -> Due {
-        let held_back = state.jobs.get(&keyspace.id).is_some_and(|jobs| {
-            jobs.manual || jobs.aside.as_ref().is_some_and(|aside| self.holds_back(aside))
-        });
+        let held_back = state.scheduler.holds_back(keyspace.id, self.room.free());
         let shaping = keyspace.shaping.load();
         if held_back || !shaping.options.auto_compaction || self.background.is_paused() {
             return Due::Nothing;
@@ -115,10 +106,6 @@ impl DbInner {
         }
     }
 
-    fn holds_back(&self, aside: &Aside) -> bool {
-        !aside.is_over() && !aside.has_more_room(self.background.room.free())
-    }
-
     /// Returns the bytes that a plan needs and those available, if they do not suffice.
     pub(crate) fn lack_of_room(
         &self,
@@ -137,46 +124,35 @@ impl DbInner {
         if self.is_waiting() {
             return None;
         }
-        let count = state.keyspaces.len().max(1);
-        state.round_robin = (state.round_robin + 1) % count;
-        let order = state.keyspaces.values().cycle().skip(state.round_robin).take(state.keyspaces.len());
-        let order: Vec<Arc<KeyspaceInner>> = order.cloned().collect();
-        for keyspace in order {
+        for keyspace in state.scheduler.next_round(&state.catalogue) {
             let due = self.due(state, &keyspace);
-            let jobs = state.jobs.entry(keyspace.id).or_default();
-            let waited = jobs.no_room.take().is_some();
-            match due {
-                Due::Plan(plan) => return Some((keyspace, plan)),
-                Due::Nothing => {}
-                Due::NoRoom(needed, free) => {
-                    let (needed_bytes, free_bytes) = (needed, free);
-                    let (needed, free) = (human(needed), human(free));
-                    let name = &keyspace.name;
-                    let what = format!(
-                        "compaction of keyspace `{name}` needs {needed}, but only {free} are free: it waits for more room"
-                    );
-                    jobs.no_room = Some(what.clone());
-                    let held = self.background.reserve.held();
-                    if free_bytes < held && needed_bytes <= free_bytes.saturating_add(held) {
-                        self.background.reserve.want();
-                    }
-                    self.warn_of_room(state, &keyspace, || what.clone());
-                    if !waited {
-                        // Waiting callers must be notified.
-                        self.changed.notify_all();
-                    }
+            let lack = match &due {
+                Due::NoRoom(needed, free) => Some((*needed, *free)),
+                Due::Plan(_) | Due::Nothing => None,
+            };
+            let what = lack.map(|(needed, free)| {
+                let (name, needed, free) = (&keyspace.name, human(needed), human(free));
+                format!("compaction of keyspace `{name}` needs {needed}, but only {free} are free: it waits for more room")
+            });
+            let waited = state.scheduler.note_room(keyspace.id, what.clone()).is_some();
+            if let Due::Plan(plan) = due {
+                return Some((keyspace, plan));
+            }
+            if let (Some((needed, free)), Some(what)) = (lack, what) {
+                let held = self.background.reserve.held();
+                if free < held && needed <= free.saturating_add(held) {
+                    self.background.reserve.want();
+                }
+                if state.scheduler.should_warn(keyspace.id) {
+                    self.warn(what);
+                }
+                if !waited {
+                    // Waiting callers must be notified.
+                    self.monitor.notify();
                 }
             }
         }
         None
-    }
-
-    /// Warns, unless it already did since a merge of the keyspace last succeeded.
-    fn warn_of_room(&self, state: &mut State, keyspace: &KeyspaceInner, message: impl Fn() -> String) {
-        let jobs = state.jobs.entry(keyspace.id).or_default();
-        if !std::mem::replace(&mut jobs.warned_of_room, true) {
-            self.warn(message());
-        }
     }
 
     /// Recomputes the pressure on a keyspace's writers. Called under the lock after a change of the tree or of the list of
@@ -190,26 +166,14 @@ impl DbInner {
         });
     }
 
-    /// Marks a plan's inputs as taken.
-    pub(crate) fn register(&self, state: &mut State, keyspace: &KeyspaceInner, plan: &Plan) -> Job {
-        state.next_job += 1;
-        let number = state.next_job;
-        let levels = || plan.inputs.iter().map(|input| input.level);
-        let shape = RunningJob {
-            input_levels: (levels().min().unwrap_or(0), levels().max().unwrap_or(0)),
-            output_level: plan.output_level,
-            output: plan.output,
-            range: plan.range.clone(),
-        };
-        let progress = Arc::new(Progress::new(plan, input_bytes(keyspace, plan)));
-        let jobs = state.jobs.entry(keyspace.id).or_default();
-        jobs.busy.extend(plan.tables());
-        jobs.running.push(ActiveJob { number, shape, progress: progress.clone() });
+    /// Starts a plan: from now on its inputs are taken.
+    pub(crate) fn start(&self, state: &mut State, keyspace: &KeyspaceInner, plan: &Plan) -> Job {
+        let job = state.scheduler.start(keyspace, plan);
         self.update_pressure(state, keyspace);
-        Job { number, progress }
+        job
     }
 
-    /// Runs a registered plan to its end, successful or not, and unregisters it. An error is one of its edit: it is unknown
+    /// Runs a started plan to its end, successful or not. An error is one of its edit: it is unknown
     /// whether the edit is on disk, and the tree in memory has not changed.
     pub(crate) fn run_plan(
         &self,
@@ -218,38 +182,28 @@ impl DbInner {
         job: &Job,
         cancel: Option<&CancelToken>,
     ) -> Result<Ended, StorageError> {
-        // Unregistered even on a panic: other threads wait for its inputs.
+        // Ended even on a panic: other threads wait for its inputs.
         let work = std::panic::AssertUnwindSafe(|| self.compact(keyspace, plan, &job.progress, cancel));
         let result = std::panic::catch_unwind(work);
         if matches!(&result, Ok(Ok(Ended::Undone(_)))) {
             // Its outputs are gone; the cached free space is out of date.
-            self.background.room.outdated();
-            self.background.room.refresh(&*self.fs, &self.dir);
+            self.room.outdated();
+            self.room.refresh(&*self.fs, &self.dir);
         }
         {
             let mut state = self.state();
-            let jobs = state.jobs.entry(keyspace.id).or_default();
-            for id in plan.tables() {
-                jobs.busy.remove(&id);
-            }
-            jobs.running.retain(|running| running.number != job.number);
+            state.scheduler.end(keyspace.id, plan, job);
             match &result {
-                Ok(Ok(Ended::Done)) if plan.work == Work::Merge => {
-                    (jobs.aside, jobs.warned_of_room) = (None, false);
-                }
+                Ok(Ok(Ended::Done)) if plan.work == Work::Merge => state.scheduler.merged(keyspace.id),
                 Ok(Ok(Ended::Undone(error)) | Err(error)) => {
-                    let aside = Aside::after(jobs.aside.take(), RETRY_COMPACTION, error);
-                    jobs.aside = Some(match error.is_out_of_space() {
-                        true => aside.short_of_room(self.background.room.free()),
-                        false => aside,
-                    });
+                    state.scheduler.compaction_failed(keyspace.id, error, self.room.free());
                     self.write_counters.set_aside.add(1);
-                    self.warn_of_room(&mut state, keyspace, || {
+                    if state.scheduler.should_warn(keyspace.id) {
                         let name = &keyspace.name;
-                        format!(
+                        self.warn(format!(
                             "a compaction of keyspace `{name}` was undone and will be retried later: {error}"
-                        )
-                    });
+                        ));
+                    }
                 }
                 Ok(Ok(Ended::Cancelled)) => {
                     let asked = job.progress.is_cancelled() || cancel.is_some_and(CancelToken::is_cancelled);
@@ -257,10 +211,10 @@ impl DbInner {
                 }
                 _ => {}
             }
-            self.background.room.outdated();
+            self.room.outdated();
             self.update_pressure(&state, keyspace);
         }
-        self.changed.notify_all();
+        self.monitor.notify();
         let border = matches!(result, Ok(Ok(Ended::Done))) && plan.work == Work::Merge;
         if border && self.is_round_border(keyspace, plan.output_level) {
             self.reconsider(keyspace);
@@ -272,9 +226,9 @@ impl DbInner {
     /// keyspace's tables that were dropped unread: they are still being read, or wait to be removed.
     fn still_there(&self, keyspace: &KeyspaceInner, inputs: &[Arc<OpenTable>]) -> Vec<TableId> {
         let is_there = |id: &TableId| self.fs.exists(&table_path(&self.dir, *id)).unwrap_or(true);
-        let mut dropped = self.state().jobs.entry(keyspace.id).or_default().dropped.clone();
+        let mut dropped = self.state().scheduler.dropped(keyspace.id);
         let gone: HashSet<TableId> = dropped.extract_if(.., |id| !is_there(id)).collect();
-        self.state().jobs.entry(keyspace.id).or_default().dropped.retain(|id| !gone.contains(id));
+        self.state().scheduler.forget_dropped(keyspace.id, &gone);
         let merged = inputs.iter().filter_map(|t| t.table.properties().origin.merged.as_ref());
         let mut ids: Vec<TableId> = merged.flat_map(|m| m.inputs.iter().chain(&m.before)).copied().collect();
         ids.sort_unstable();
@@ -305,12 +259,11 @@ impl DbInner {
                 let snapshots = self.live_snapshots();
                 let shaping = keyspace.shaping.load_full();
                 let options = &shaping.options;
-                let (mark, before) =
-                    (self.next_file.load(Ordering::Relaxed), self.still_there(keyspace, &inputs));
+                let (mark, before) = (self.numbers.next(), self.still_there(keyspace, &inputs));
                 let sink = TableSink {
                     fs: &*self.fs,
                     dir: &self.dir,
-                    next_file: &self.next_file,
+                    next_file: self.numbers.counter(),
                     options,
                     level: plan.output_level,
                     filter_bits: filters::bits_for_plan(options, &version, plan),
@@ -361,7 +314,7 @@ impl DbInner {
         }
         let run = match plan.output {
             OutputRun::Into(run) => run,
-            OutputRun::New => self.next_file.fetch_add(1, Ordering::Relaxed),
+            OutputRun::New => self.numbers.take(),
         };
         let round_ends = self.round_ends(&state, keyspace, plan);
         let mut edit = VersionEdit::default();
@@ -370,8 +323,7 @@ impl DbInner {
         self.commit_edit(&mut state, edit, opened, |_, old| old.clone())?;
         // A keyspace that merges nothing drops tables by age forever, and a list of them would never end.
         if plan.reason == Reason::Covered {
-            let dropped = &mut state.jobs.entry(keyspace.id).or_default().dropped;
-            dropped.extend(inputs.iter().map(|table| table.meta.id));
+            state.scheduler.note_dropped(keyspace.id, inputs.iter().map(|table| table.meta.id));
         }
         if round_ends {
             self.begin_round(&mut state, keyspace);

@@ -36,6 +36,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::compaction::plan::{Plan, Reason};
 use crate::compaction::shape::{Shape, TableShape};
+use crate::db::catalogue::Catalogue;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::key::SeqNo;
 use crate::options::KeyspaceOptions;
@@ -207,11 +208,11 @@ impl DbInner {
     /// Stores new samples if that has not been done for a while: a memtable may take days to fill. For an otherwise idle
     /// background thread.
     pub(crate) fn save_times(&self, state: &mut State) {
-        let stopped = state.closing || state.manifest.is_none() || self.health.stopped().is_some();
+        let stopped = state.closing || !state.catalogue.is_open() || self.health.stopped().is_some();
         if !self.expiry.wanted.load(Ordering::Relaxed) || stopped {
             return;
         }
-        let (stored, now) = (state.tree.times.newest(), self.now());
+        let (stored, now) = (state.catalogue.tree().times.newest(), self.now());
         let due = {
             let times = self.expiry.times.lock();
             let period = (times.distance * PRECISION / SAVE_PART).max(SAVE_EVERY);
@@ -228,10 +229,10 @@ impl DbInner {
 
     /// Adds ages that are not stored yet to an edit. Must be called before the edit gets the last visible sequence number,
     /// which no stored number may exceed.
-    pub(crate) fn save_ages(&self, state: &State, edit: &mut VersionEdit) {
-        edit.times = self.unsaved_times(&state.tree.times);
-        for (id, keyspace) in &state.keyspaces {
-            let stored = state.tree.keyspaces.get(id).and_then(|stored| stored.ages);
+    pub(crate) fn save_ages(&self, catalogue: &Catalogue, edit: &mut VersionEdit) {
+        edit.times = self.unsaved_times(&catalogue.tree().times);
+        for (id, keyspace) in catalogue.keyspaces() {
+            let stored = catalogue.tree().keyspaces.get(id).and_then(|stored| stored.ages);
             let ages = keyspace.age.ages().filter(|ages| Some(*ages) != stored);
             edit.ages.extend(ages.map(|ages| (*id, ages)));
         }

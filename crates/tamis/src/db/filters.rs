@@ -6,30 +6,61 @@
 
 use std::sync::Arc;
 
-use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::collections::HashSet;
+use crate::db::catalogue::Catalogue;
+use crate::db::inner::{DbInner, KeyspaceInner};
 use crate::error::{AdminError, StorageError, WriteError};
+use crate::ids::KeyspaceId;
 use crate::select::{Grf, Task, TreeFilter};
 use crate::tree::version::Version;
 
-impl DbInner {
+/// Which keyspaces' filters are being worked on. Behind the `state` lock.
+#[derive(Debug, Default)]
+pub(crate) struct FilterUpkeep {
+    working: HashSet<KeyspaceId>,
+    /// The keyspaces where the last work failed, or is under way: it must not be retried before the tree has changed.
+    failed: HashSet<KeyspaceId>,
+}
+
+impl FilterUpkeep {
     /// Returns the next work on a filter of any keyspace.
-    pub(crate) fn next_filter_task(&self, state: &State) -> Option<(Arc<KeyspaceInner>, Task)> {
-        state.keyspaces.values().find_map(|keyspace| {
-            let task = self.filter_task(state, keyspace)?;
-            Some((keyspace.clone(), task))
-        })
+    pub(crate) fn next(&self, catalogue: &Catalogue) -> Option<(Arc<KeyspaceInner>, Task)> {
+        catalogue.keyspaces().values().find_map(|keyspace| Some((keyspace.clone(), self.task(keyspace)?)))
     }
 
     /// Returns the work due for a keyspace's filter, unless a thread is already working on it.
-    pub(crate) fn filter_task(&self, state: &State, keyspace: &KeyspaceInner) -> Option<Task> {
-        let held = |jobs: &crate::db::inner::Jobs| jobs.filtering || jobs.filter_failed;
-        match state.jobs.get(&keyspace.id).is_some_and(held) {
-            true => None,
-            false => keyspace.filter.task(&keyspace.view.load().version),
+    fn task(&self, keyspace: &KeyspaceInner) -> Option<Task> {
+        let held = self.working.contains(&keyspace.id) || self.failed.contains(&keyspace.id);
+        if held { None } else { keyspace.filter.task(&keyspace.view.load().version) }
+    }
+
+    /// Reports whether work on a keyspace's filter is under way or due.
+    pub(crate) fn is_busy(&self, keyspace: &KeyspaceInner) -> bool {
+        self.working.contains(&keyspace.id) || self.task(keyspace).is_some()
+    }
+
+    /// Marks the start of work. Until the work succeeds it counts as failed: a change of the tree in the meantime clears that
+    /// mark, and so is not forgotten if the work does fail.
+    pub(crate) fn start(&mut self, keyspace: KeyspaceId) {
+        self.working.insert(keyspace);
+        self.failed.insert(keyspace);
+    }
+
+    /// Marks the end of work. If it is not `done` and the tree has changed meanwhile, the change may be what it needed.
+    fn end(&mut self, keyspace: KeyspaceId, done: bool) {
+        self.working.remove(&keyspace);
+        if done {
+            self.failed.remove(&keyspace);
         }
     }
 
-    /// Does the work that is due, after [`start_filtering`](crate::db::inner::Jobs::start_filtering), and marks its end.
+    pub(crate) fn tree_changed(&mut self, keyspace: KeyspaceId) {
+        self.failed.remove(&keyspace);
+    }
+}
+
+impl DbInner {
+    /// Does the work that is due, after [`start`](FilterUpkeep::start), and marks its end, even in a panic.
     pub(crate) fn work_on_filter(&self, keyspace: &KeyspaceInner, task: Task) {
         let TreeFilter::Grf(grf) = &keyspace.filter else { return };
         let work = std::panic::AssertUnwindSafe(|| match task {
@@ -38,23 +69,15 @@ impl DbInner {
         });
         let result = std::panic::catch_unwind(work);
         self.warn_of_filter(keyspace);
-        let mut state = self.state();
-        let jobs = state.jobs.entry(keyspace.id).or_default();
-        jobs.filtering = false;
-        // If it failed and the tree has changed meanwhile, the change may be what it needed: see `Jobs::start_filtering`.
+        self.state().filters.end(keyspace.id, matches!(result, Ok(Ok(true))));
+        self.monitor.notify();
         match result {
-            Ok(Ok(done)) => jobs.filter_failed &= !done,
+            Ok(Ok(_)) => {}
             Ok(Err(why)) => {
                 log::warn!("keyspace `{}`: its global filter is not complete: {why}", keyspace.name);
             }
-            Err(panic) => {
-                drop(state);
-                self.changed.notify_all();
-                std::panic::resume_unwind(panic);
-            }
+            Err(panic) => std::panic::resume_unwind(panic),
         }
-        drop(state);
-        self.changed.notify_all();
     }
 
     fn build_filter(
@@ -79,9 +102,9 @@ impl DbInner {
         let mut work = grf.work();
         grf.catch_up(&mut work, &built);
         let replaced = {
-            let mut state = self.state();
+            let state = self.state();
             let replaced = grf.install(&work, built);
-            self.publish_filter(&mut state, keyspace);
+            state.catalogue.publish_selector(keyspace);
             replaced
         };
         drop(version);
@@ -108,18 +131,8 @@ impl DbInner {
         let mut work = grf.work();
         let version = keyspace.view.load().version.clone();
         let done = grf.insert_lacking(&mut work, &version);
-        self.publish_filter(&mut self.state(), keyspace);
+        self.state().catalogue.publish_selector(keyspace);
         done
-    }
-
-    /// Publishes a version of the same tables with a new selector.
-    fn publish_filter(&self, state: &mut State, keyspace: &KeyspaceInner) {
-        let view = keyspace.view.load_full();
-        if keyspace.is_dropped() || !state.tree.keyspaces.contains_key(&keyspace.id) {
-            return;
-        }
-        let version = self.build_version(&state.tree, keyspace, &view.version, &[]);
-        keyspace.view.store(Arc::new(keyspace.view_of(view.memtables.clone(), version)));
     }
 
     /// Forwards the warnings of a keyspace's filter.
@@ -132,9 +145,7 @@ impl DbInner {
     pub(crate) fn settle_filters(&self) -> Result<(), AdminError> {
         let mut state = self.state();
         loop {
-            let filtering = |ks: &KeyspaceInner| state.jobs.get(&ks.id).is_some_and(|jobs| jobs.filtering);
-            let busy = |ks: &Arc<KeyspaceInner>| filtering(ks) || self.filter_task(&state, ks).is_some();
-            if !state.keyspaces.values().any(busy) {
+            if !state.catalogue.keyspaces().values().any(|keyspace| state.filters.is_busy(keyspace)) {
                 drop(state);
                 self.elastic.settle();
                 return Ok(());
@@ -142,9 +153,9 @@ impl DbInner {
             match self.read_only {
                 true if state.closing => return Err(WriteError::Closed.into()),
                 true => {}
-                false => self.check_writable()?,
+                false => self.health.check_writable()?,
             }
-            state = self.wait(state);
+            state = self.monitor.wait(state);
         }
     }
 
@@ -156,9 +167,9 @@ impl DbInner {
                 if state.closing {
                     return;
                 }
-                let task = self.next_filter_task(&state);
+                let task = state.filters.next(&state.catalogue);
                 if let Some((keyspace, _)) = &task {
-                    state.jobs.entry(keyspace.id).or_default().start_filtering();
+                    state.filters.start(keyspace.id);
                 }
                 task
             };
@@ -201,7 +212,7 @@ mod tests {
         let (fs, db) = opened();
         let (inner, keyspace) = (db.inner(), &db.default_keyspace().inner);
         // This thread does the work, so no other does.
-        inner.state().jobs.entry(keyspace.id).or_default().start_filtering();
+        inner.state().filters.start(keyspace.id);
         db.put("key", "value").expect("a write");
         db.flush().expect("a flush");
         work_that_fails(&fs, inner, keyspace);
@@ -215,10 +226,10 @@ mod tests {
     fn failed_work_is_not_retried_before_the_tree_has_changed() {
         let (fs, db) = opened();
         let (inner, keyspace) = (db.inner(), &db.default_keyspace().inner);
-        inner.state().jobs.entry(keyspace.id).or_default().filtering = true;
+        inner.state().filters.working.insert(keyspace.id);
         db.put("key", "value").expect("a write");
         db.flush().expect("a flush");
-        inner.state().jobs.entry(keyspace.id).or_default().start_filtering();
+        inner.state().filters.start(keyspace.id);
         work_that_fails(&fs, inner, keyspace);
         db.settle_filters().expect("settling");
         let unbuilt = || db.default_keyspace().stats().global_filter.expect("a filter").unbuilt;

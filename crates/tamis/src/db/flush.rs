@@ -4,41 +4,55 @@
 //! retried ([`health`](super::health)): the memtable stays readable, and the logs behind it stay.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::compaction::{Lineage, TableSink, filters, writer};
-use crate::db::inner::{DbInner, Jobs, KeyspaceInner, State};
+use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::FlushControl;
+use crate::db::log::Current;
 use crate::error::StorageError;
-use crate::ids::{KeyspaceId, LogId};
 use crate::read::merge::{MergeCursor, Tables};
 use crate::read::{MemtableSlot, Memtables};
 use crate::sync;
 use crate::table::CursorOptions;
 use crate::tree::edit::VersionEdit;
 use crate::tree::epochs::EpochMap;
-use crate::tree::files::{log_path, table_path};
+use crate::tree::files::table_path;
 use crate::tree::meta::TableMeta;
 use crate::tree::open_table::OpenTable;
 use crate::tree::tombstones::Tombstones;
-
-/// Returns the memtable to flush next: the one that holds the oldest log. Memtables in backoff are skipped.
-pub(crate) fn next_flush(state: &State) -> Option<(Arc<KeyspaceInner>, Arc<MemtableSlot>)> {
-    let oldest = |ks: &Arc<KeyspaceInner>| {
-        ks.view.load().memtables.sealed.last().cloned().map(|slot| (ks.clone(), slot))
-    };
-    let held_back =
-        |jobs: &Jobs| jobs.flushing || jobs.flush_aside.as_ref().is_some_and(|aside| !aside.is_over());
-    let idle = |ks: &&Arc<KeyspaceInner>| !state.jobs.get(&ks.id).is_some_and(held_back);
-    // The memtable that holds the oldest log comes first.
-    let due = state.keyspaces.values().filter(idle).filter_map(oldest);
-    due.min_by_key(|(_, slot)| slot.first_log.load(Ordering::Relaxed))
-}
 
 /// The open tables of a memtable, and the bytes written.
 type Written = (Vec<Arc<OpenTable>>, u64);
 
 impl DbInner {
+    /// Rolls the log and replaces the non-empty memtables of `keyspaces` by fresh ones; the old ones are due for flushing
+    /// from now on.
+    pub(crate) fn seal(
+        &self,
+        log: &mut Current,
+        keyspaces: &[Arc<KeyspaceInner>],
+    ) -> Result<(), StorageError> {
+        self.log.roll(log)?;
+        let state = self.state();
+        let oldest = self.log.oldest_if_near_limit(&state.logs, 0);
+        let pinning = oldest.map_or_else(Vec::new, |oldest| state.catalogue.holding_back(oldest));
+        for keyspace in keyspaces.iter().chain(&pinning) {
+            let old = keyspace.view.load_full();
+            if old.memtables.active.memtable.is_empty() || keyspace.is_dropped() {
+                continue;
+            }
+            keyspace.replace_memtables(old.memtables.rotated(keyspace.fresh_memtable(log.id())));
+        }
+        drop(state);
+        self.monitor.notify();
+        Ok(())
+    }
+
+    /// Gives up the logs whose writes are all in tables.
+    pub(crate) fn release_logs(&self, state: &mut State) {
+        self.log.release(&mut state.logs, state.catalogue.tree().log_floor());
+    }
+
     /// Writes one sealed memtable to a new run in level 0 and publishes it.
     pub(crate) fn flush_memtable(
         &self,
@@ -46,13 +60,13 @@ impl DbInner {
         slot: &Arc<MemtableSlot>,
     ) -> Result<(), StorageError> {
         let started = sync::now();
-        let Some(epoch) = self.state().tree.take_epoch(keyspace.id) else { return Ok(()) };
+        let Some(epoch) = self.state().catalogue.take_epoch(keyspace.id) else { return Ok(()) };
         let Some((opened, bytes)) = self.write_memtable(keyspace, slot, epoch, true)? else {
             return Ok(());
         };
         // If this flush survives a crash, so must earlier writes in other keyspaces.
         if self.directory.load().len() > 1
-            && let Err(error) = self.sync_closed_logs()
+            && let Err(error) = self.log.sync_rolled()
         {
             opened.iter().for_each(|table| table.mark_obsolete());
             return Err(error);
@@ -66,28 +80,26 @@ impl DbInner {
         }
         let mut edit = VersionEdit { next_epochs: vec![(keyspace.id, epoch + 1)], ..VersionEdit::default() };
         // Not earlier: tables ingested since may have been joined with older runs, which must not come to lie above.
-        let run = self.next_file.fetch_add(1, Ordering::Relaxed);
+        let run = self.numbers.take();
         edit.added.extend(opened.iter().map(|table| (keyspace.id, 0, run, (*table.meta).clone())));
-        edit.log_floor = self.log_floors(&state, Some((keyspace.id, slot)));
+        edit.log_floor = state.catalogue.log_floors(state.logs.current(), slot);
         let without = |memtables: &Memtables| memtables.without(std::slice::from_ref(slot));
         if edit.added.is_empty() {
             // Everything in it was shadowed: no table is needed, but neither is the log any more.
             self.commit_edit(&mut state, edit, opened, |_, _| unreachable!("no tables change"))?;
-            let view = keyspace.view.load_full();
-            keyspace.view.store(Arc::new(view.with_memtables(without(&view.memtables))));
+            keyspace.replace_memtables(without(&keyspace.view.load().memtables));
         } else {
             self.commit_edit(&mut state, edit, opened, |_, old| without(old))?;
         }
-        let jobs = state.jobs.entry(keyspace.id).or_default();
-        jobs.tuning.flushed += slot.memtable.entries() as u64;
-        jobs.flush_aside = None;
-        self.drop_obsolete_logs(&mut state);
+        state.reshaping.tuning(keyspace.id).flushed += slot.memtable.entries() as u64;
+        state.scheduler.allow_flushes(keyspace.id);
+        self.release_logs(&mut state);
         // Under the lock, so that threads that waited for the flush find it counted.
-        self.background.note_flush(slot.memtable.memory_bytes() as u64, sync::since(started));
+        self.throttle.note_flush(slot.memtable.memory_bytes() as u64, sync::since(started));
         self.write_counters.flushes.add(1);
         self.write_counters.flush_bytes.add(bytes);
         drop(state);
-        self.changed.notify_all();
+        self.monitor.notify();
         Ok(())
     }
 
@@ -107,7 +119,7 @@ impl DbInner {
         let sink = TableSink {
             fs: &*self.fs,
             dir: &self.dir,
-            next_file: &self.next_file,
+            next_file: self.numbers.counter(),
             options,
             level: 0,
             filter_bits: filters::bits_for_flush(options, &view.version, slot.memtable.entries() as u64),
@@ -150,42 +162,5 @@ impl DbInner {
     /// Removes written tables that nothing names.
     pub(crate) fn discard_tables(&self, metas: &[TableMeta]) {
         metas.iter().for_each(|meta| self.garbage.push(table_path(&self.dir, meta.id)));
-    }
-
-    /// Returns, for every keyspace, the oldest log that holds writes which are in no table (once `flushed` is).
-    fn log_floors(
-        &self,
-        state: &State,
-        flushed: Option<(KeyspaceId, &Arc<MemtableSlot>)>,
-    ) -> Vec<(KeyspaceId, LogId)> {
-        let floor = |ks: &Arc<KeyspaceInner>| {
-            let view = ks.view.load();
-            let waiting = view.memtables.iter().filter(|slot| {
-                !slot.memtable.is_empty()
-                    && !flushed.is_some_and(|(id, gone)| id == ks.id && Arc::ptr_eq(gone, slot))
-            });
-            let oldest = waiting.map(|slot| slot.first_log.load(Ordering::Relaxed)).min();
-            (ks.id, oldest.unwrap_or(state.current_log))
-        };
-        state.keyspaces.values().map(floor).collect()
-    }
-
-    /// Recycles or removes the logs below every keyspace's floor.
-    pub(crate) fn drop_obsolete_logs(&self, state: &mut State) {
-        let floor = state.tree.log_floor().min(state.current_log);
-        let obsolete: Vec<_> = state.logs.extract_if(.., |log| log.id < floor).collect();
-        if obsolete.is_empty() {
-            return;
-        }
-        // Closes the handles; the contents are in durable tables.
-        self.closed_logs.lock().retain(|(id, _)| *id >= floor);
-        self.note_closed_logs(state);
-        for log in obsolete {
-            if !log.linked && self.may_recycle(state, &log) {
-                state.recyclable.push(log);
-            } else {
-                self.garbage.push(log_path(&self.dir, log.id));
-            }
-        }
     }
 }

@@ -10,15 +10,17 @@
 //!
 //! # Locking
 //!
-//! A keyspace's account is behind the `state` lock, among its [jobs](super::inner::Jobs). Compaction threads check
+//! The [accounts](ReadDebts) are behind the `state` lock. Compaction threads check
 //! it when they have nothing else to do, at least once a second.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::collections::HashMap;
 use crate::compaction::plan::{Plan, Reason, Work};
 use crate::db::compact::input_bytes;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::ids::KeyspaceId;
 use crate::key::SeqNo;
 use crate::options::{CompactionChoice, KeyspaceOptions};
 use crate::sync;
@@ -40,7 +42,7 @@ const LEAST_DEBT: u64 = 64 << 20;
 
 /// What a keyspace's reads have lost to runs beyond the first.
 #[derive(Debug, Default)]
-pub(crate) struct Account {
+struct Account {
     /// The counters at the last update.
     seen: ReadCost,
     debt: u64,
@@ -64,21 +66,34 @@ fn loss(reads: ReadCost) -> u64 {
 
 /// The idle timer: how long nothing has been written, as far as observed.
 #[derive(Debug)]
-pub(crate) struct Quiet {
+struct Quiet {
     written: SeqNo,
     since: Instant,
 }
 
 impl Quiet {
-    pub(crate) fn new(written: SeqNo) -> Quiet {
-        Quiet { written, since: sync::now() }
-    }
-
     fn has_lasted(&mut self, written: SeqNo) -> bool {
         if std::mem::replace(&mut self.written, written) != written {
             self.since = sync::now();
         }
         sync::since(self.since) >= QUIET
+    }
+}
+
+/// The accounts of all keyspaces.
+#[derive(Debug)]
+pub(crate) struct ReadDebts {
+    accounts: HashMap<KeyspaceId, Account>,
+    quiet: Quiet,
+}
+
+impl ReadDebts {
+    pub(crate) fn new() -> ReadDebts {
+        ReadDebts { accounts: HashMap::default(), quiet: Quiet { written: 0, since: sync::now() } }
+    }
+
+    fn of(&mut self, keyspace: KeyspaceId) -> &mut Account {
+        self.accounts.entry(keyspace).or_default()
     }
 }
 
@@ -96,25 +111,24 @@ impl DbInner {
     /// Returns the next step towards a single run that a keyspace's reads have paid for. For compaction threads that found
     /// nothing else to do.
     pub(crate) fn next_for_reads(&self, state: &mut State) -> Option<(Arc<KeyspaceInner>, Plan)> {
-        let quiet = state.quiet.has_lasted(self.visible());
-        let busy = state.jobs.values().any(|jobs| jobs.flushing || jobs.manual || !jobs.running.is_empty());
+        let quiet = state.read_debts.quiet.has_lasted(self.visible());
+        let idle = state.scheduler.is_idle();
         if self.background.is_paused() || self.is_waiting() {
             return None;
         }
-        let keyspaces: Vec<Arc<KeyspaceInner>> = state.keyspaces.values().cloned().collect();
+        let keyspaces: Vec<Arc<KeyspaceInner>> = state.catalogue.keyspaces().values().cloned().collect();
         for keyspace in keyspaces {
             let shaping = keyspace.shaping.load();
-            let jobs = state.jobs.entry(keyspace.id).or_default();
             // A merge that met a full disk backs off. A debt that pays for several merges would otherwise retry it at once.
-            let aside = jobs.aside.as_ref().is_some_and(|aside| !aside.is_over());
-            let debt = jobs.reads.update(keyspace.reads.read());
-            if !wants(&shaping.options) || !quiet || busy || aside || debt < LEAST_DEBT {
+            let aside = state.scheduler.is_aside(keyspace.id);
+            let debt = state.read_debts.of(keyspace.id).update(keyspace.reads.read());
+            if !wants(&shaping.options) || !quiet || !idle || aside || debt < LEAST_DEBT {
                 continue;
             }
             let view = keyspace.view.load();
             if view.version.runs.len() < 2 || !view.memtables.sealed.is_empty() {
                 // Debt from before the runs were merged is cancelled.
-                state.jobs.entry(keyspace.id).or_default().reads.debt = 0;
+                state.read_debts.of(keyspace.id).debt = 0;
                 continue;
             }
             let shape = self.shape(state, &keyspace);
@@ -124,7 +138,7 @@ impl DbInner {
                 continue;
             }
             plan.reason = Reason::Reads;
-            state.jobs.entry(keyspace.id).or_default().reads.debt -= price;
+            state.read_debts.of(keyspace.id).debt -= price;
             return Some((keyspace.clone(), plan));
         }
         None
@@ -134,8 +148,6 @@ impl DbInner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::db::jobs::Aside;
-    use crate::db::jobs::RETRY_COMPACTION;
     use crate::error::StorageError;
     use crate::io::MemFs;
     use crate::{CompactionPause, Db, Options};
@@ -197,7 +209,7 @@ mod tests {
     fn next(db: &Db, quiet: bool) -> Option<Plan> {
         let mut state = db.inner().state();
         if quiet {
-            state.quiet = Quiet { written: db.inner().visible(), since: sync::now() - QUIET };
+            state.read_debts.quiet = Quiet { written: db.inner().visible(), since: sync::now() - QUIET };
         }
         db.inner().next_for_reads(&mut state).map(|(_, plan)| plan)
     }
@@ -228,16 +240,15 @@ mod tests {
     #[test]
     fn a_merge_that_met_a_full_disk_is_not_retried_at_once() {
         let (db, pause) = read_often(true);
-        let id = *db.inner().state().keyspaces.keys().next().unwrap();
-        let set_aside = |aside| db.inner().state().jobs.entry(id).or_default().aside = aside;
+        let id = *db.inner().state().catalogue.keyspaces().keys().next().unwrap();
         let full =
             StorageError::io("write", std::path::Path::new("x"), &std::io::ErrorKind::StorageFull.into());
         // For a minute.
-        set_aside((0..7).fold(None, |before, _| Some(Aside::after(before, RETRY_COMPACTION, &full))));
+        (0..7).for_each(|_| db.inner().state().scheduler.compaction_failed(id, &full, None));
         drop(pause);
         assert!(next(&db, true).is_none(), "set aside");
         let pause = db.pause_compaction();
-        set_aside(None);
+        db.inner().state().scheduler.merged(id);
         drop(pause);
         let deadline = sync::now() + Duration::from_secs(60);
         while runs(&db) > 1 && sync::now() < deadline {
@@ -253,9 +264,9 @@ mod tests {
         // The first check notes the write, and the idle timer starts over.
         drop(pause);
         let mut state = db.inner().state();
-        state.quiet = Quiet { written: db.inner().visible() - 1, since: sync::now() - QUIET };
+        state.read_debts.quiet = Quiet { written: db.inner().visible() - 1, since: sync::now() - QUIET };
         assert!(db.inner().next_for_reads(&mut state).is_none(), "written");
-        state.quiet.since = sync::now() - QUIET;
+        state.read_debts.quiet.since = sync::now() - QUIET;
         let (_, plan) = db.inner().next_for_reads(&mut state).expect("a step towards one run");
         assert_eq!((plan.reason, plan.inputs.len()), (Reason::Reads, 3));
     }

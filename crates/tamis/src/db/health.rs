@@ -24,37 +24,40 @@
 //!
 //! # Threads
 //!
-//! Writers check one atomic byte; the reasons are behind leaf mutexes. Writes may be suspended with or without the `log` lock
-//! held. Only the flush thread resumes them, and takes `log` to begin the new log: a group leader that found no suspension
+//! Writers check a few atomic bytes ([`Health`]); the reasons are behind leaf mutexes. Writes may be suspended with or without the
+//! `log` lock held. Only the flush thread resumes them, and takes `log` to begin the new log: a group leader that found no suspension
 //! finishes its group in the old log first.
 
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
-use crate::db::commit::new_memtable;
-use crate::db::inner::{ClosedLog, DbInner, KeyspaceInner, State};
-use crate::db::jobs::Aside;
+use crate::db::counters::WriteCounters;
+use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::db::scheduler::{Aside, RETRY};
 use crate::error::{StorageError, WriteError};
 use crate::ids::{KeyspaceId, LogId};
 use crate::read::{MemtableSlot, Memtables};
-use crate::sync::Mutex;
+use crate::sync::{Condvar, Mutex};
 use crate::tree::edit::VersionEdit;
 use crate::tree::open_table::OpenTable;
 
-/// The backoff after a failure: initial and maximum.
-pub(crate) const RETRY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(2));
-
-/// Waiting callers see the failure of the work from the second one in a row on: the first may be transient.
-const TOLD_AFTER: u32 = 2;
-
 /// Whether writes may proceed, and if not, why.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Health {
-    /// Whether the other fields need checking. Set after them; publishes nothing.
+    dir: PathBuf,
+    read_only: bool,
+    /// The database is being closed: stalled writers must release the log.
+    leaving: AtomicBool,
+    /// No write is accepted any more. Set under the log's lock.
+    closed: AtomicBool,
+    /// Whether the fields below need checking. Set after them; publishes nothing.
     ailing: AtomicBool,
     stopped: OnceLock<String>,
     suspended: Mutex<Option<Suspension>>,
+    counters: Arc<WriteCounters>,
+    /// The [monitor](super::monitor)'s.
+    changed: Arc<Condvar>,
 }
 
 /// A suspension of writes until the logs are replaced.
@@ -68,6 +71,66 @@ struct Suspension {
 }
 
 impl Health {
+    pub(crate) fn new(dir: &Path, read_only: bool, counters: &Arc<WriteCounters>) -> Health {
+        Health {
+            dir: dir.to_owned(),
+            read_only,
+            leaving: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            ailing: AtomicBool::new(false),
+            stopped: OnceLock::new(),
+            suspended: Mutex::default(),
+            counters: counters.clone(),
+            changed: Arc::default(),
+        }
+    }
+
+    pub(crate) fn changed(&self) -> Arc<Condvar> {
+        self.changed.clone()
+    }
+
+    /// Returns an error if nothing may be written now.
+    pub(crate) fn check_writable(&self) -> Result<(), WriteError> {
+        if self.read_only {
+            return Err(WriteError::ReadOnly);
+        }
+        if self.closed.load(Relaxed) || self.is_leaving() {
+            return Err(WriteError::Closed);
+        }
+        self.check()
+    }
+
+    /// Returns an error if writing fails.
+    #[inline]
+    pub(crate) fn check(&self) -> Result<(), WriteError> {
+        if !self.ailing.load(Relaxed) {
+            return Ok(());
+        }
+        if let Some(cause) = self.stopped() {
+            return Err(WriteError::Poisoned { cause: cause.clone() });
+        }
+        self.suspended().map_or(Ok(()), |cause| Err(WriteError::Suspended { cause }))
+    }
+
+    /// Reports whether background work should end as soon as possible.
+    pub(crate) fn cancels(&self) -> bool {
+        self.closed.load(Relaxed) || self.stopped().is_some()
+    }
+
+    /// Announces that the database is being closed.
+    pub(crate) fn leave(&self) {
+        self.leaving.store(true, Relaxed);
+    }
+
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving.load(Relaxed)
+    }
+
+    /// Refuses all writes from now on. Under the log's lock.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Relaxed);
+    }
+
     /// Returns why writes stopped for good.
     pub(crate) fn stopped(&self) -> Option<&String> {
         self.stopped.get()
@@ -81,22 +144,65 @@ impl Health {
         self.suspended.lock().as_ref().map(|suspension| suspension.cause.clone())
     }
 
-    /// Records why writes stop for good; `false` if they had stopped before.
-    pub(crate) fn stop(&self, cause: String) -> bool {
-        let first = self.stopped.set(cause).is_ok();
+    /// Records why writes stop for good, unless they have stopped already. Callers that hold no lock wake waiting threads with
+    /// [`Monitor::poison`](super::monitor::Monitor::poison).
+    #[cold]
+    pub(crate) fn stop(&self, cause: &dyn std::fmt::Display) {
+        let first = self.stopped.set(cause.to_string()).is_ok();
         self.ailing.store(true, Relaxed);
-        first
+        if first {
+            log::error!("{}: writes stop: {cause}", self.dir.display());
+        }
     }
 
-    #[inline]
-    pub(crate) fn check(&self) -> Result<(), WriteError> {
-        if !self.ailing.load(Relaxed) {
-            return Ok(());
+    /// Suspends writes: a log, or the record of which logs count, may not be on disk as it should be.
+    #[cold]
+    pub(crate) fn suspend(&self, error: &StorageError) {
+        {
+            let mut suspended = self.suspended.lock();
+            if suspended.is_none() {
+                log::error!("{}: writes are suspended: {error}", self.dir.display());
+                *suspended = Some(Suspension { cause: error.to_string(), begun: None, aside: None });
+                self.counters.suspensions.add(1);
+            }
         }
-        if let Some(cause) = self.stopped() {
-            return Err(WriteError::Poisoned { cause: cause.clone() });
+        self.ailing.store(true, Relaxed);
+        // The `state` lock may be held here: a thread that misses the signal checks again within a second.
+        self.changed.notify_all();
+    }
+
+    /// Reports whether writes are suspended and an attempt to resume them is due.
+    pub(crate) fn resume_is_due(&self) -> bool {
+        let due = |suspension: &Suspension| suspension.aside.as_ref().is_none_or(Aside::is_over);
+        self.ailing.load(Relaxed) && self.suspended.lock().as_ref().is_some_and(due)
+    }
+
+    /// Returns the log begun in place of the abandoned ones. `None` if writes are not suspended.
+    fn begun(&self) -> Option<Option<LogId>> {
+        self.suspended.lock().as_ref().map(|suspension| suspension.begun)
+    }
+
+    fn has_begun(&self, log: LogId) {
+        self.suspended.lock().as_mut().expect("the flush thread alone resumes").begun = Some(log);
+    }
+
+    /// Ends the suspension; returns its cause. With the `state` locked: the next failure to change it suspends writes again.
+    fn resumed(&self) -> Option<String> {
+        let mut suspended = self.suspended.lock();
+        self.ailing.store(self.stopped().is_some(), Relaxed);
+        suspended.take().map(|suspension| suspension.cause)
+    }
+
+    /// Records that an attempt to resume failed.
+    fn stays_suspended(&self, error: &StorageError) {
+        if let Some(suspension) = self.suspended.lock().as_mut() {
+            let before = suspension.aside.take();
+            if before.is_none() {
+                log::warn!("{}: writes stay suspended: {error}", self.dir.display());
+            }
+            suspension.aside = Some(Aside::after(before, RETRY, error));
+            suspension.cause = error.to_string();
         }
-        self.suspended().map_or(Ok(()), |cause| Err(WriteError::Suspended { cause }))
     }
 }
 
@@ -126,28 +232,6 @@ struct Rescued {
 }
 
 impl DbInner {
-    /// Suspends writes: a log, or the record of which logs count, may not be on disk as it should be.
-    #[cold]
-    pub(crate) fn suspend(&self, error: &StorageError) {
-        {
-            let mut suspended = self.health.suspended.lock();
-            if suspended.is_none() {
-                log::error!("{}: writes are suspended: {error}", self.dir.display());
-                *suspended = Some(Suspension { cause: error.to_string(), begun: None, aside: None });
-                self.write_counters.suspensions.add(1);
-            }
-        }
-        self.health.ailing.store(true, Relaxed);
-        // The `state` lock may be held here: a thread that misses the signal checks again within a second.
-        self.changed.notify_all();
-    }
-
-    /// Reports whether writes are suspended and an attempt to resume them is due.
-    pub(crate) fn resume_is_due(&self) -> bool {
-        let due = |suspension: &Suspension| suspension.aside.as_ref().is_none_or(Aside::is_over);
-        self.health.ailing.load(Relaxed) && self.health.suspended.lock().as_ref().is_some_and(due)
-    }
-
     /// Flushes the contents of the logs to tables and begins a new log, so that writes can resume. For the flush thread.
     pub(crate) fn resume(&self) {
         match self.replace_logs() {
@@ -156,32 +240,21 @@ impl DbInner {
             Ok(None) => {}
             // There is more room now: retry at once.
             Err(error) if error.is_out_of_space() && self.spend_reserve() => {}
-            Err(error) => {
-                let mut suspended = self.health.suspended.lock();
-                if let Some(suspension) = suspended.as_mut() {
-                    let before = suspension.aside.take();
-                    if before.is_none() {
-                        log::warn!("{}: writes stay suspended: {error}", self.dir.display());
-                    }
-                    suspension.aside = Some(Aside::after(before, RETRY, &error));
-                    suspension.cause = error.to_string();
-                }
-            }
+            Err(error) => self.health.stays_suspended(&error),
         }
         drop(self.state());
-        self.changed.notify_all();
+        self.monitor.notify();
     }
 
     /// Does the work of [`resume`](Self::resume). Returns why writes were suspended, or `None` if they stay suspended because
     /// the database is being closed. All tables are published by one edit: what one keyspace has kept must not depend on
     /// whether another's memtables were written.
     fn replace_logs(&self) -> Result<Option<String>, StorageError> {
-        let begun = self.health.suspended.lock().as_ref().map(|suspension| suspension.begun);
-        let log_id = match begun {
+        let log_id = match self.health.begun() {
             Some(Some(begun)) => begun,
             Some(None) => {
                 let begun = self.give_up_logs()?;
-                self.health.suspended.lock().as_mut().expect("this thread alone resumes").begun = Some(begun);
+                self.health.has_begun(begun);
                 begun
             }
             None => return Ok(None),
@@ -212,56 +285,45 @@ impl DbInner {
             }
             for table in &tables.0 {
                 // A later run is a newer one.
-                let run = self.next_file.fetch_add(1, Relaxed);
+                let run = self.numbers.take();
                 edit.added.push((keyspace.id, 0, run, (*table.meta).clone()));
             }
             opened.extend(tables.keep());
             flushed.push((keyspace.id, slots));
         }
-        edit.log_floor = state.keyspaces.keys().map(|&id| (id, log_id)).collect();
+        edit.log_floor = state.catalogue.keyspaces().keys().map(|&id| (id, log_id)).collect();
         let without = |id: KeyspaceId, memtables: &Memtables| {
             memtables.without(flushed.iter().find(|one| one.0 == id).map_or(&[][..], |one| &one.1))
         };
         self.commit_edit(&mut state, edit, opened, without)?;
         drop(works);
-        for keyspace in state.keyspaces.values() {
+        for keyspace in state.catalogue.keyspaces().values() {
             // Memtables of which nothing was left to write.
             let view = keyspace.view.load_full();
             let memtables = without(keyspace.id, &view.memtables);
             if memtables.sealed.len() < view.memtables.sealed.len() {
-                keyspace.view.store(Arc::new(view.with_memtables(memtables)));
+                keyspace.replace_memtables(memtables);
             }
         }
-        state.jobs.values_mut().for_each(|jobs| jobs.flush_aside = None);
-        self.drop_obsolete_logs(&mut state);
-        // With the state still locked: the next failure to change it suspends writes again.
-        let mut suspended = self.health.suspended.lock();
-        self.health.ailing.store(self.health.stopped().is_some(), Relaxed);
-        Ok(suspended.take().map(|suspension| suspension.cause))
+        state.scheduler.allow_all_flushes();
+        self.release_logs(&mut state);
+        let cause = self.health.resumed();
+        drop(state);
+        Ok(cause)
     }
 
     /// Begins a log in place of the current one, and seals all memtables. Nothing is written to it before everything acknowledged
     /// until now is in tables. The abandoned logs stay until then, in case the process ends before; they are no longer synced.
     fn give_up_logs(&self) -> Result<LogId, StorageError> {
-        let mut log = self.lock_log();
-        let (id, writer) = self.next_log(&mut log)?;
-        self.note_log(&writer);
-        let old = log.writer.replace(writer);
+        let mut log = self.log.lock();
+        let next = self.log.next(&mut log)?;
         let mut state = self.state();
-        if let Some(old) = old {
-            // Not to be overwritten: its state on the device is unknown.
-            let (bytes, allocated) = (old.len(), old.allocated());
-            state.logs.push(ClosedLog { id: log.id, bytes, allocated, linked: true });
-            self.note_closed_logs(&state);
-        }
-        state.current_log = id;
-        (log.id, log.dirty) = (id, false);
-        self.closed_logs.lock().clear();
-        for keyspace in state.keyspaces.values() {
+        let id = self.log.abandon(&mut log, &mut state.logs, next);
+        for keyspace in state.catalogue.keyspaces().values() {
             let view = keyspace.view.load_full();
             if !view.memtables.active.memtable.is_empty() {
-                let active = MemtableSlot::new(new_memtable(&keyspace.options), id);
-                keyspace.view.store(Arc::new(view.with_memtables(view.memtables.rotated(active))));
+                let active = keyspace.fresh_memtable(id);
+                keyspace.replace_memtables(view.memtables.rotated(active));
             }
         }
         Ok(id)
@@ -273,7 +335,7 @@ impl DbInner {
         let mut rescued =
             Rescued { keyspace: keyspace.clone(), slots, tables: Unpublished(Vec::new()), last_epoch: 0 };
         for slot in &rescued.slots {
-            let Some(epoch) = self.state().tree.take_epoch(keyspace.id) else { break };
+            let Some(epoch) = self.state().catalogue.take_epoch(keyspace.id) else { break };
             let Some((tables, bytes)) = self.write_memtable(keyspace, slot, epoch, true)? else {
                 return Ok(None);
             };
@@ -292,39 +354,8 @@ impl DbInner {
             // There is more room now: retry at once.
             return;
         }
-        let mut state = self.state();
-        let jobs = state.jobs.entry(keyspace.id).or_default();
-        let before = jobs.flush_aside.take();
-        let first = before.is_none();
-        jobs.flush_aside = Some(Aside::after(before, RETRY, error));
-        if first {
+        if self.state().scheduler.flush_failed(keyspace.id, error) {
             self.warn(format!("a flush of keyspace `{}` failed and will be retried: {error}", keyspace.name));
-        }
-    }
-
-    /// Returns an error if flushes of the keyspace fail repeatedly, for callers that wait for one.
-    pub(crate) fn check_flushes(&self, state: &State, keyspace: &KeyspaceInner) -> Result<(), WriteError> {
-        let aside = state.jobs.get(&keyspace.id).and_then(|jobs| jobs.flush_aside.as_ref());
-        match aside.filter(|aside| aside.tries() >= TOLD_AFTER) {
-            Some(aside) => Err(WriteError::Suspended { cause: aside.cause().to_owned() }),
-            None => Ok(()),
-        }
-    }
-
-    /// Returns an error if compactions of the keyspace fail or find no room, for callers that wait for one.
-    pub(crate) fn check_compactions(
-        &self,
-        state: &State,
-        keyspace: &KeyspaceInner,
-    ) -> Result<(), WriteError> {
-        self.check_flushes(state, keyspace)?;
-        let Some(jobs) = state.jobs.get(&keyspace.id).filter(|jobs| jobs.running.is_empty()) else {
-            return Ok(());
-        };
-        let aside = jobs.aside.as_ref().filter(|aside| aside.tries() >= TOLD_AFTER);
-        match aside.map(Aside::cause).or(jobs.no_room.as_deref()) {
-            Some(cause) => Err(WriteError::Suspended { cause: cause.to_owned() }),
-            None => Ok(()),
         }
     }
 
@@ -335,18 +366,12 @@ impl DbInner {
         if self.background.reserve.is_spent() {
             troubles.push(self.background.reserve.trouble());
         }
-        if let Some(unsettled) = &state.unsettled {
-            troubles.push(format!("the manifest has to be rewritten: {}", unsettled.cause));
-        }
-        for (id, jobs) in &state.jobs {
-            let Some(keyspace) = state.keyspaces.get(id) else { continue };
-            let name = &keyspace.name;
-            let mut tell = |what: &str, cause: &str| {
-                troubles.push(format!("{what} of keyspace `{name}` are being retried: {cause}"));
-            };
-            jobs.flush_aside.iter().for_each(|aside| tell("flushes", aside.cause()));
-            jobs.aside.iter().for_each(|aside| tell("compactions", aside.cause()));
-            jobs.no_room.iter().for_each(|cause| tell("compactions", cause));
+        let unsettled = state.catalogue.unsettled();
+        troubles.extend(unsettled.map(|cause| format!("the manifest has to be rewritten: {cause}")));
+        for keyspace in state.catalogue.keyspaces().values() {
+            let tell =
+                |(work, cause)| format!("{work} of keyspace `{}` are being retried: {cause}", keyspace.name);
+            troubles.extend(state.scheduler.troubles(keyspace.id).into_iter().map(tell));
         }
         troubles.sort();
         troubles

@@ -170,7 +170,7 @@ impl Keyspace {
         let (key, value) = (key.as_ref(), value.as_ref());
         let mut batch = WriteBatch::with_capacity(key.len() + value.len() + 24);
         batch.put_id(self.inner.id, key, value);
-        self.commit(batch)
+        self.write_alive(batch)
     }
 
     /// Applies `operand` to the value of `key` with the keyspace's merge operator (its option `merge_operator`), without
@@ -179,14 +179,14 @@ impl Keyspace {
         let (key, operand) = (key.as_ref(), operand.as_ref());
         let mut batch = WriteBatch::with_capacity(key.len() + operand.len() + 24);
         batch.merge_id(self.inner.id, key, operand);
-        self.commit(batch)
+        self.write_alive(batch)
     }
 
     /// Deletes `key`. Deleting a key that does not exist is not an error.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<(), WriteError> {
         let mut batch = WriteBatch::new();
         batch.delete_id(self.inner.id, key.as_ref());
-        self.commit(batch)
+        self.write_alive(batch)
     }
 
     /// Deletes all keys in a range, at the cost of one write regardless of how many there are. An empty range deletes
@@ -194,14 +194,15 @@ impl Keyspace {
     pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<(), WriteError> {
         let mut batch = WriteBatch::new();
         batch.delete_range_id(self.inner.id, range);
-        self.commit(batch)
+        self.write_alive(batch)
     }
 
-    fn commit(&self, batch: WriteBatch) -> Result<(), WriteError> {
+    /// Commits a batch for this keyspace, unless it was dropped.
+    fn write_alive(&self, batch: WriteBatch) -> Result<(), WriteError> {
         if self.inner.is_dropped() {
             return Err(WriteError::Dropped { name: self.inner.name.clone() });
         }
-        self.handle.commit(batch, None)
+        self.handle.write(batch, None)
     }
 
     /// Returns the path that a get of `key` would take now, step by step. Costs a get and some allocations.

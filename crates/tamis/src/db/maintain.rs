@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::compaction::plan::{OutputRun, Plan, PlanInput, Reason, Work};
 use crate::compaction::shape::{KeyRange, Shape, TableShape};
@@ -21,7 +20,7 @@ impl DbInner {
     pub(crate) fn flush(&self, keyspaces: &[Arc<KeyspaceInner>]) -> Result<(), AdminError> {
         self.check_ready()?;
         {
-            let mut log = self.lock_log();
+            let mut log = self.log.lock();
             if keyspaces.iter().any(|ks| !ks.view.load().memtables.active.memtable.is_empty()) {
                 self.seal(&mut log, keyspaces)?;
             }
@@ -31,13 +30,13 @@ impl DbInner {
         let mut state = self.state();
         // Earlier failures are retried now.
         for keyspace in keyspaces {
-            state.jobs.entry(keyspace.id).or_default().flush_aside = None;
+            state.scheduler.allow_flushes(keyspace.id);
         }
-        self.changed.notify_all();
+        self.monitor.notify();
         while keyspaces.iter().any(waiting) {
-            self.check_writable()?;
-            keyspaces.iter().try_for_each(|keyspace| self.check_flushes(&state, keyspace))?;
-            state = self.wait(state);
+            self.health.check_writable()?;
+            keyspaces.iter().try_for_each(|keyspace| state.scheduler.check_flushes(keyspace.id))?;
+            state = self.monitor.wait(state);
         }
         Ok(())
     }
@@ -46,25 +45,24 @@ impl DbInner {
     pub(crate) fn settle(&self) -> Result<(), AdminError> {
         self.check_ready()?;
         let busy = |state: &State, ks: &KeyspaceInner| {
-            let (flushing, compacting) = state
-                .jobs
-                .get(&ks.id)
-                .map_or((false, false), |jobs| (jobs.flushing, !jobs.running.is_empty()));
-            let flushes = flushing || !ks.view.load().memtables.sealed.is_empty();
-            let compacts = || compacting || self.next_plan(state, ks).is_some();
-            let filtering = state.jobs.get(&ks.id).is_some_and(|jobs| jobs.filtering);
-            let filters = || filtering || self.filter_task(state, ks).is_some();
-            flushes || filters() || !self.background.is_paused() && compacts()
+            let flushes = state.scheduler.is_flushing(ks.id) || !ks.view.load().memtables.sealed.is_empty();
+            let compacts =
+                || !state.scheduler.running(ks.id).is_empty() || self.next_plan(state, ks).is_some();
+            flushes || state.filters.is_busy(ks) || !self.background.is_paused() && compacts()
         };
         let mut state = self.state();
-        while state.keyspaces.values().any(|ks| busy(&state, ks)) {
-            self.check_writable()?;
-            state.keyspaces.values().try_for_each(|keyspace| self.check_flushes(&state, keyspace))?;
-            state = self.wait(state);
+        while state.catalogue.keyspaces().values().any(|ks| busy(&state, ks)) {
+            self.health.check_writable()?;
+            state
+                .catalogue
+                .keyspaces()
+                .values()
+                .try_for_each(|keyspace| state.scheduler.check_flushes(keyspace.id))?;
+            state = self.monitor.wait(state);
         }
         drop(state);
         // Callers want to see the final set of files.
-        self.remove_garbage();
+        self.garbage.remove_all(&*self.fs);
         Ok(())
     }
 
@@ -122,14 +120,13 @@ impl DbInner {
         self.flush(std::slice::from_ref(keyspace))?;
         let mut state = self.state();
         // Exclusively: no automatic job and no other caller works on this keyspace meanwhile.
-        while state.jobs.entry(keyspace.id).or_default().manual {
-            self.check_writable()?;
+        while !state.scheduler.start_manual(keyspace.id) {
+            self.health.check_writable()?;
             if options.cancel.is_cancelled() {
                 return Err(AdminError::Cancelled);
             }
-            state = self.wait_briefly(state);
+            state = self.monitor.wait_briefly(state);
         }
-        state.jobs.entry(keyspace.id).or_default().manual = true;
         drop(state);
         let _manual = Manual { db: self, keyspace: keyspace.id };
         self.compact_alone(keyspace, range, &options.cancel)
@@ -143,18 +140,18 @@ impl DbInner {
     ) -> Result<(), AdminError> {
         let mut cleaned: Vec<Range<TableId>> = Vec::new();
         loop {
-            self.background.room.refresh(&*self.fs, &self.dir);
+            self.room.refresh(&*self.fs, &self.dir);
             let mut state = self.state();
-            self.check_writable()?;
+            self.health.check_writable()?;
             if cancel.is_cancelled() {
                 return Err(AdminError::Cancelled);
             }
             if keyspace.is_dropped() {
                 return Ok(());
             }
-            let waits = !state.jobs.entry(keyspace.id).or_default().running.is_empty();
+            let waits = !state.scheduler.running(keyspace.id).is_empty();
             if waits || self.background.is_paused() {
-                drop(self.wait_briefly(state));
+                drop(self.monitor.wait_briefly(state));
                 continue;
             }
             if let Some(damage) = self.damage_within(keyspace, range) {
@@ -184,17 +181,17 @@ impl DbInner {
             if let Some((needed, free)) = self.lack_of_room(keyspace, &plan, shape.room) {
                 return Err(AdminError::NoRoom { keyspace: keyspace.name.clone(), needed, free });
             }
-            let job = self.register(&mut state, keyspace, &plan);
+            let job = self.start(&mut state, keyspace, &plan);
             drop(state);
-            let first_new = self.next_file.load(Ordering::Relaxed);
+            let first_new = self.numbers.next();
             let result = self.run_plan(keyspace, &plan, &job, Some(cancel));
             if cleaning {
-                cleaned.push(first_new..self.next_file.load(Ordering::Relaxed));
+                cleaned.push(first_new..self.numbers.next());
             }
             match result {
                 Ok(Ended::Done) => {}
                 // The next iteration detects closing and dropping.
-                Ok(Ended::Cancelled) if self.cancelled() || keyspace.is_dropped() => {}
+                Ok(Ended::Cancelled) if self.health.cancels() || keyspace.is_dropped() => {}
                 Ok(Ended::Cancelled) => return Err(AdminError::Cancelled),
                 Ok(Ended::Undone(error)) | Err(error) => return Err(error.into()),
             }
@@ -210,7 +207,7 @@ struct Manual<'d> {
 
 impl Drop for Manual<'_> {
     fn drop(&mut self) {
-        self.db.state.lock().jobs.entry(self.keyspace).or_default().manual = false;
-        self.db.changed.notify_all();
+        self.db.monitor.lock().scheduler.end_manual(self.keyspace);
+        self.db.monitor.notify();
     }
 }

@@ -3,8 +3,9 @@
 mod background;
 mod begin;
 mod beside;
+mod catalogue;
 mod checkpoint;
-pub(crate) mod commit;
+mod commit;
 mod compact;
 mod counters;
 mod covered;
@@ -20,8 +21,9 @@ pub mod inspect;
 mod jobs;
 mod keyspace;
 mod layout;
-mod log_space;
+mod log;
 mod maintain;
+mod monitor;
 mod open;
 mod pace;
 mod pressure;
@@ -31,9 +33,11 @@ mod reserve;
 mod reshape;
 mod room;
 mod salvage;
+mod scheduler;
 mod scrub;
 mod snapshot;
 mod stats;
+mod throttle;
 mod tune;
 mod verify;
 
@@ -77,7 +81,8 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    pub(crate) fn commit(&self, batch: WriteBatch, durability: Option<Durability>) -> Result<(), WriteError> {
+    /// Commits a batch of this database; without a durability of its own, with the database's.
+    pub(crate) fn write(&self, batch: WriteBatch, durability: Option<Durability>) -> Result<(), WriteError> {
         batch.check_owner(self.inner.instance)?;
         let durability = durability.unwrap_or(self.inner.options.durability);
         self.inner.write(batch, durability == Durability::Synced)
@@ -94,38 +99,38 @@ impl Handle {
         }
         let db = &self.inner;
         // A stalled writer holds the log lock; it gives up when it sees this flag.
-        db.background.leaving.store(true, Ordering::Relaxed);
+        db.health.leave();
         drop(db.state());
-        db.changed.notify_all();
+        db.monitor.notify();
         // Under the log lock, so that every write is either acknowledged before this point or refused.
-        let mut log = db.lock_log();
-        db.closed.store(true, Ordering::Relaxed);
+        let mut log = db.log.lock();
+        db.health.close();
         let mut last = None;
         let mut closed = Ok(());
         let healthy = db.health.check();
         if !db.read_only && healthy.is_ok() {
-            closed = db.end_log(&mut log).map(|writer| last = writer);
+            closed = db.log.end(&mut log).map(|writer| last = writer);
         }
         drop(log);
         db.state().closing = true;
-        db.changed.notify_all();
+        db.monitor.notify();
         if let Some(workers) = self.workers.lock().take() {
             workers.join();
         }
         db.elastic.stop();
         // Caller-started compactions give up when they see that the database is closed.
         let mut state = db.state();
-        while state.jobs.values().any(|jobs| jobs.manual) {
-            state = db.wait(state);
+        while state.scheduler.has_manual() {
+            state = db.monitor.wait(state);
         }
         let set_options = db.seen_workloads(&mut state);
         if closed.is_ok() && healthy.is_ok() && !db.read_only {
-            closed = db.settle_manifest(&mut state);
+            closed = state.catalogue.settle();
         }
-        let manifest = state.manifest.take();
-        let times = db.unsaved_times(&state.tree.times);
+        let manifest = state.catalogue.end();
+        let times = db.unsaved_times(&state.catalogue.tree().times);
         drop(state);
-        db.remove_garbage();
+        db.garbage.remove_all(&*db.fs);
         let healthy = healthy.and_then(|()| db.health.check());
         if let (Some(mut manifest), Ok(()), Ok(())) = (manifest, &closed, &healthy) {
             closed = manifest
@@ -148,7 +153,7 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         if let Err(error) = self.shut_down() {
-            log::error!("closing {}: {error}", self.inner.dir.display());
+            ::log::error!("closing {}: {error}", self.inner.dir.display());
         }
     }
 }
@@ -334,13 +339,13 @@ impl Db {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn write(&self, batch: WriteBatch) -> Result<(), WriteError> {
-        self.handle().commit(batch, None)
+        self.handle().write(batch, None)
     }
 
     /// Commits a batch with its own durability. [`Durability::Synced`] returns once the batch and everything before it would
     /// survive a power failure; the others return once the operating system has the data.
     pub fn write_with(&self, batch: WriteBatch, durability: Durability) -> Result<(), WriteError> {
-        self.handle().commit(batch, Some(durability))
+        self.handle().write(batch, Some(durability))
     }
 
     /// Makes every write acknowledged so far durable across a power failure.
@@ -555,7 +560,7 @@ impl Db {
 
     /// Returns the names of all keyspaces, in order of creation.
     pub fn keyspaces(&self) -> Vec<String> {
-        self.inner().state().keyspaces.values().map(|ks| ks.name.clone()).collect()
+        self.inner().state().catalogue.keyspaces().values().map(|ks| ks.name.clone()).collect()
     }
 
     /// Returns the database's directory.
@@ -607,13 +612,13 @@ impl DbInner {
         let operators =
             operators.map_err(|Unregistered { option, name }| AdminError::Unregistered { option, name })?;
         let mut state = self.state();
-        if state.keyspaces.values().any(|ks| ks.name == name) {
+        if state.catalogue.named(name).is_some() {
             return Err(AdminError::KeyspaceExists { name: name.to_owned() });
         }
-        let id = state.tree.next_keyspace;
+        let id = state.catalogue.tree().next_keyspace;
         let edit = VersionEdit {
             create_keyspaces: vec![(id, name.to_owned(), options.to_text())],
-            log_floor: vec![(id, state.current_log)],
+            log_floor: vec![(id, state.logs.current())],
             ages: Age::new(&options, None, 0).ages().map(|ages| (id, ages)).into_iter().collect(),
             ..VersionEdit::default()
         };
@@ -626,7 +631,7 @@ impl DbInner {
             &self.elastic.sampler,
             self.read_counters.counters(),
         ));
-        state.keyspaces.insert(id, inner.clone());
+        state.catalogue.add(inner.clone());
         self.publish_directory(&state);
         Ok(inner)
     }
@@ -634,7 +639,7 @@ impl DbInner {
     fn drop_keyspace(&self, name: &str) -> Result<(), AdminError> {
         self.check_ready()?;
         let mut state = self.state();
-        let found = state.keyspaces.values().find(|ks| ks.name == name).cloned();
+        let found = state.catalogue.named(name).cloned();
         let keyspace = found.ok_or_else(|| AdminError::NoKeyspace { name: name.to_owned() })?;
         if keyspace.id == DEFAULT_KEYSPACE {
             return Err(AdminError::DefaultKeyspace);
@@ -642,20 +647,18 @@ impl DbInner {
         let edit = VersionEdit { drop_keyspaces: vec![keyspace.id], ..VersionEdit::default() };
         let dropped = self.commit_edit(&mut state, edit, Vec::new(), |_, _| unreachable!("no tables change"));
         // If the drop took effect after all, later writes to the keyspace would be lost.
-        dropped.inspect_err(|error| self.suspend(error))?;
-        keyspace.dropped.store(true, Ordering::Relaxed);
+        dropped.inspect_err(|error| self.health.suspend(error))?;
+        state.catalogue.remove(&keyspace);
         self.elastic.dropped(&keyspace.view.load().version);
-        keyspace.view.load().version.tables.iter().for_each(|table| table.mark_obsolete());
-        state.keyspaces.remove(&keyspace.id);
         self.publish_directory(&state);
-        self.drop_obsolete_logs(&mut state);
+        self.release_logs(&mut state);
         drop(state);
-        self.changed.notify_all();
+        self.monitor.notify();
         Ok(())
     }
 
     fn publish_directory(&self, state: &inner::State) {
-        self.expiry.configure(state.keyspaces.values().map(|keyspace| &**keyspace));
-        self.directory.store(Arc::new(state.keyspaces.iter().map(|(id, ks)| (*id, ks.clone())).collect()));
+        self.expiry.configure(state.catalogue.keyspaces().values().map(|keyspace| &**keyspace));
+        state.catalogue.publish_keyspaces();
     }
 }

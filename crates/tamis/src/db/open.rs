@@ -1,24 +1,33 @@
 //! Opening: lock, manifest, tables, logs, and the first commit of the new session.
 
 use crate::collections::{HashMap, HashSet};
-use crate::sync::{Condvar, Mutex};
+use crate::sync::Mutex;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use arc_swap::ArcSwap;
+use tamis_filter::Digest;
 
 use crate::db::begin::{Flushed, NotBegun, Pending};
-use crate::db::commit::{LogState, insert, new_memtable};
+use crate::db::catalogue::{Catalogue, FileNumbers};
+use crate::db::commit::{Committer, insert};
+use crate::db::counters::WriteCounters;
 use crate::db::elastic::Elastic;
 use crate::db::expiry::{Age, Expiry};
-use crate::db::for_reads::Quiet;
+use crate::db::filters::FilterUpkeep;
+use crate::db::for_reads::ReadDebts;
 use crate::db::health::Health;
-use crate::db::inner::{ClosedLog, DbInner, Jobs, KeyspaceInner, State};
+use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::Background;
+use crate::db::log::{Log, LogFiles, LogParts};
+use crate::db::monitor::Monitor;
 use crate::db::replay::{Replayed, replay};
+use crate::db::reshape::Reshaping;
+use crate::db::room::Room;
 use crate::db::salvage::{self, Salvage, SalvageReport};
+use crate::db::scheduler::Scheduler;
+use crate::db::throttle::Throttle;
 use crate::db::tune;
 use crate::error::{OpenError, StorageError, WriteError};
 use crate::heat::Sampler;
@@ -192,6 +201,41 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         warnings.push(error.to_string());
     }
 
+    let write_counters = Arc::<WriteCounters>::default();
+    let health = Arc::new(Health::new(dir, read_only, &write_counters));
+    let numbers = Arc::new(FileNumbers::from(tree.next_file.max(largest + 1)));
+    let room = Arc::<Room>::default();
+    let (committer, times) = (Committer::new(tree.last_seq), tree.times.clone());
+    let catalogue = Catalogue::new(
+        (dir.to_owned(), &fs),
+        &garbage,
+        &numbers,
+        &health,
+        (tree, manifest_number),
+        keyspaces,
+    );
+    let directory = catalogue.published();
+    let state = State {
+        catalogue,
+        scheduler: Scheduler::default(),
+        filters: FilterUpkeep::default(),
+        reshaping: Reshaping::having_seen(begun.seen),
+        read_debts: ReadDebts::new(),
+        logs: LogFiles::default(),
+        closing: false,
+    };
+    let monitor = Arc::new(Monitor::new(state, &health));
+    let parts = LogParts {
+        fs: &fs,
+        garbage: &garbage,
+        numbers: &numbers,
+        monitor: &monitor,
+        health: &health,
+        room: &room,
+        counters: &write_counters,
+    };
+    let log = Log::new(dir.to_owned(), &options, parts);
+
     let inner = DbInner {
         dir: dir.to_owned(),
         read_only,
@@ -199,44 +243,26 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         cache,
         reader_config,
         garbage,
-        queue: Default::default(),
-        log: Mutex::new(LogState::new(None, 0, 0)),
-        changed: Condvar::new(),
-        closed_logs: Mutex::default(),
+        committer,
         snapshots: Mutex::default(),
         salvaged: Mutex::default(),
-        expiry: Expiry::new(tree.times.clone()),
-        visible_seq: AtomicU64::new(tree.last_seq),
-        log_bytes: AtomicU64::new(0),
-        log_space: Default::default(),
+        expiry: Expiry::new(times),
         beginning: Default::default(),
-        next_file: AtomicU64::new(tree.next_file.max(largest + 1)),
-        directory: ArcSwap::from_pointee(keyspaces.iter().map(|(id, ks)| (*id, ks.clone())).collect()),
-        health: Health::default(),
-        closed: AtomicBool::new(false),
+        numbers,
+        directory,
+        throttle: Throttle::new(&options, &monitor, &health, &write_counters),
+        log,
+        monitor,
+        health,
+        room,
         warnings: Mutex::new(Vec::new()),
         decisions: Mutex::new(begun.decisions.into()),
         read_counters,
-        write_counters: Default::default(),
+        write_counters,
         background: Background::new(&options),
         scrub: Default::default(),
         elastic,
         lock: Mutex::new(lock),
-        state: Mutex::new(State {
-            manifest: None,
-            unsettled: None,
-            manifest_number,
-            tree,
-            keyspaces,
-            jobs: begun.seen.into_iter().map(|(id, seen)| (id, Jobs::having_seen(seen))).collect(),
-            next_job: 0,
-            logs: Vec::new(),
-            current_log: 0,
-            recyclable: Vec::new(),
-            closing: false,
-            round_robin: 0,
-            quiet: Quiet::new(0),
-        }),
         fs,
         options,
     };
@@ -244,8 +270,9 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     inner.directory.load().values().for_each(|keyspace| inner.warn_of_filter(keyspace));
     {
         let state = inner.state();
-        let views: Vec<_> = state.keyspaces.values().map(|keyspace| keyspace.view.load_full()).collect();
-        let stored = |id| state.tree.heat(id);
+        let views: Vec<_> =
+            state.catalogue.keyspaces().values().map(|keyspace| keyspace.view.load_full()).collect();
+        let stored = |id| state.catalogue.tree().heat(id);
         inner.elastic.opened(views.iter().map(|view| &**view), stored);
     }
     inner.expiry.configure(inner.directory.load().values().map(|keyspace| &**keyspace));
@@ -421,11 +448,12 @@ fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
     let covered = salvage.as_ref().map_or(&none, |salvage| &salvage.covered);
     let has_tables = files.iter().any(|(_, kind)| matches!(kind, FileKind::Table(_)));
     let (known, floor) = {
-        let tree = &db.state().tree;
+        let state = db.state();
+        let tree = state.catalogue.tree();
         (tree.last_seq, tree.log_floor())
     };
     // Salvage sets files aside and leaves tables out, which must not be done halfway.
-    let may_wait = !db.read_only && !db.options.salvage && db.state().manifest_number > 0;
+    let may_wait = !db.read_only && !db.options.salvage && db.state().catalogue.manifest_number() > 0;
     let full = |e: &StorageError| may_wait && e.is_out_of_space();
     let mut flushed = Flushed::default();
     let mut has_room = true;
@@ -438,7 +466,7 @@ fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
         replayed => replayed?,
     };
     if floor == 0 && (has_tables || replayed.last_seq > 0) && !rebuilt {
-        let manifest = manifest_path(&db.dir, db.state().manifest_number);
+        let manifest = manifest_path(&db.dir, db.state().catalogue.manifest_number());
         doubt(db, StorageError::corrupt(&manifest, None, "its edits are missing"))?;
     }
     if let Some(error) = wrong_end(db, logs, &replayed, known, manifest_end).filter(|_| !rebuilt) {
@@ -449,7 +477,7 @@ fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
         StorageError::corrupt(&log_path(&db.dir, logs.last().copied().unwrap_or(0)), None, what)
     })?;
     let last_seq = replayed.last_seq.max(db.visible());
-    db.visible_seq.store(last_seq, Ordering::Release);
+    db.committer.publish(last_seq);
     // The contents of the logs were written before this moment; nothing more is known.
     db.note_time();
     if db.read_only {
@@ -462,7 +490,7 @@ fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
     if let Some(salvage) = &salvage {
         *db.salvaged.lock() = Some(salvage.report.clone());
     }
-    if db.state().manifest_number == 0 {
+    if db.state().catalogue.manifest_number() == 0 {
         begin_new(db)?;
         return remove_leftovers(db, &files, &preserved);
     }
@@ -485,7 +513,7 @@ fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
     }
     // Everything is in memory now, and the manifest in force is whole: files that it does not name may be removed, to free room.
     note_logs(db, logs)?;
-    db.state().current_log = floor;
+    db.state().logs.wait_at(floor);
     remove_leftovers(db, &files, &preserved)?;
     match db.begin(&mut pending, Flushed::default()) {
         Ok(()) => {
@@ -494,7 +522,7 @@ fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
         }
         Err(NotBegun::Unchanged(error)) if full(&error) => {
             // Nothing becomes a table for now. Even so, the data shown survives a power failure, as after any opening.
-            let manifest = manifest_path(&db.dir, db.state().manifest_number);
+            let manifest = manifest_path(&db.dir, db.state().catalogue.manifest_number());
             let mut shown = logs.iter().map(|&id| log_path(&db.dir, id)).chain([manifest]);
             let synced = shown.try_for_each(|path| db.fs.sync_file(&path));
             if let Err(e) = synced.and_then(|()| db.fs.sync_dir(&db.dir)) {
@@ -524,9 +552,8 @@ fn note_logs(db: &DbInner, logs: &[LogId]) -> Result<(), OpenError> {
     for &id in logs {
         let path = log_path(&db.dir, id);
         let bytes = db.fs.file_len(&path).map_err(|e| StorageError::io("read", &path, &e))?;
-        db.state().logs.push(ClosedLog { id, bytes, allocated: bytes, linked: true });
+        db.log.note_found(&mut db.state().logs, id, bytes);
     }
-    db.note_closed_logs(&db.state());
     Ok(())
 }
 
@@ -540,13 +567,16 @@ fn replay_into_memtables(
 ) -> Result<Replayed, OpenError> {
     let (floors, next_keyspace): (HashMap<KeyspaceId, LogId>, _) = {
         let state = db.state();
-        (state.tree.keyspaces.iter().map(|(&id, ks)| (id, ks.log_floor)).collect(), state.tree.next_keyspace)
+        (
+            state.catalogue.tree().keyspaces.iter().map(|(&id, ks)| (id, ks.log_floor)).collect(),
+            state.catalogue.tree().next_keyspace,
+        )
     };
     let salvage = db.options.salvage;
     let keyspaces = db.directory.load_full();
     let empty = |keyspace: &KeyspaceInner| {
-        let memtables = Memtables::new(MemtableSlot::new(new_memtable(&keyspace.options), 0));
-        keyspace.view.store(Arc::new(keyspace.view.load().with_memtables(memtables)));
+        let memtables = Memtables::new(keyspace.fresh_memtable(0));
+        keyspace.replace_memtables(memtables);
     };
     let used = |ks: &&Arc<KeyspaceInner>| !ks.view.load().memtables.active.memtable.is_empty();
     keyspaces.values().filter(used).for_each(|keyspace| empty(keyspace));
@@ -571,7 +601,7 @@ fn replay_into_memtables(
             db.flush_replayed(keyspace, flushed)?;
             empty(keyspace);
         }
-        insert(&keyspace.view.load().memtables.active.memtable, op, seq);
+        insert(&keyspace.view.load().memtables.active.memtable, op, op.key().map(Digest::of), seq);
         Ok(())
     })
 }
@@ -580,14 +610,14 @@ fn replay_into_memtables(
 /// logs get their successor while the old manifest is in force: see `wrong_end`.
 fn begin_new(db: &DbInner) -> Result<(), StorageError> {
     let keyspaces = db.directory.load_full();
-    let mut log = db.lock_log();
+    let mut log = db.log.lock();
     let mut state = db.state();
-    let id = db.next_file.fetch_add(1, Ordering::Relaxed);
-    db.roll_manifest(&mut state)?;
+    let id = db.numbers.take();
+    state.catalogue.roll()?;
     drop(state);
-    let writer = db.create_first_log(id)?;
+    let first = db.log.create_first(id)?;
     let mut state = db.state();
-    db.take_log(&mut log, &mut state, id, writer);
+    db.log.begin(&mut log, &mut state.logs, first, db.visible());
     let mut edit = VersionEdit::default();
     db.describe_session(&state, &keyspaces, id, &mut edit);
     db.commit_edit(&mut state, edit, Vec::new(), |_, _| unreachable!("no tables change"))?;
@@ -656,7 +686,7 @@ fn wrong_end(
     }
     // A reader without the lock may have listed the files before the successor was created.
     if replayed.last_closed && !db.read_only {
-        let manifest = manifest_path(&db.dir, db.state().manifest_number);
+        let manifest = manifest_path(&db.dir, db.state().catalogue.manifest_number());
         if let Some(End::Torn { offset }) = manifest_end {
             let what = "a record is damaged, though the database was closed";
             return Some(StorageError::corrupt(&manifest, *offset, what));
@@ -678,7 +708,8 @@ fn remove_leftovers(
 ) -> Result<(), OpenError> {
     let state = db.state();
     let tables: HashSet<u64> = state
-        .keyspaces
+        .catalogue
+        .keyspaces()
         .values()
         .flat_map(|ks| ks.view.load().version.tables.clone())
         .map(|t| t.meta.id)
@@ -688,8 +719,8 @@ fn remove_leftovers(
         let path = db.dir.join(name);
         let keep = match kind {
             FileKind::Table(id) => tables.contains(id),
-            FileKind::Log(id) => *id >= state.current_log,
-            FileKind::Manifest(number) => *number == state.manifest_number,
+            FileKind::Log(id) => *id >= state.logs.current(),
+            FileKind::Manifest(number) => *number == state.catalogue.manifest_number(),
             FileKind::Temporary => false,
             FileKind::Current | FileKind::Lock | FileKind::Options | FileKind::Reserve => true,
         };
@@ -721,7 +752,7 @@ fn remove_leftovers(
         let (path, aside) = (path.display(), aside.display());
         db.warn(format!("{path} is not part of the salvaged database; it is kept as {aside}"));
     }
-    db.remove_garbage();
+    db.garbage.remove_all(&*db.fs);
     Ok(())
 }
 

@@ -52,12 +52,6 @@ impl KnownPressure {
     }
 }
 
-/// Returns the maximum write rate into the last free memtable, in bytes per second: unlimited until it is half full, then
-/// falling from twice the flush rate to the flush rate. Writers slower than flushing never wait.
-pub(crate) fn memtable_rate(full: f64, flushed_per_second: u64) -> Option<f64> {
-    (full >= 0.5 && flushed_per_second > 0).then(|| flushed_per_second as f64 * (3.0 - 2.0 * full.min(1.0)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,14 +108,5 @@ mod tests {
         assert_eq!(known.get(), Pressure::Stop);
         known.set(Pressure::None);
         assert_eq!(known.get(), Pressure::None);
-    }
-
-    #[test]
-    fn the_last_memtable_slows_writes_down_to_the_speed_of_flushes() {
-        assert_eq!(memtable_rate(0.4, 1000), None);
-        assert_eq!(memtable_rate(0.9, 0), None, "nothing was flushed yet");
-        assert_eq!(memtable_rate(0.5, 1000), Some(2000.0));
-        assert_eq!(memtable_rate(1.0, 1000), Some(1000.0));
-        assert_eq!(memtable_rate(1.2, 1000), Some(1000.0));
     }
 }

@@ -118,7 +118,7 @@ impl DbInner {
         let keyspaces = self.directory.load();
         let bytes: u64 = keyspaces.values().map(|keyspace| keyspace.view.load().version.table_bytes()).sum();
         // The contents of logs must reach tables before anything else can continue.
-        let logs = self.log_space.needed().min(bytes / MOST_OF_TABLES);
+        let logs = self.log.needed().min(bytes / MOST_OF_TABLES);
         let target = (bytes / PART_OF_TABLES).max(logs).min(self.options.reserve_bytes);
         target / STEP * STEP
     }
@@ -153,7 +153,7 @@ impl DbInner {
         reserve.spent_bytes.store(held, Relaxed);
         reserve.spent.store(true, Relaxed);
         self.write_counters.reserves_spent.add(1);
-        self.background.room.outdated();
+        self.room.outdated();
         self.warn(format!("the reserve of {} was released: {}", human(held), reserve.trouble()));
         true
     }
@@ -163,7 +163,7 @@ impl DbInner {
     pub(crate) fn keep_reserve(&self) {
         let reserve = &self.background.reserve;
         if reserve.wanted.swap(false, Relaxed) && self.spend_reserve() {
-            self.changed.notify_all();
+            self.monitor.notify();
         }
         let mut keeping = reserve.keeping.lock();
         if keeping.impossible || keeping.looked.is_some_and(|at| sync::since(at) < LOOK) || self.is_waiting()
@@ -199,7 +199,7 @@ impl DbInner {
             reserve.spent.store(false, Relaxed);
             self.warn("there is room again: all writes are accepted".to_owned());
         }
-        self.background.room.outdated();
+        self.room.outdated();
     }
 
     /// Creates the file, of `bytes`, replacing any existing one. Returns its length, 0 if the file system reserves nothing.

@@ -7,10 +7,15 @@
 
 use std::sync::Arc;
 
+use tamis_model::engine::Workload;
+
+use crate::collections::HashMap;
 use crate::compaction::plan::Plan;
 use crate::compaction::policy::{CompactionPolicy, policy_for};
 use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::db::tune::Tuning;
 use crate::error::{AdminError, OptionsError};
+use crate::ids::KeyspaceId;
 use crate::options::KeyspaceOptions;
 use crate::tree::edit::VersionEdit;
 
@@ -24,6 +29,52 @@ pub(crate) struct Shaping {
 impl Shaping {
     pub(crate) fn new(options: KeyspaceOptions) -> Shaping {
         Shaping { policy: policy_for(&options), options }
+    }
+}
+
+/// What may change one keyspace's options.
+#[derive(Debug, Default)]
+struct Change {
+    /// Its workload as far as known, and the options change under consideration.
+    tuning: Tuning,
+    /// Options that take effect when the running compaction round ends.
+    waiting: Option<Arc<Shaping>>,
+}
+
+/// What may change the options of keyspaces. Behind the `state` lock.
+#[derive(Debug, Default)]
+pub(crate) struct Reshaping {
+    changes: HashMap<KeyspaceId, Change>,
+}
+
+impl Reshaping {
+    /// Starts with the workloads that were seen before.
+    pub(crate) fn having_seen(seen: Vec<(KeyspaceId, Workload)>) -> Reshaping {
+        let change = |seen| Change { tuning: Tuning::having_seen(seen), waiting: None };
+        Reshaping { changes: seen.into_iter().map(|(id, seen)| (id, change(seen))).collect() }
+    }
+
+    fn of(&mut self, keyspace: KeyspaceId) -> &mut Change {
+        self.changes.entry(keyspace).or_default()
+    }
+
+    pub(crate) fn tuning(&mut self, keyspace: KeyspaceId) -> &mut Tuning {
+        &mut self.of(keyspace).tuning
+    }
+
+    /// Returns the options that take effect when the running compaction round ends.
+    pub(crate) fn waiting(&self, keyspace: KeyspaceId) -> Option<&Arc<Shaping>> {
+        self.changes.get(&keyspace)?.waiting.as_ref()
+    }
+
+    /// Returns the last observed workload.
+    pub(crate) fn seen(&self, keyspace: KeyspaceId) -> Option<Workload> {
+        self.changes.get(&keyspace)?.tuning.seen
+    }
+
+    /// Returns the options to store for options that hold now.
+    pub(crate) fn to_store(&self, keyspace: KeyspaceId, now: &KeyspaceOptions) -> KeyspaceOptions {
+        self.changes.get(&keyspace).map_or_else(|| now.clone(), |change| change.tuning.stored(now))
     }
 }
 
@@ -61,14 +112,12 @@ impl DbInner {
         let mut state = self.state();
         // A policy that drops data pins views for snapshots. A snapshot taken under the next policy pins none, and must not
         // see tables that are still being dropped.
-        let drops = |state: &State| {
-            let jobs = state.jobs.get(&keyspace.id);
-            jobs.is_some_and(|jobs| jobs.running.iter().any(|job| job.progress.drops()))
-        };
+        let drops =
+            |state: &State| state.scheduler.running(keyspace.id).iter().any(|job| job.progress.drops());
         while drops(&state) {
-            state = self.wait(state);
+            state = self.monitor.wait(state);
         }
-        let waiting = state.jobs.get(&keyspace.id).and_then(|jobs| jobs.next_shaping.clone());
+        let waiting = state.reshaping.waiting(keyspace.id).cloned();
         let current = keyspace.shaping.load_full();
         let mut options = waiting.as_ref().unwrap_or(&current).options.clone();
         for (name, value) in changes {
@@ -85,36 +134,33 @@ impl DbInner {
         if keyspace.is_dropped() {
             return Err(AdminError::NoKeyspace { name: keyspace.name.clone() });
         }
-        let stored = match state.jobs.get(&keyspace.id) {
-            Some(jobs) => jobs.tuning.stored(&options),
-            None => options.clone(),
-        };
+        let stored = state.reshaping.to_store(keyspace.id, &options);
         let edit =
             VersionEdit { set_options: vec![(keyspace.id, stored.to_text())], ..VersionEdit::default() };
         self.commit_edit(&mut state, edit, Vec::new(), |_, _| unreachable!("no tables change"))?;
         let next = Arc::new(Shaping::new(options));
         if current.options.deterministic && !keyspace.view.load().version.runs.is_empty() {
-            state.jobs.entry(keyspace.id).or_default().next_shaping = Some(next);
+            state.reshaping.of(keyspace.id).waiting = Some(next);
         } else {
             keyspace.shaping.store(next);
             self.update_pressure(&state, keyspace);
             self.hold_for_snapshots(keyspace);
         }
         drop(state);
-        self.changed.notify_all();
+        self.monitor.notify();
         Ok(())
     }
 
     /// Reports whether the options waiting for the end of a compaction round take effect once `plan` is published. Called
     /// before it is.
     pub(crate) fn round_ends(&self, state: &State, keyspace: &KeyspaceInner, plan: &Plan) -> bool {
-        state.jobs.get(&keyspace.id).is_some_and(|jobs| jobs.next_shaping.is_some())
+        state.reshaping.waiting(keyspace.id).is_some()
             && keyspace.shaping.load().policy.ends_round(&self.shape(state, keyspace), plan)
     }
 
     /// Puts waiting options into effect, if there are any.
     pub(crate) fn begin_round(&self, state: &mut State, keyspace: &KeyspaceInner) {
-        if let Some(next) = state.jobs.entry(keyspace.id).or_default().next_shaping.take() {
+        if let Some(next) = state.reshaping.of(keyspace.id).waiting.take() {
             log::info!("keyspace {}: {} from now on", keyspace.name, next.policy.name());
             keyspace.shaping.store(next);
             self.update_pressure(state, keyspace);

@@ -14,7 +14,6 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -98,7 +97,7 @@ pub(crate) fn scrub_loop(db: &DbInner) {
         let ended = sync::now();
         let mut state = db.state();
         while sync::since(ended) < REST && !state.closing {
-            state = db.wait(state);
+            state = db.monitor.wait(state);
         }
         if state.closing {
             return;
@@ -141,7 +140,7 @@ impl Pass<'_> {
     /// Counts bytes about to be read, or just read, and waits until the pace permits them.
     fn spend(&self, bytes: u64) -> GoOn {
         self.db.scrub.seen.lock().stats.bytes += bytes;
-        let leaves = || self.db.cancelled() || self.db.background.leaving.load(Relaxed);
+        let leaves = || self.db.health.cancels() || self.db.health.is_leaving();
         self.pace.wait(Urgency::Compaction, bytes, &leaves);
         (!leaves()).then_some(())
     }
@@ -245,11 +244,11 @@ impl Pass<'_> {
             return;
         }
         let state = self.db.state();
-        if state.unsettled.is_some() || self.db.is_waiting() {
+        if state.catalogue.unsettled().is_some() || self.db.is_waiting() {
             // It is known to be unsound and will be rewritten.
             return;
         }
-        let path = manifest_path(&self.db.dir, state.manifest_number);
+        let path = manifest_path(&self.db.dir, state.catalogue.manifest_number());
         match read() {
             again if sound(&again) => {}
             Ok(Some(_)) => self.problem(format!("{} does not end as it was written", path.display())),
@@ -278,8 +277,8 @@ fn finished_logs(db: &DbInner) -> Vec<LogId> {
     if db.health.check().is_err() || db.is_waiting() {
         return Vec::new();
     }
-    let floor = state.tree.log_floor();
-    state.logs.iter().map(|log| log.id).filter(|id| *id >= floor).collect()
+    let floor = state.catalogue.tree().log_floor();
+    state.logs.rolled_from(floor).collect()
 }
 
 impl DbInner {

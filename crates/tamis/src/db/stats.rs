@@ -3,7 +3,6 @@
 use crate::collections::{HashMap, HashSet};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::compaction::Promise;
 use crate::db::counters::WriteCost;
@@ -204,8 +203,12 @@ pub struct RunStats {
 impl Stats {
     pub(crate) fn of(db: &DbInner) -> Stats {
         let state = db.state();
-        let keyspaces: Vec<_> =
-            state.keyspaces.values().map(|keyspace| KeyspaceStats::of(db, &state, keyspace)).collect();
+        let keyspaces: Vec<_> = state
+            .catalogue
+            .keyspaces()
+            .values()
+            .map(|keyspace| KeyspaceStats::of(db, &state, keyspace))
+            .collect();
         let snapshots = snapshot_stats(db, &state);
         let sum = |f: fn(&KeyspaceStats) -> u64| keyspaces.iter().map(f).sum();
         Stats {
@@ -217,10 +220,9 @@ impl Stats {
                 let (batches, count) = reads.counts();
                 OverlapStats { method: reads.method(), depth: reads.depth(), batches, reads: count }
             }),
-            log_files: state.logs.len() + usize::from(!db.read_only && !db.is_waiting()),
-            log_bytes: db.log_bytes.load(Ordering::Relaxed)
-                + state.logs.iter().map(|log| log.bytes).sum::<u64>(),
-            log_allocated_bytes: db.log_space_bytes(&state),
+            log_files: state.logs.rolled().0 + usize::from(!db.read_only && !db.is_waiting()),
+            log_bytes: db.log.bytes(&state.logs),
+            log_allocated_bytes: db.log.allocated(&state.logs),
             memtable_bytes: sum(|k| k.memtable_bytes),
             filter_bytes: sum(|k| k.filter_bytes),
             elastic: db.elastic.report(),
@@ -228,7 +230,7 @@ impl Stats {
             snapshots: snapshots.len(),
             oldest_snapshot: snapshots.first().map(|snapshot| snapshot.seq),
             snapshots_live: snapshots,
-            visible_seq: db.visible_seq.load(Ordering::Acquire),
+            visible_seq: db.visible(),
             poisoned: db.health.stopped().cloned(),
             suspended: db.health.suspended(),
             troubles: db.troubles(&state),
@@ -237,7 +239,7 @@ impl Stats {
             scrub: (db.options.scrub_bytes_per_second > 0).then(|| db.scrub.stats()),
             open_table_files: db.reader_config.files.as_ref().map_or(0, |files| files.count()),
             tuning: db.decisions.lock().all(),
-            jobs: JobStats::all(db, &state),
+            jobs: JobStats::all(&state, db.background.is_paused()),
             warnings: db.warnings.lock().clone(),
             keyspaces,
         }
@@ -247,8 +249,12 @@ impl Stats {
 /// Returns the live snapshots, oldest first.
 fn snapshot_stats(db: &DbInner, state: &State) -> Vec<SnapshotStats> {
     let now = db.now();
-    let versions: HashMap<KeyspaceId, Arc<Version>> =
-        state.keyspaces.iter().map(|(id, keyspace)| (*id, keyspace.view.load().version.clone())).collect();
+    let versions: HashMap<KeyspaceId, Arc<Version>> = state
+        .catalogue
+        .keyspaces()
+        .iter()
+        .map(|(id, keyspace)| (*id, keyspace.view.load().version.clone()))
+        .collect();
     let tables = |id: &KeyspaceId| versions.get(id).map_or(&[][..], |version| &version.tables[..]);
     let pins = versions.keys().flat_map(tables).flat_map(|table| &table.meta.extra.pinned);
     let mut pinned = BTreeMap::new();
@@ -307,7 +313,12 @@ impl KeyspaceStats {
             name: keyspace.name.clone(),
             policy: shaping.policy.name(),
             promise: shaping.policy.promise(&shape),
-            next_epoch: state.tree.keyspaces.get(&keyspace.id).map_or(0, |stored| stored.next_epoch),
+            next_epoch: state
+                .catalogue
+                .tree()
+                .keyspaces
+                .get(&keyspace.id)
+                .map_or(0, |stored| stored.next_epoch),
             memtables: 1 + view.memtables.sealed.len(),
             memtable_bytes: view.memtables.iter().map(|m| m.memtable.memory_bytes() as u64).sum(),
             memtable_entries: view.memtables.iter().map(|m| m.memtable.entries() as u64).sum(),
@@ -329,7 +340,7 @@ impl KeyspaceStats {
             filter_bits_per_key: if entries == 0 { 0.0 } else { filter_bytes as f64 * 8.0 / entries as f64 },
             global_filter,
             read_skew: keyspace.reads.collisions().map(|rate| zipf_exponent(rate, entries as f64)),
-            workload: keyspace.declared.or(state.jobs.get(&keyspace.id).and_then(|jobs| jobs.tuning.seen)),
+            workload: keyspace.declared.or(state.reshaping.seen(keyspace.id)),
             tables_without_filter: version
                 .tables
                 .iter()

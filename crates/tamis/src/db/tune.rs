@@ -26,7 +26,7 @@
 //!
 //! # Locking
 //!
-//! [`Tuning`] is behind the `state` lock, among the [jobs](super::inner::Jobs). Compaction threads decide with no lock held,
+//! [`Tuning`] is behind the `state` lock, in [`Reshaping`](super::reshape::Reshaping). Compaction threads decide with no lock held,
 //! one at a time per keyspace.
 
 use std::collections::VecDeque;
@@ -320,7 +320,7 @@ impl DbInner {
             None
         });
         let mut state = self.state();
-        let tuning = &mut state.jobs.entry(keyspace.id).or_default().tuning;
+        let tuning = state.reshaping.tuning(keyspace.id);
         tuning.deciding = false;
         // A single request may be chance. The change itself may differ: among many near-equal candidates the first varies.
         let twice = std::mem::replace(&mut tuning.asked, asked.is_some());
@@ -334,14 +334,14 @@ impl DbInner {
     /// thread checks a keyspace at a time.
     fn begin_look(&self, keyspace: &KeyspaceInner) -> Option<(Workload, u64)> {
         let mut state = self.state();
-        let jobs = state.jobs.entry(keyspace.id).or_default();
         // Options waiting for the end of a round were decided for the next one.
-        if jobs.next_shaping.is_some() {
+        if state.reshaping.waiting(keyspace.id).is_some() {
             return None;
         }
-        let workload = jobs.tuning.look(keyspace)?;
-        jobs.tuning.deciding = true;
-        let entries = state.keyspaces.values().map(|keyspace| {
+        let tuning = state.reshaping.tuning(keyspace.id);
+        let workload = tuning.look(keyspace)?;
+        tuning.deciding = true;
+        let entries = state.catalogue.keyspaces().values().map(|keyspace| {
             let version = keyspace.view.load().version.clone();
             version.tables.iter().map(|table| table.meta.entries).sum::<u64>()
         });
@@ -353,16 +353,17 @@ impl DbInner {
         if self.options.auto_memory_bytes == 0 {
             return Vec::new();
         }
-        let keyspaces: Vec<Arc<KeyspaceInner>> = state.keyspaces.values().cloned().collect();
+        let keyspaces: Vec<Arc<KeyspaceInner>> = state.catalogue.keyspaces().values().cloned().collect();
         let stored = keyspaces.iter().filter_map(|keyspace| {
-            let jobs = state.jobs.entry(keyspace.id).or_default();
-            let (waiting, tuning) = (jobs.next_shaping.clone(), &mut jobs.tuning);
+            let waiting = state.reshaping.waiting(keyspace.id).cloned();
+            let tuning = state.reshaping.tuning(keyspace.id);
             tuning.look(keyspace);
             tuning.seen?;
             // Options waiting for the end of a round are stored already.
             let shaping = waiting.unwrap_or_else(|| keyspace.shaping.load_full());
             let text = tuning.stored(&shaping.options).to_text();
-            (state.tree.keyspaces.get(&keyspace.id)?.options != text).then_some((keyspace.id, text))
+            (state.catalogue.tree().keyspaces.get(&keyspace.id)?.options != text)
+                .then_some((keyspace.id, text))
         });
         stored.collect()
     }

@@ -33,7 +33,7 @@ pub struct VerifyReport {
 impl DbInner {
     pub(crate) fn verify(&self) -> Result<VerifyReport, Error> {
         let mut report = VerifyReport::default();
-        let keyspaces: Vec<_> = self.state().keyspaces.values().cloned().collect();
+        let keyspaces: Vec<_> = self.state().catalogue.keyspaces().values().cloned().collect();
         for keyspace in keyspaces {
             let view = keyspace.view.load_full();
             check_shape(&keyspace.name, &view.version, &mut report.problems);
@@ -48,13 +48,12 @@ impl DbInner {
 
     /// Checks the logs together with the one being written: writers wait meanwhile.
     fn check_logs(&self, report: &mut VerifyReport) {
-        let log = self.lock_log();
+        let log = self.log.lock();
         loop {
             let needed = || -> Vec<_> {
                 let state = self.state();
-                let floor = state.tree.log_floor();
-                let rolled = state.logs.iter().map(|log| log.id).filter(|id| *id >= floor);
-                rolled.chain(log.writer.as_ref().map(|_| log.id)).collect()
+                let floor = state.catalogue.tree().log_floor();
+                state.logs.rolled_from(floor).chain(log.is_open().then(|| log.id())).collect()
             };
             let (mut logs, mut writes) = (needed(), 0);
             if self.read_only {
@@ -67,7 +66,7 @@ impl DbInner {
             });
             let problems = match replayed {
                 // A torn, never synced tail is not damage; opening has warned of it.
-                Ok(_) if log.writer.is_none() => Vec::new(),
+                Ok(_) if !log.is_open() => Vec::new(),
                 Ok(replayed) => replayed.warnings,
                 Err(error) => vec![error.to_string()],
             };

@@ -49,8 +49,16 @@ impl Garbage {
         self.files.lock().push(path);
     }
 
-    pub(crate) fn take(&self) -> Vec<PathBuf> {
-        std::mem::take(&mut *self.files.lock())
+    /// Removes the files.
+    pub(crate) fn remove_all(&self, fs: &dyn FileSystem) {
+        let files = std::mem::take(&mut *self.files.lock());
+        for path in files {
+            if let Err(e) = fs.remove(&path)
+                && e.kind() != std::io::ErrorKind::NotFound
+            {
+                log::warn!("could not remove {}: {e}; the next opening will", path.display());
+            }
+        }
     }
 }
 

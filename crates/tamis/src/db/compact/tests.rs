@@ -221,7 +221,7 @@ fn a_snapshot_under_a_new_policy_loses_nothing_to_a_drop_of_the_old_one() {
         let mut state = inner.state();
         let shape = inner.shape(&state, &keyspace);
         let plan = keyspace.shaping.load().policy.plan(&shape).expect("all but the newest run is too much");
-        let job = inner.register(&mut state, &keyspace, &plan);
+        let job = inner.start(&mut state, &keyspace, &plan);
         (plan, job)
     };
     let (send, receive) = std::sync::mpsc::channel();

@@ -129,7 +129,7 @@ impl Elastic {
     pub(crate) fn segments(&self, state: &State) -> Vec<SegmentStats> {
         let inner = self.inner();
         let mut all = Vec::new();
-        for keyspace in state.keyspaces.values() {
+        for keyspace in state.catalogue.keyspaces().values() {
             let version = keyspace.view.load().version.clone();
             for run in &version.runs {
                 for (table, filter) in elastic(&version.tables[run.tables.clone()]) {

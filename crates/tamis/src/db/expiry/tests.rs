@@ -61,7 +61,7 @@ fn shape(db: &Db) -> Shape {
 }
 
 fn run(db: &Db, plan: &Plan) {
-    let job = inner(db).register(&mut inner(db).state(), default(db), plan);
+    let job = inner(db).start(&mut inner(db).state(), default(db), plan);
     inner(db).run_plan(default(db), plan, &job, None).unwrap();
 }
 
@@ -187,7 +187,7 @@ fn a_table_goes_when_all_in_it_has_expired_and_no_snapshot_sees_it() {
     assert_eq!((late.iter().count(), text(late.get("a").unwrap())), (1, None));
     drop(late);
     let plan = expired_tables(&shape(&db)).unwrap();
-    let job = inner(&db).register(&mut inner(&db).state(), default(&db), &plan);
+    let job = inner(&db).start(&mut inner(&db).state(), default(&db), &plan);
     assert_eq!(expired_tables(&shape(&db)), None, "it is taken");
     inner(&db).run_plan(default(&db), &plan, &job, None).unwrap();
     assert_eq!(metas(&db).len(), 1);
@@ -267,12 +267,12 @@ fn a_snapshot_reads_dropped_tables() {
         assert!(clone.iter().rev().map(items).eq(expected.into_iter().rev()));
         let values = clone.multi_get(&["b", "a", "c"]).unwrap().into_iter().map(text);
         assert!(values.eq([Some("in memory".into()), Some("in a table".into()), None]));
-        inner(&db).remove_garbage();
+        inner(&db).garbage.remove_all(&*inner(&db).fs);
         let stats = &db.stats().snapshots_live[0];
         assert_eq!((stats.pinned_table_bytes, stats.pinned_bytes, stats.handles), (bytes, bytes, 1));
         assert_eq!(bench.table_files(), 1);
         drop(clone);
-        inner(&db).remove_garbage();
+        inner(&db).garbage.remove_all(&*inner(&db).fs);
         assert_eq!((bench.table_files(), db.stats().snapshots_live), (0, vec![]));
     }
 }
@@ -345,7 +345,8 @@ fn statistics_show_what_snapshots_keep() {
 fn samples_are_stored_without_a_flush() {
     let bench = Bench::new();
     let db = bench.open(Some(3200));
-    let stored = |db: &Db| inner(db).state().tree.times.newest().map(|sample| sample.time - START);
+    let stored =
+        |db: &Db| inner(db).state().catalogue.tree().times.newest().map(|sample| sample.time - START);
     for second in (0..400).step_by(40) {
         bench.clock.set(START + second);
         db.put("key", "value").unwrap();
@@ -363,8 +364,8 @@ fn without_time_to_live_there_are_no_samples() {
     let db = bench.open(None);
     put_flushed(&db, "a", "value");
     let state = inner(&db).state();
-    assert_eq!(state.tree.times.samples(), []);
-    assert_eq!(state.tree.keyspaces[&0].ages, None);
+    assert_eq!(state.catalogue.tree().times.samples(), []);
+    assert_eq!(state.catalogue.tree().keyspaces[&0].ages, None);
     drop(state);
     let keyspace = db
         .create_keyspace(
@@ -375,7 +376,7 @@ fn without_time_to_live_there_are_no_samples() {
     keyspace.put("a", "value").unwrap();
     db.flush().unwrap();
     let state = inner(&db).state();
-    assert_eq!(state.tree.times.samples(), [Sample { time: START, seq: 2 }]);
-    assert_eq!(state.tree.keyspaces[&1].ages, Some(Ages::default()));
-    assert_eq!((state.tree.keyspaces[&0].ages, bench.clock.now()), (None, START));
+    assert_eq!(state.catalogue.tree().times.samples(), [Sample { time: START, seq: 2 }]);
+    assert_eq!(state.catalogue.tree().keyspaces[&1].ages, Some(Ages::default()));
+    assert_eq!((state.catalogue.tree().keyspaces[&0].ages, bench.clock.now()), (None, START));
 }

@@ -36,12 +36,11 @@ mod stage;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::compaction::policy::Pressure;
 use crate::compaction::shape::KeyRange;
-use crate::db::commit::{LogState, new_memtable};
 use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::db::log::Current;
 use crate::error::{AdminError, ExternalTableError, WriteError};
 use crate::external::{Described, describe};
 use crate::ids::{KeyspaceId, RunId};
@@ -117,7 +116,7 @@ impl Group<Staged> {
 
     /// Reports whether a sealed memtable must become a table before the files can be placed.
     fn must_wait(&self, state: &State) -> bool {
-        let flushing = state.jobs.get(&self.keyspace.id).is_some_and(|jobs| jobs.flushing);
+        let flushing = state.scheduler.is_flushing(self.keyspace.id);
         let view = self.keyspace.view.load();
         view.memtables.sealed.iter().any(|slot| {
             self.ranges().any(|range| {
@@ -200,9 +199,9 @@ impl DbInner {
                 && !keyspace.is_dropped()
                 && keyspace.pressure.get() == Pressure::Stop
             {
-                self.check_writable()?;
-                self.check_compactions(&state, keyspace)?;
-                state = self.wait(state);
+                self.health.check_writable()?;
+                state.scheduler.check_compactions(keyspace.id)?;
+                state = self.monitor.wait(state);
             }
             drop(state);
             let view = keyspace.view.load_full();
@@ -222,38 +221,38 @@ impl DbInner {
         groups: Vec<Group<Staged>>,
         staging: Staging<'_>,
     ) -> Result<IngestReport, AdminError> {
-        let mut log = self.lock_log();
-        self.check_writable()?;
+        let mut log = self.log.lock();
+        self.health.check_writable()?;
         let keyspaces: Vec<_> = groups.iter().map(|group| group.keyspace.clone()).collect();
         keyspaces.iter().try_for_each(|keyspace| check_alive(keyspace))?;
         if keyspaces.iter().any(|keyspace| !keyspace.view.load().memtables.active.memtable.is_empty()) {
             self.seal(&mut log, &keyspaces)?;
         }
-        let seq = self.log_ingestion(&mut log, keyspaces[0].id)?;
+        let seq = self.log.append_ingestion(&mut log, keyspaces[0].id)?;
         let result = self.publish(&log, seq, groups, staging);
         // Even on failure: the number is spent.
-        self.visible_seq.store(seq, Ordering::Release);
+        self.committer.publish(seq);
         self.note_time();
         result
     }
 
     fn publish(
         &self,
-        log: &LogState,
+        log: &Current,
         seq: SeqNo,
         groups: Vec<Group<Staged>>,
         staging: Staging<'_>,
     ) -> Result<IngestReport, AdminError> {
         let mut state = self.state();
         loop {
-            self.check_writable()?;
+            self.health.check_writable()?;
             // The memtables of a dropped keyspace are no longer flushed.
             groups.iter().try_for_each(|group| check_alive(&group.keyspace))?;
             if !groups.iter().any(|group| group.must_wait(&state)) {
                 break;
             }
-            groups.iter().try_for_each(|group| self.check_flushes(&state, &group.keyspace))?;
-            state = self.wait(state);
+            groups.iter().try_for_each(|group| state.scheduler.check_flushes(group.keyspace.id))?;
+            state = self.monitor.wait(state);
         }
         let mut report = IngestReport { seq, ..IngestReport::default() };
         let mut edit = VersionEdit { last_seq: Some(seq), ..VersionEdit::default() };
@@ -266,13 +265,13 @@ impl DbInner {
                 Depth::of(&shaping.options, shaping.policy.drops_data())
             };
             let dropped = || WriteError::Dropped { name: keyspace.name.clone() };
-            let epoch = state.tree.take_epoch(keyspace.id).ok_or_else(dropped)?;
+            let epoch = state.catalogue.take_epoch(keyspace.id).ok_or_else(dropped)?;
             edit.next_epochs.push((keyspace.id, epoch + 1));
             keyspace.filter.note_missing(epoch);
             let mut new_runs: BTreeMap<usize, RunId> = BTreeMap::new();
             for file in files {
                 let place = place(&shape, &range_of(&file.described), depth);
-                let new_run = || self.next_file.fetch_add(1, Ordering::Relaxed);
+                let new_run = || self.numbers.take();
                 let run = place.run.unwrap_or_else(|| *new_runs.entry(place.level).or_insert_with(new_run));
                 let meta = file.described.meta(file.id, seq, epoch, now);
                 report.entries += meta.entries;
@@ -290,17 +289,17 @@ impl DbInner {
             }
         }
         staging.keep();
-        let keyspaces = state.keyspaces.clone();
+        let keyspaces = state.catalogue.keyspaces().clone();
         let ingested = self.commit_edit(&mut state, edit, opened, |id, old| {
             // Sealed and without writes since: readers that still hold the old view must not see later ones.
-            let active = MemtableSlot::new(new_memtable(&keyspaces[&id].options), log.id);
+            let active = keyspaces[&id].fresh_memtable(log.id());
             Memtables { active, sealed: old.sealed.clone() }
         });
         // The next opening may find that the files were ingested after all. No later write may be acknowledged until that is
         // ruled out.
-        ingested.inspect_err(|error| self.suspend(error))?;
+        ingested.inspect_err(|error| self.health.suspend(error))?;
         // Before the state lock is released: see the module documentation.
-        self.visible_seq.store(seq, Ordering::Release);
+        self.committer.publish(seq);
         self.note_time();
         drop(state);
         self.write_counters.ingested_tables.add(report.tables.len() as u64);

@@ -3,7 +3,6 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::db::inner::DbInner;
 use crate::db::verify::{VerifyReport, check_table};
@@ -50,7 +49,7 @@ impl<'d> Staging<'d> {
     ) -> Result<Staged, AdminError> {
         let (db, source) = (self.db, described.path());
         let (id, path) = loop {
-            let id = db.next_file.fetch_add(1, Ordering::Relaxed);
+            let id = db.numbers.take();
             let path = table_path(&db.dir, id);
             // A file of this name is not the database's: the caller may have put it there to be ingested.
             if !db.fs.exists(&path).map_err(|e| StorageError::io("look for", &path, &e))? {

@@ -1,11 +1,12 @@
 //! What a failed edit leaves behind.
 
 use std::io::ErrorKind;
+use std::time::Duration;
 
 use tamis_testkit::{CrashMode, FaultPlan, FaultyFs, OpClass};
 
 use super::*;
-use crate::{Db, Options};
+use crate::{Db, Options, WriteError};
 
 fn open(fs: &FaultyFs) -> Db {
     let mut options = Options { file_system: Some(Arc::new(fs.clone())), ..Options::default() };
@@ -62,7 +63,7 @@ fn an_edit_after_one_that_failed_is_an_error_and_reads_go_on() {
         assert_eq!(db.iter().count(), 4, "{class:?} {later}");
         while let Err(error) = db.put("key", "more") {
             assert!(matches!(error, WriteError::Suspended { .. }), "{class:?} {later}: {error}");
-            sync::thread::sleep(Duration::from_millis(1));
+            crate::sync::thread::sleep(Duration::from_millis(1));
         }
         db.flush().unwrap();
         assert_eq!(db.stats().troubles, Vec::<String>::new());

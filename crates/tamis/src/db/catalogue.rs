@@ -1,0 +1,388 @@
+//! The catalogue: which keyspaces there are, which tables make up their trees, and the manifest that records it.
+//!
+//! # Invariants
+//!
+//! * A table and its name are durable before an edit names it; a file goes only after the edit that drops it.
+//! * The tree in memory is that of the versions in use. It changes only by an edit that is durable.
+//! * The effect of a failed edit on disk is unknown, so no edit builds on it: the next one first puts a new manifest of the tree in
+//!   memory in force ([`settle`](Catalogue::settle)). Nothing that either manifest may name is removed before.
+//! * A version is published with the tables that its predecessor shares with it, opened once.
+//!
+//! # Threads and locks
+//!
+//! The catalogue is behind the `state` lock, and so is each change of a keyspace's view. It stands there beside the jobs and the
+//! list of log files, as a type of its own: an edit is chosen, made durable and published under one lock, together with the
+//! jobs that it ends and the logs that it releases. [`Keyspaces`] and [`FileNumbers`] are read without a lock: the first by
+//! writers and statistics, the second by whoever creates a file.
+//!
+//! # Failures and poison
+//!
+//! A failed edit publishes nothing and leaves the tree in memory as it was. After a panic under the lock the tree may be in any
+//! state, and no edit is made any more.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::{ArcSwap, Guard};
+
+use crate::collections::{HashMap, HashSet};
+use crate::db::begin::NotBegun;
+use crate::db::health::Health;
+use crate::db::inner::KeyspaceInner;
+use crate::error::StorageError;
+use crate::ids::{KeyspaceId, LogId, TableId};
+use crate::io::FileSystem;
+use crate::read::{MemtableSlot, Memtables, View};
+use crate::tree::edit::VersionEdit;
+use crate::tree::files::manifest_path;
+use crate::tree::manifest::{Manifest, prepare_current, set_current, switch_current};
+use crate::tree::open_table::{Garbage, OpenTable};
+use crate::tree::state::ManifestState;
+use crate::tree::version::Version;
+
+/// The keyspaces by id.
+pub(crate) type Directory = HashMap<KeyspaceId, Arc<KeyspaceInner>>;
+
+/// The keyspaces for those who do not take `state`.
+#[derive(Debug)]
+pub(crate) struct Keyspaces(ArcSwap<Directory>);
+
+impl Keyspaces {
+    pub(crate) fn load(&self) -> Guard<Arc<Directory>> {
+        self.0.load()
+    }
+
+    pub(crate) fn load_full(&self) -> Arc<Directory> {
+        self.0.load_full()
+    }
+}
+
+/// The numbers of files and runs: each is given once. They publish nothing (`Relaxed`).
+#[derive(Debug)]
+pub(crate) struct FileNumbers(AtomicU64);
+
+impl FileNumbers {
+    pub(crate) fn from(first: u64) -> FileNumbers {
+        FileNumbers(AtomicU64::new(first))
+    }
+
+    /// Returns a new number.
+    pub(crate) fn take(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Returns the number that is given next.
+    pub(crate) fn next(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn counter(&self) -> &AtomicU64 {
+        &self.0
+    }
+}
+
+/// The state after a failed edit: it is unknown whether the edit is on disk, and perhaps even which manifest is in force.
+#[derive(Debug)]
+struct Unsettled {
+    cause: String,
+    /// Tables that only a failed edit names.
+    tables: Vec<Arc<OpenTable>>,
+    /// Manifests that may be in force, apart from the one that was in use before.
+    manifests: Vec<PathBuf>,
+}
+
+/// A keyspace whose tree an edit has changed, with its view before and after.
+pub(crate) type Published = (Arc<KeyspaceInner>, Arc<View>, Arc<View>);
+
+/// The durable tree and its keyspaces.
+#[derive(Debug)]
+pub(crate) struct Catalogue {
+    dir: PathBuf,
+    fs: Arc<dyn FileSystem>,
+    garbage: Arc<Garbage>,
+    numbers: Arc<FileNumbers>,
+    health: Arc<Health>,
+    /// `None` before the session has begun, in a database that is open read-only, and once the database is closed.
+    manifest: Option<Manifest>,
+    manifest_number: u64,
+    /// Set if the last edit failed.
+    unsettled: Option<Unsettled>,
+    tree: ManifestState,
+    keyspaces: BTreeMap<KeyspaceId, Arc<KeyspaceInner>>,
+    published: Arc<Keyspaces>,
+}
+
+impl Catalogue {
+    /// Creates the catalogue of a database whose session has not begun: `tree` was read from the manifest with this number.
+    pub(crate) fn new(
+        (dir, fs): (PathBuf, &Arc<dyn FileSystem>),
+        garbage: &Arc<Garbage>,
+        numbers: &Arc<FileNumbers>,
+        health: &Arc<Health>,
+        (tree, manifest_number): (ManifestState, u64),
+        keyspaces: BTreeMap<KeyspaceId, Arc<KeyspaceInner>>,
+    ) -> Catalogue {
+        let directory = keyspaces.iter().map(|(id, keyspace)| (*id, keyspace.clone())).collect();
+        Catalogue {
+            dir,
+            fs: fs.clone(),
+            garbage: garbage.clone(),
+            numbers: numbers.clone(),
+            health: health.clone(),
+            manifest: None,
+            manifest_number,
+            unsettled: None,
+            tree,
+            keyspaces,
+            published: Arc::new(Keyspaces(ArcSwap::from_pointee(directory))),
+        }
+    }
+
+    /// Returns the keyspaces as published.
+    pub(crate) fn published(&self) -> Arc<Keyspaces> {
+        self.published.clone()
+    }
+
+    pub(crate) fn tree(&self) -> &ManifestState {
+        &self.tree
+    }
+
+    pub(crate) fn keyspaces(&self) -> &BTreeMap<KeyspaceId, Arc<KeyspaceInner>> {
+        &self.keyspaces
+    }
+
+    /// Returns the keyspace of this name.
+    pub(crate) fn named(&self, name: &str) -> Option<&Arc<KeyspaceInner>> {
+        self.keyspaces.values().find(|keyspace| keyspace.name == name)
+    }
+
+    /// Reports whether edits can be made.
+    pub(crate) fn is_open(&self) -> bool {
+        self.manifest.is_some()
+    }
+
+    pub(crate) fn manifest_number(&self) -> u64 {
+        self.manifest_number
+    }
+
+    /// Returns why the manifest has to be rewritten, if it has to be.
+    pub(crate) fn unsettled(&self) -> Option<&str> {
+        self.unsettled.as_ref().map(|unsettled| &*unsettled.cause)
+    }
+
+    /// Returns a new epoch of a keyspace; `None` if it was dropped.
+    pub(crate) fn take_epoch(&mut self, keyspace: KeyspaceId) -> Option<u64> {
+        self.tree.take_epoch(keyspace)
+    }
+
+    /// Returns the keyspaces whose active memtables hold back this log or an earlier one.
+    pub(crate) fn holding_back(&self, log: LogId) -> Vec<Arc<KeyspaceInner>> {
+        let holds = |ks: &&Arc<KeyspaceInner>| {
+            let active = &ks.view.load().memtables.active;
+            !active.memtable.is_empty() && active.first_log.load(Ordering::Relaxed) <= log
+        };
+        self.keyspaces.values().filter(holds).cloned().collect()
+    }
+
+    /// Returns, for every keyspace, the oldest log that holds writes which are in no table once `flushed` is: at the latest
+    /// `current`.
+    pub(crate) fn log_floors(&self, current: LogId, flushed: &Arc<MemtableSlot>) -> Vec<(KeyspaceId, LogId)> {
+        let floor = |ks: &Arc<KeyspaceInner>| {
+            let view = ks.view.load();
+            let waits = |slot: &&Arc<MemtableSlot>| !slot.memtable.is_empty() && !Arc::ptr_eq(flushed, slot);
+            let waiting = view.memtables.iter().filter(waits);
+            let oldest = waiting.map(|slot| slot.first_log.load(Ordering::Relaxed)).min();
+            (ks.id, oldest.unwrap_or(current))
+        };
+        self.keyspaces.values().map(floor).collect()
+    }
+
+    /// Adds a keyspace that a durable edit created.
+    pub(crate) fn add(&mut self, keyspace: Arc<KeyspaceInner>) {
+        self.keyspaces.insert(keyspace.id, keyspace);
+    }
+
+    /// Removes a keyspace that a durable edit dropped.
+    pub(crate) fn remove(&mut self, keyspace: &KeyspaceInner) {
+        keyspace.dropped.store(true, Ordering::Relaxed);
+        keyspace.view.load().version.tables.iter().for_each(|table| table.mark_obsolete());
+        self.keyspaces.remove(&keyspace.id);
+    }
+
+    /// Publishes the keyspaces after a change of them.
+    pub(crate) fn publish_keyspaces(&self) {
+        let directory = self.keyspaces.iter().map(|(id, keyspace)| (*id, keyspace.clone())).collect();
+        self.published.0.store(Arc::new(directory));
+    }
+
+    /// Makes an edit durable and applies it to the tree in memory. `opened` are the tables that the edit adds; `complete` adds
+    /// what every edit records. On an error the tree is unchanged; the edit may or may not be on disk, so its tables stay until
+    /// the next edit has begun a new manifest. Attempts nothing if the database is closed or writes stopped for good.
+    pub(crate) fn commit(
+        &mut self,
+        mut edit: VersionEdit,
+        opened: &[Arc<OpenTable>],
+        complete: impl FnOnce(&Catalogue, &mut VersionEdit),
+    ) -> Result<VersionEdit, StorageError> {
+        // The caller began before the database was closed.
+        if self.manifest.is_none() {
+            return Err(self.refuses("the database is closed".to_owned()));
+        }
+        // After a panic the tree in memory may be in any state.
+        let prepared = match self.health.stopped() {
+            Some(cause) => Err(self.refuses(format!("nothing is changed after an earlier failure: {cause}"))),
+            None => self.settle().and_then(|()| {
+                complete(self, &mut edit);
+                // A copy, which shares the tables: on any failure, the tree remains that of the versions in use.
+                self.tree_after(&edit)
+            }),
+        };
+        let tree = prepared.inspect_err(|_| {
+            // The edit was not written, so nothing names its tables.
+            added(&edit, opened).for_each(|table| table.mark_obsolete());
+        })?;
+        let manifest = self.manifest.as_mut().expect("checked above");
+        if let Err(error) = manifest.append(&edit) {
+            self.unsettle(&error).tables.extend(added(&edit, opened).cloned());
+            return Err(error);
+        }
+        let rolls = manifest.should_roll();
+        self.tree = tree;
+        if rolls && let Err(error) = self.roll() {
+            // The edit is durable regardless of which manifest is in force.
+            log::warn!("{}: the manifest was not rolled: {error}", self.dir.display());
+        }
+        Ok(edit)
+    }
+
+    fn refuses(&self, what: String) -> StorageError {
+        StorageError::io("append to the manifest in", &self.dir, &std::io::Error::other(what))
+    }
+
+    fn tree_after(&self, edit: &VersionEdit) -> Result<ManifestState, StorageError> {
+        let mut tree = self.tree.clone();
+        tree.apply(edit).map_err(|what| StorageError::corrupt(&self.dir, None, what))?;
+        Ok(tree)
+    }
+
+    /// Publishes the changes of a durable edit in the trees of keyspaces; `change` gives each its new memtables. Returns the
+    /// keyspaces that were changed.
+    pub(crate) fn publish(
+        &self,
+        edit: &VersionEdit,
+        opened: &[Arc<OpenTable>],
+        mut change: impl FnMut(KeyspaceId, &Memtables) -> Memtables,
+    ) -> Vec<Published> {
+        let mut touched: Vec<KeyspaceId> =
+            edit.added.iter().map(|a| a.0).chain(edit.removed.iter().map(|r| r.0)).collect();
+        touched.sort_unstable();
+        touched.dedup();
+        let publish = |keyspace: &Arc<KeyspaceInner>| {
+            let old = keyspace.view.load_full();
+            let version = self.version(keyspace, &old.version, opened);
+            let kept: HashSet<TableId> = version.tables.iter().map(|t| t.meta.id).collect();
+            for table in old.version.tables.iter().filter(|t| !kept.contains(&t.meta.id)) {
+                table.mark_obsolete();
+            }
+            let new = Arc::new(keyspace.view_of(change(keyspace.id, &old.memtables), version));
+            keyspace.view.store(new.clone());
+            (keyspace.clone(), old, new)
+        };
+        touched.iter().filter_map(|id| self.keyspaces.get(id)).map(publish).collect()
+    }
+
+    /// Publishes a version of the same tables with a new selector.
+    pub(crate) fn publish_selector(&self, keyspace: &KeyspaceInner) {
+        let view = keyspace.view.load_full();
+        if keyspace.is_dropped() || !self.tree.keyspaces.contains_key(&keyspace.id) {
+            return;
+        }
+        let version = self.version(keyspace, &view.version, &[]);
+        keyspace.view.store(Arc::new(keyspace.view_of(view.memtables.clone(), version)));
+    }
+
+    /// Returns the version that the durable tree describes, built from tables that are already open.
+    fn version(&self, keyspace: &KeyspaceInner, old: &Version, opened: &[Arc<OpenTable>]) -> Arc<Version> {
+        let known: HashMap<TableId, &Arc<OpenTable>> =
+            old.tables.iter().chain(opened).map(|t| (t.meta.id, t)).collect();
+        Version::build(&self.tree.keyspaces[&keyspace.id], |id| {
+            (*known.get(&id).expect("every table of a durable version is open")).clone()
+        })
+    }
+
+    /// Records that the state on disk is unknown.
+    fn unsettle(&mut self, error: &StorageError) -> &mut Unsettled {
+        log::error!("{}: the manifest has to be rewritten: {error}", self.dir.display());
+        let none = || Unsettled { cause: String::new(), tables: Vec::new(), manifests: Vec::new() };
+        let unsettled = self.unsettled.get_or_insert_with(none);
+        unsettled.cause = error.to_string();
+        unsettled
+    }
+
+    /// After a failed edit: writes the tree in memory to a new manifest and puts it in force, so that the state on disk is
+    /// known again.
+    pub(crate) fn settle(&mut self) -> Result<(), StorageError> {
+        if self.unsettled.is_none() {
+            return Ok(());
+        }
+        self.roll()?;
+        if let Some(unsettled) = self.unsettled.take() {
+            unsettled.tables.iter().for_each(|table| table.mark_obsolete());
+            unsettled.manifests.into_iter().for_each(|path| self.garbage.push(path));
+            log::info!("{}: a new manifest is in force", self.dir.display());
+        }
+        Ok(())
+    }
+
+    /// Writes the tree to a new manifest and switches to it. After an error either manifest may be in force.
+    pub(crate) fn roll(&mut self) -> Result<(), StorageError> {
+        let number = self.numbers.take();
+        let path = |number| manifest_path(&self.dir, number);
+        self.tree.next_file = number + 1;
+        let manifest = match Manifest::create(&*self.fs, &self.dir, number, &self.tree) {
+            Ok(manifest) => manifest,
+            Err(error) => {
+                // Nothing names it, and it may be what filled the disk.
+                self.garbage.push(path(number));
+                return Err(error);
+            }
+        };
+        if let Err(error) = set_current(&*self.fs, &self.dir, number) {
+            let path = path(number);
+            self.unsettle(&error).manifests.push(path);
+            return Err(error);
+        }
+        if self.manifest.is_some() {
+            self.garbage.push(path(self.manifest_number));
+        }
+        (self.manifest, self.manifest_number) = (Some(manifest), number);
+        Ok(())
+    }
+
+    /// Puts in force a manifest that begins a session with the tree as `edit` leaves it. `made` is its number once its file may
+    /// exist. On an error nothing has changed in memory.
+    pub(crate) fn begin(&mut self, edit: &VersionEdit, made: &mut Option<u64>) -> Result<(), NotBegun> {
+        let mut tree = self.tree_after(edit)?;
+        let number = self.numbers.take();
+        tree.next_file = number + 1;
+        *made = Some(number);
+        let manifest = Manifest::create(&*self.fs, &self.dir, number, &tree)?;
+        prepare_current(&*self.fs, &self.dir, number)?;
+        switch_current(&*self.fs, &self.dir).map_err(NotBegun::Unknown)?;
+        (self.manifest, self.manifest_number, self.tree) = (Some(manifest), number, tree);
+        Ok(())
+    }
+
+    /// Ends all edits. Returns the manifest in force, for a last one.
+    pub(crate) fn end(&mut self) -> Option<Manifest> {
+        self.manifest.take()
+    }
+}
+
+/// Returns the tables of an edit that are new: those that it moves are already in use.
+fn added<'o>(edit: &VersionEdit, opened: &'o [Arc<OpenTable>]) -> impl Iterator<Item = &'o Arc<OpenTable>> {
+    let moved: HashSet<TableId> = edit.removed.iter().map(|removed| removed.1).collect();
+    opened.iter().filter(move |table| !moved.contains(&table.meta.id))
+}

@@ -1,0 +1,589 @@
+//! The write-ahead log: the log that takes writes, the logs rolled before it, and their disk space.
+//!
+//! # Invariants
+//!
+//! * The records of the current log and of those rolled before it have consecutive sequence numbers.
+//! * A rolled log names its successor in its closing record, whose own name is durable by then. Rolled logs are synced oldest
+//!   first, and before the current one: what survives a power failure is a prefix of all writes.
+//! * A log that was created but whose name could not be synced is kept for the next attempt: a second log that no closing record
+//!   names would be taken for damage.
+//! * A log is overwritten only if every write in it is in a table, and no other name of its file exists.
+//!
+//! # Space
+//!
+//! Logs count with their size on disk: their records, the space reserved after them, and the remaining contents of reused
+//! files. So do obsolete logs that are kept to be overwritten.
+//!
+//! * The current log reserves space in steps, so that a synced append changes nothing but data: a quarter of a megabyte at
+//!   first, then half of its length, at most 4 MiB. The appending thread does this before the append.
+//! * A log that takes no more records releases the space after its last one.
+//! * Before a step that would exceed [`max_log_bytes`](crate::Options::max_log_bytes), obsolete logs are removed, and memtables
+//!   that hold back the oldest log are flushed: see [`throttle`](super::throttle).
+//!
+//! # Locks and threads
+//!
+//! Three parts, in the order of their locks:
+//!
+//! 1. [`Current`], behind the lock of this type (`log` in the list of [all locks](super::inner)). Its holder is the only writer.
+//! 2. [`LogFiles`], behind the `state` lock, since floors are computed from it and from views together.
+//! 3. `unsynced`: the writers of rolled logs. Held while they are synced.
+//!
+//! The counters of sizes are a statistic and a hint (`Relaxed`): those of the current log are written only by the log's holder,
+//! that of rolled logs under the `state` lock.
+//!
+//! # Failures and poison
+//!
+//! A failed append or sync suspends writes ([`health`](super::health)); neither is retried, and the suspension ends when the log
+//! was [abandoned](Log::abandon). A failure to create the next log changes nothing. After a panic under the lock, writes stop for
+//! good.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use smallvec::SmallVec;
+
+use crate::batch::{GroupHeader, WriteBatch};
+use crate::db::catalogue::FileNumbers;
+use crate::db::counters::WriteCounters;
+use crate::db::health::Health;
+use crate::db::monitor::Monitor;
+use crate::db::room::Room;
+use crate::error::StorageError;
+use crate::ids::{KeyspaceId, LogId};
+use crate::io::{FileSystem, Usage};
+use crate::key::SeqNo;
+use crate::options::Options;
+use crate::sync::{Mutex, MutexGuard};
+use crate::tree::files::{first_log_path, log_path};
+use crate::tree::open_table::Garbage;
+use crate::wal::{LogHeader, LogKind, LogWriter};
+
+/// The first step of a log, in bytes.
+const FIRST_STEP: u64 = 256 << 10;
+
+/// The largest step, in bytes.
+const LARGEST_STEP: u64 = 4 << 20;
+
+/// An upper bound on a record's size besides its batches, in bytes: two heads (the closing record's, too) and a group's header.
+const RECORD_BYTES: u64 = 96;
+
+/// An obsolete log is kept only if the disk has this many times as much free as all kept logs take.
+const FREE_TO_KEEP: u64 = 8;
+
+/// The log that takes writes, and the last sequence number.
+#[derive(Debug)]
+pub(crate) struct Current {
+    /// `None` in a database that is open read-only, or has not begun its session.
+    writer: Option<LogWriter>,
+    id: LogId,
+    /// The next log, if it was created but its name could not be synced.
+    prepared: Option<NextLog>,
+    /// The last sequence number assigned.
+    last_seq: SeqNo,
+    /// Whether anything was appended since the last sync.
+    dirty: bool,
+    /// Kept for its allocation.
+    header: Vec<u8>,
+}
+
+impl Current {
+    fn new(writer: Option<LogWriter>, id: LogId, last_seq: SeqNo) -> Current {
+        Current { writer, id, prepared: None, last_seq, dirty: false, header: Vec::new() }
+    }
+
+    /// Returns the number of the log.
+    pub(crate) fn id(&self) -> LogId {
+        self.id
+    }
+
+    /// Returns the last sequence number assigned.
+    pub(crate) fn last_seq(&self) -> SeqNo {
+        self.last_seq
+    }
+
+    /// Assigns the next `count` sequence numbers, those of the record appended last; returns the last of them.
+    pub(crate) fn assign(&mut self, count: u64) -> SeqNo {
+        self.last_seq += count;
+        self.last_seq
+    }
+
+    /// Reports whether the log takes writes.
+    pub(crate) fn is_open(&self) -> bool {
+        self.writer.is_some()
+    }
+
+    fn writer(&mut self) -> &mut LogWriter {
+        self.writer.as_mut().expect("a writable database has a log")
+    }
+}
+
+/// A log that can become the current one; its name is durable.
+#[derive(Debug)]
+pub(crate) struct NextLog {
+    id: LogId,
+    writer: LogWriter,
+}
+
+impl NextLog {
+    pub(crate) fn id(&self) -> LogId {
+        self.id
+    }
+}
+
+/// A log file that takes no more writes.
+#[derive(Debug)]
+struct ClosedLog {
+    id: LogId,
+    bytes: u64,
+    /// The size of the file on disk, in bytes.
+    allocated: u64,
+    /// Whether the file must not be overwritten: it has another name (in a checkpoint), or its state on the device is unknown.
+    keep: bool,
+}
+
+/// The files of all logs.
+#[derive(Debug, Default)]
+pub(crate) struct LogFiles {
+    /// Rolled logs that are still needed, oldest first.
+    rolled: Vec<ClosedLog>,
+    current: LogId,
+    /// Obsolete logs kept to be overwritten.
+    recyclable: Vec<ClosedLog>,
+}
+
+impl LogFiles {
+    /// Returns the current log: every later write is in it or in a later one.
+    pub(crate) fn current(&self) -> LogId {
+        self.current
+    }
+
+    /// Sets the log that the files on disk count from, before a session has begun.
+    pub(crate) fn wait_at(&mut self, floor: LogId) {
+        self.current = floor;
+    }
+
+    /// Returns the rolled logs from `floor` on, oldest first.
+    pub(crate) fn rolled_from(&self, floor: LogId) -> impl Iterator<Item = LogId> + '_ {
+        self.rolled.iter().map(|log| log.id).filter(move |id| *id >= floor)
+    }
+
+    /// Returns the rolled logs that are still needed, oldest first, to be linked elsewhere: from now on their files are not
+    /// overwritten.
+    pub(crate) fn share(&mut self) -> impl Iterator<Item = LogId> + '_ {
+        self.rolled.iter_mut().map(|log| {
+            log.keep = true;
+            log.id
+        })
+    }
+
+    /// Returns the number of rolled logs that are still needed, and the bytes of their records.
+    pub(crate) fn rolled(&self) -> (usize, u64) {
+        (self.rolled.len(), self.rolled.iter().map(|log| log.bytes).sum())
+    }
+
+    /// Returns the oldest log that is still needed.
+    fn oldest(&self) -> LogId {
+        self.rolled.first().map_or(self.current, |log| log.id)
+    }
+
+    fn recyclable_bytes(&self) -> u64 {
+        self.recyclable.iter().map(|log| log.allocated).sum()
+    }
+}
+
+/// The limits that the options set.
+#[derive(Debug)]
+struct Limits {
+    /// The most that all logs may take, in bytes.
+    most: u64,
+    /// The expected size of a log when it is rolled, in bytes.
+    expected: u64,
+    /// The number of obsolete logs that may be kept.
+    recycled: usize,
+}
+
+impl Limits {
+    fn new(options: &Options) -> Limits {
+        let bytes = options.keyspace.memtable_bytes.min(options.max_log_bytes);
+        Limits {
+            most: options.max_log_bytes,
+            expected: bytes.saturating_add(bytes / 8),
+            recycled: options.recycled_logs,
+        }
+    }
+
+    /// Returns the size of the next reservation of a log of `len` bytes.
+    fn step(&self, len: u64) -> u64 {
+        let of_all = (self.most / 8).max(1);
+        let first = FIRST_STEP.min(self.expected).min(of_all);
+        (len / 2).clamp(first, LARGEST_STEP.min(of_all).max(first))
+    }
+
+    /// Returns how much space appending `bytes` would add to the log.
+    fn growth(&self, log: &LogWriter, bytes: u64) -> u64 {
+        let end = log.len().saturating_add(bytes).saturating_add(RECORD_BYTES);
+        if end <= log.allocated() {
+            return 0;
+        }
+        end.saturating_add(self.step(end)) - log.allocated()
+    }
+}
+
+/// What the log shares with the other owners.
+pub(crate) struct LogParts<'a> {
+    pub(crate) fs: &'a Arc<dyn FileSystem>,
+    pub(crate) garbage: &'a Arc<Garbage>,
+    pub(crate) numbers: &'a Arc<FileNumbers>,
+    pub(crate) monitor: &'a Arc<Monitor>,
+    pub(crate) health: &'a Arc<Health>,
+    pub(crate) room: &'a Arc<Room>,
+    pub(crate) counters: &'a Arc<WriteCounters>,
+}
+
+/// The write-ahead log of an open database.
+#[derive(Debug)]
+pub(crate) struct Log {
+    dir: PathBuf,
+    fs: Arc<dyn FileSystem>,
+    limits: Limits,
+    current: Mutex<Current>,
+    /// Rolled logs that are not synced yet, oldest first.
+    unsynced: Mutex<Vec<(LogId, LogWriter)>>,
+    /// The length of the current log, for threads that must not wait for its holder (which may be stalled).
+    len: AtomicU64,
+    /// The size of the current log on disk.
+    allocated: AtomicU64,
+    /// The size on disk of rolled logs that are still needed.
+    rolled_allocated: AtomicU64,
+    garbage: Arc<Garbage>,
+    numbers: Arc<FileNumbers>,
+    monitor: Arc<Monitor>,
+    health: Arc<Health>,
+    room: Arc<Room>,
+    counters: Arc<WriteCounters>,
+}
+
+impl Log {
+    /// Creates the log of a database whose session has not begun.
+    pub(crate) fn new(dir: PathBuf, options: &Options, parts: LogParts<'_>) -> Log {
+        Log {
+            dir,
+            fs: parts.fs.clone(),
+            limits: Limits::new(options),
+            current: Mutex::new(Current::new(None, 0, 0)),
+            unsynced: Mutex::default(),
+            len: AtomicU64::new(0),
+            allocated: AtomicU64::new(0),
+            rolled_allocated: AtomicU64::new(0),
+            garbage: parts.garbage.clone(),
+            numbers: parts.numbers.clone(),
+            monitor: parts.monitor.clone(),
+            health: parts.health.clone(),
+            room: parts.room.clone(),
+            counters: parts.counters.clone(),
+        }
+    }
+
+    /// Makes the caller the only writer. Not to be called with the state locked.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Current> {
+        let current = self.current.lock();
+        if self.current.was_poisoned() {
+            self.monitor.poison(&"a panic while the log was being written");
+        }
+        current
+    }
+
+    /// Appends a record of `count` operations, which get the next sequence numbers. If that fails, writes are suspended.
+    pub(crate) fn append<'o>(
+        &self,
+        log: &mut Current,
+        count: u64,
+        operations: impl Iterator<Item = &'o [u8]>,
+    ) -> Result<(), StorageError> {
+        let older_logs_synced = self.unsynced.lock().is_empty();
+        let mut header = std::mem::take(&mut log.header);
+        header.clear();
+        GroupHeader { first_seq: log.last_seq + 1, count, older_logs_synced }.encode(&mut header);
+        let mut parts = SmallVec::<[&[u8]; 8]>::from_slice(&[&header]);
+        operations.for_each(|part| parts.push(part));
+        let writer = log.writer();
+        self.reserve(writer, parts.iter().map(|part| part.len() as u64).sum());
+        let before = writer.len();
+        let result = writer.append(&parts);
+        self.note_size(writer);
+        self.counters.log_bytes.add(writer.len() - before);
+        self.counters.groups.add(1);
+        drop(parts);
+        (log.dirty, log.header) = (true, header);
+        result.map(|_| ()).inspect_err(|error| self.health.suspend(error))
+    }
+
+    /// Takes the next sequence number for an ingestion whose first keyspace is `keyspace`; returns once the log up to it
+    /// would survive a power failure, so that ingested data never outlives earlier writes. The number must become visible
+    /// before the log's lock is released. On failure, writes are suspended.
+    pub(crate) fn append_ingestion(
+        &self,
+        log: &mut Current,
+        keyspace: KeyspaceId,
+    ) -> Result<SeqNo, StorageError> {
+        self.append(log, 1, std::iter::once(WriteBatch::ingestion(keyspace).bytes()))?;
+        self.sync(log)?;
+        Ok(log.assign(1))
+    }
+
+    /// Syncs the log, earlier logs first. If that fails, writes are suspended.
+    pub(crate) fn sync(&self, log: &mut Current) -> Result<(), StorageError> {
+        self.sync_rolled()?;
+        if log.dirty {
+            log.writer().sync().inspect_err(|error| self.health.suspend(error))?;
+            self.counters.log_syncs.add(1);
+            log.dirty = false;
+        }
+        Ok(())
+    }
+
+    /// Syncs the rolled logs, oldest first. Afterwards, every write before the first write of the current log survives a
+    /// power failure. If a sync fails, writes are suspended.
+    pub(crate) fn sync_rolled(&self) -> Result<(), StorageError> {
+        let mut unsynced = self.unsynced.lock();
+        while let Some((_, writer)) = unsynced.first_mut() {
+            writer.sync().inspect_err(|error| self.health.suspend(error))?;
+            self.counters.log_syncs.add(1);
+            unsynced.remove(0);
+        }
+        Ok(())
+    }
+
+    /// Ends the current log and starts the next, unless the current one is empty.
+    pub(crate) fn roll(&self, log: &mut Current) -> Result<(), StorageError> {
+        if log.writer.as_ref().is_none_or(|w| w.is_empty()) {
+            return Ok(());
+        }
+        let NextLog { id, writer } = self.next(log)?;
+        self.note_size(&writer);
+        let mut old = log.writer.replace(writer).expect("checked above");
+        let finished = old.finish(Some(id));
+        if let Err(error) = &finished {
+            // The log ends with a torn record, after everything acknowledged; and the next log is empty.
+            self.health.suspend(error);
+        }
+        // Before the file can get another name: the log of a finished checkpoint must not change.
+        old.give_back();
+        let closed = ClosedLog { id: log.id, bytes: old.len(), allocated: old.allocated(), keep: false };
+        {
+            let mut state = self.monitor.lock();
+            state.logs.rolled.push(closed);
+            state.logs.current = id;
+            self.note_rolled(&state.logs);
+            self.unsynced.lock().push((log.id, old));
+        }
+        (log.id, log.dirty) = (id, false);
+        finished.map(drop)
+    }
+
+    /// Returns the log that follows the current one, its name durable. If that fails, nothing has changed.
+    pub(crate) fn next(&self, log: &mut Current) -> Result<NextLog, StorageError> {
+        let mut next = match log.prepared.take() {
+            Some(prepared) => prepared,
+            None => {
+                let id = self.numbers.take();
+                let recycled = self.monitor.lock().logs.recyclable.pop();
+                self.create(id, recycled)?
+            }
+        };
+        self.reserve(&mut next.writer, 0);
+        if let Err(e) = self.fs.sync_dir(&self.dir) {
+            log.prepared = Some(next);
+            return Err(StorageError::io("sync", &self.dir, &e));
+        }
+        Ok(next)
+    }
+
+    /// Creates a log file, from an obsolete one if possible; its name is not durable yet. It has another name until its
+    /// header is written, so that a failed attempt leaves no log behind.
+    fn create(&self, id: LogId, recycled: Option<ClosedLog>) -> Result<NextLog, StorageError> {
+        let (path, beside) = (log_path(&self.dir, id), first_log_path(&self.dir));
+        let io = |e| StorageError::io("create", &path, &e);
+        let file = match &recycled {
+            Some(old) => self.fs.reuse(&log_path(&self.dir, old.id), &beside),
+            None => self.fs.create(&beside, Usage::Log),
+        };
+        let header = LogHeader { kind: LogKind::Writes, id, reused: recycled.is_some() };
+        let mut writer = LogWriter::create(file.map_err(io)?, &path, header)?;
+        if let Some(old) = recycled {
+            writer = writer.in_file_of(old.allocated);
+        }
+        self.fs.rename(&beside, &path).map_err(io)?;
+        Ok(NextLog { id, writer })
+    }
+
+    /// Creates the first log of a session. It has another name until its header is durable: an opening that fails midway, say
+    /// on a full disk, must not leave a log with a torn header, which the next opening would take for damage. It reserves no
+    /// space, which its opening may need.
+    pub(crate) fn create_first(&self, id: LogId) -> Result<NextLog, StorageError> {
+        let (path, beside) = (log_path(&self.dir, id), first_log_path(&self.dir));
+        let io = |operation, e| StorageError::io(operation, &path, &e);
+        let file = self.fs.create(&beside, Usage::Log).map_err(|e| io("create", e))?;
+        let header = LogHeader { kind: LogKind::Writes, id, reused: false };
+        let mut writer = LogWriter::create(file, &path, header)?;
+        writer.sync()?;
+        self.fs.rename(&beside, &path).map_err(|e| io("create", e))?;
+        self.fs.sync_dir(&self.dir).map_err(|e| StorageError::io("sync", &self.dir, &e))?;
+        Ok(NextLog { id, writer })
+    }
+
+    /// Makes `first` the log of a session in which `last_seq` is the last number assigned; logs before it are no longer needed.
+    pub(crate) fn begin(&self, log: &mut Current, files: &mut LogFiles, first: NextLog, last_seq: SeqNo) {
+        self.note_size(&first.writer);
+        files.rolled.clear();
+        files.current = first.id;
+        self.note_rolled(files);
+        *log = Current::new(Some(first.writer), first.id, last_seq);
+    }
+
+    /// Puts `next` in place of the current log, whose records are unreliable: neither it nor earlier logs are synced any more,
+    /// and nobody overwrites it. Returns the number of `next`.
+    pub(crate) fn abandon(&self, log: &mut Current, files: &mut LogFiles, next: NextLog) -> LogId {
+        self.note_size(&next.writer);
+        if let Some(old) = log.writer.replace(next.writer) {
+            let (bytes, allocated) = (old.len(), old.allocated());
+            files.rolled.push(ClosedLog { id: log.id, bytes, allocated, keep: true });
+            self.note_rolled(files);
+        }
+        files.current = next.id;
+        (log.id, log.dirty) = (next.id, false);
+        self.unsynced.lock().clear();
+        next.id
+    }
+
+    /// Takes the last log of a session out of use, synced. Returns a log that holds records, to be closed once the manifest
+    /// is; an empty log is closed at once.
+    pub(crate) fn end(&self, log: &mut Current) -> Result<Option<LogWriter>, StorageError> {
+        self.sync(log)?;
+        if let Some(NextLog { id, .. }) = log.prepared.take() {
+            // After a closed log that does not name it, it would look like damage.
+            let path = log_path(&self.dir, id);
+            self.fs.remove(&path).map_err(|e| StorageError::io("remove", &path, &e))?;
+        }
+        match log.writer.take() {
+            Some(writer) if writer.is_empty() => writer.close().map(|_| None),
+            writer => Ok(writer),
+        }
+    }
+
+    /// Records a log of an earlier session that is part of the state shown: `verify` reads it again, statistics count it.
+    pub(crate) fn note_found(&self, files: &mut LogFiles, id: LogId, bytes: u64) {
+        files.rolled.push(ClosedLog { id, bytes, allocated: bytes, keep: true });
+        self.note_rolled(files);
+    }
+
+    /// Recycles or removes the logs below `floor`: every write in them is in a table.
+    pub(crate) fn release(&self, files: &mut LogFiles, floor: LogId) {
+        let floor = floor.min(files.current);
+        let obsolete: Vec<_> = files.rolled.extract_if(.., |log| log.id < floor).collect();
+        if obsolete.is_empty() {
+            return;
+        }
+        // Closes the handles; the contents are in durable tables.
+        self.unsynced.lock().retain(|(id, _)| *id >= floor);
+        self.note_rolled(files);
+        for log in obsolete {
+            if !log.keep && self.may_recycle(files, &log) {
+                files.recyclable.push(log);
+            } else {
+                self.garbage.push(log_path(&self.dir, log.id));
+            }
+        }
+    }
+
+    /// Returns the bytes of the records of all logs.
+    pub(crate) fn bytes(&self, files: &LogFiles) -> u64 {
+        self.len.load(Relaxed) + files.rolled().1
+    }
+
+    /// Returns the bytes that all logs take on disk.
+    pub(crate) fn allocated(&self, files: &LogFiles) -> u64 {
+        self.needed() + files.recyclable_bytes()
+    }
+
+    /// Returns the bytes that the logs take on disk which are still needed.
+    pub(crate) fn needed(&self) -> u64 {
+        self.allocated.load(Relaxed) + self.rolled_allocated.load(Relaxed)
+    }
+
+    /// Returns how much space appending `bytes` would add.
+    pub(crate) fn growth(&self, log: &Current, bytes: usize) -> u64 {
+        log.writer.as_ref().map_or(0, |writer| self.limits.growth(writer, bytes as u64))
+    }
+
+    /// Reports whether the logs that are needed and `growth` exceed their limit.
+    pub(crate) fn is_over(&self, growth: u64) -> bool {
+        self.needed().saturating_add(growth) > self.limits.most
+    }
+
+    /// Removes obsolete logs if all logs and `growth` would exceed their limit otherwise.
+    pub(crate) fn shed(&self, growth: u64) {
+        if self.allocated(&self.monitor.lock().logs).saturating_add(growth) > self.limits.most {
+            self.release_recyclable();
+        }
+    }
+
+    /// Returns the oldest log once logs and `growth` come near their limit, so that the memtables that hold it back should be
+    /// flushed.
+    pub(crate) fn oldest_if_near_limit(&self, files: &LogFiles, growth: u64) -> Option<LogId> {
+        self.is_near_limit(growth).then(|| files.oldest())
+    }
+
+    /// Reports whether the logs that are needed and `growth` come near their limit.
+    pub(crate) fn is_near_limit(&self, growth: u64) -> bool {
+        let most = self.limits.most;
+        self.needed().saturating_add(growth) > most - most / 4
+    }
+
+    /// Records the size of the current log.
+    fn note_size(&self, log: &LogWriter) {
+        self.len.store(log.len(), Relaxed);
+        self.allocated.store(log.allocated(), Relaxed);
+    }
+
+    /// Records the size of the rolled logs. Must be called after every change of their list.
+    fn note_rolled(&self, files: &LogFiles) {
+        self.rolled_allocated.store(files.rolled.iter().map(|log| log.allocated).sum(), Relaxed);
+    }
+
+    /// Reserves space for a record of `bytes`, if needed. On a full disk obsolete logs are removed, and the append may still
+    /// find room.
+    fn reserve(&self, log: &mut LogWriter, bytes: u64) {
+        let growth = self.limits.growth(log, bytes);
+        if growth == 0 || log.preallocate(log.allocated() + growth) {
+            return;
+        }
+        self.room.outdated();
+        if self.release_recyclable() {
+            // Retry once more; if that fails, the append will report it.
+            log.retry_preallocation();
+            log.preallocate(log.allocated() + growth);
+        }
+    }
+
+    /// Reports whether an obsolete log may be kept to be overwritten: it is not much longer than logs are expected to be,
+    /// logs are far from their limit, and the disk has room.
+    fn may_recycle(&self, files: &LogFiles, log: &ClosedLog) -> bool {
+        let (most, kept) = (self.limits.most, files.recyclable_bytes() + log.allocated);
+        files.recyclable.len() < self.limits.recycled
+            && log.allocated <= self.limits.expected.saturating_mul(2)
+            && self.needed() + kept <= most - most / 4
+            && self.room.free().is_none_or(|free| kept.saturating_mul(FREE_TO_KEEP) <= free)
+    }
+
+    /// Removes the obsolete logs that are kept to be overwritten; `false` if there are none.
+    fn release_recyclable(&self) -> bool {
+        let released = std::mem::take(&mut self.monitor.lock().logs.recyclable);
+        released.iter().for_each(|log| self.garbage.push(log_path(&self.dir, log.id)));
+        if !released.is_empty() {
+            self.garbage.remove_all(&*self.fs);
+        }
+        !released.is_empty()
+    }
+}

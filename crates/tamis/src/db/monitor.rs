@@ -1,0 +1,74 @@
+//! The `state` lock and its condition variable.
+//!
+//! # Threads
+//!
+//! Any thread may lock the state, for bookkeeping and never during work, and wait on it for a change. Whoever changes something
+//! that another thread may wait for notifies afterwards. A waiting thread checks its condition again after a second at the
+//! latest, since a few flags are set by threads that cannot take the lock.
+//!
+//! # Poison
+//!
+//! A panic under the lock leaves a state that nobody can trust: whoever takes the lock next stops writes for good. Reads take no
+//! lock and go on; so does the bookkeeping that closing needs.
+
+use crate::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::db::health::Health;
+use crate::db::inner::State;
+use crate::db::scheduler::RETRY;
+
+/// The state shared by the background work and the writers of one database.
+#[derive(Debug)]
+pub(crate) struct Monitor {
+    state: Mutex<State>,
+    changed: Arc<Condvar>,
+    health: Arc<Health>,
+}
+
+impl Monitor {
+    pub(crate) fn new(state: State, health: &Arc<Health>) -> Monitor {
+        Monitor { state: Mutex::new(state), changed: health.changed(), health: health.clone() }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        let state = self.state.lock();
+        if self.state.was_poisoned() {
+            self.health.stop(&"a panic while the database's state was being changed");
+        }
+        state
+    }
+
+    /// Wakes the threads that wait for a change of the state.
+    pub(crate) fn notify(&self) {
+        self.changed.notify_all();
+    }
+
+    /// Waits for a change of the state, for at most a second.
+    pub(crate) fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.wait_for(state, Duration::from_secs(1))
+    }
+
+    /// Waits for a change of the state, but no longer than a flag that is set without a signal may go unnoticed.
+    pub(crate) fn wait_briefly<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.wait_for(state, Duration::from_millis(20))
+    }
+
+    /// Waits for a change of the state, or until failed work may be retried.
+    pub(crate) fn wait_for_retry<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let fails = self.health.check().is_err() || state.scheduler.retries_flushes();
+        if fails { self.wait_for(state, RETRY.0) } else { self.wait(state) }
+    }
+
+    pub(crate) fn wait_for<'a>(&self, state: MutexGuard<'a, State>, most: Duration) -> MutexGuard<'a, State> {
+        self.changed.wait_timeout(state, most)
+    }
+
+    /// Stops all writes for good, after a panic. Not to be called with the state locked.
+    pub(crate) fn poison(&self, cause: &dyn std::fmt::Display) {
+        self.health.stop(cause);
+        let _state = self.lock();
+        self.notify();
+    }
+}

@@ -1,0 +1,372 @@
+//! The scheduler: which background work is under way, which is due next, and which has to wait after a failure.
+//!
+//! # Invariants
+//!
+//! * At most one thread flushes a keyspace at a time, and the memtable that holds the oldest log is flushed first.
+//! * A table is an input of at most one compaction: those of a [started](Scheduler::start) plan are busy until it
+//!   [ends](Scheduler::end), successful or not.
+//! * While a caller compacts a keyspace by hand, no automatic compaction of it starts.
+//! * Work that failed backs off, longer each time, until it succeeds: it is never given up. A merge that ran out of space is also
+//!   retried once there is clearly more room. A lack of room, or a failure, is warned of once until a merge succeeds again.
+//!
+//! # Threads and locks
+//!
+//! The scheduler is behind the `state` lock, beside the [catalogue](super::catalogue) whose tables it hands out. Policies plan
+//! without it: what one sees is put together by [`DbInner::shape`](super::inner::DbInner::shape).
+//!
+//! # Poison
+//!
+//! A thread whose work panics ends it all the same, so that no other waits for it; writes have stopped for good by then, and
+//! nothing is published any more.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crate::collections::{HashMap, HashSet};
+use crate::compaction::plan::Plan;
+use crate::compaction::shape::RunningJob;
+use crate::db::catalogue::Catalogue;
+use crate::db::compact::input_bytes;
+use crate::db::inner::KeyspaceInner;
+use crate::db::jobs::{ActiveJob, Progress};
+use crate::error::{StorageError, WriteError};
+use crate::ids::{KeyspaceId, TableId};
+use crate::read::MemtableSlot;
+use crate::sync;
+
+/// The backoff after a failed flush, or a failed attempt to resume writes: initial and maximum.
+pub(crate) const RETRY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(2));
+
+/// The backoff after a compaction failure: initial and maximum.
+const RETRY_COMPACTION: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+/// Waiting callers see the failure of the work from the second one in a row on: the first may be transient.
+const TOLD_AFTER: u32 = 2;
+
+/// Additional free bytes needed before work that ran out of space is retried ahead of schedule.
+const MORE_ROOM_BYTES: u64 = 64 << 10;
+
+/// Failed work in backoff: it is not retried for a while.
+#[derive(Clone, Debug)]
+pub(crate) struct Aside {
+    until: Instant,
+    pause: Duration,
+    tries: u32,
+    cause: String,
+    /// Free bytes on the device when the work failed for lack of room.
+    short: Option<u64>,
+}
+
+impl Aside {
+    /// Returns the backoff after one more failure: twice the previous delay, within `(first, longest)`.
+    pub(crate) fn after(
+        before: Option<Aside>,
+        (first, longest): (Duration, Duration),
+        error: &StorageError,
+    ) -> Aside {
+        let (pause, tries) = before.map_or((first, 1), |before| (before.pause * 2, before.tries + 1));
+        let pause = pause.min(longest);
+        Aside { until: sync::now() + pause, pause, tries, cause: error.to_string(), short: None }
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        sync::now() >= self.until
+    }
+
+    /// Reports whether there is clearly more free space than when the work ran out of it.
+    fn has_more_room(&self, free: Option<u64>) -> bool {
+        self.short.zip(free).is_some_and(|(then, now)| now > then + then / 4 + MORE_ROOM_BYTES)
+    }
+
+    /// Returns the last failure if there were several in a row.
+    fn told(&self) -> Option<&str> {
+        (self.tries >= TOLD_AFTER).then_some(&*self.cause)
+    }
+}
+
+/// What background work is doing in one keyspace.
+#[derive(Debug, Default)]
+struct Jobs {
+    flushing: bool,
+    /// The backoff after a failed flush.
+    flush_aside: Option<Aside>,
+    /// Inputs of running compactions.
+    busy: HashSet<TableId>,
+    running: Vec<ActiveJob>,
+    /// Whether a caller is compacting by hand.
+    manual: bool,
+    /// The backoff after a failed compaction.
+    aside: Option<Aside>,
+    /// Why a compaction that is due lacks room, in words.
+    no_room: Option<String>,
+    /// Whether a failure or the lack of room was already warned of.
+    warned: bool,
+    /// Tables emptied by range deletes and dropped unread, whose files may still exist. Since nothing was made from them, no
+    /// origin records them; the next merge checks which are gone.
+    dropped: Vec<TableId>,
+}
+
+/// A started plan.
+#[derive(Debug)]
+pub(crate) struct Job {
+    number: u64,
+    pub(crate) progress: Arc<Progress>,
+}
+
+/// The background work of one database.
+#[derive(Debug, Default)]
+pub(crate) struct Scheduler {
+    jobs: HashMap<KeyspaceId, Jobs>,
+    last_job: u64,
+    /// Where the search for the next compaction starts, so that no keyspace starves.
+    round_robin: usize,
+}
+
+impl Scheduler {
+    fn of(&mut self, keyspace: KeyspaceId) -> &mut Jobs {
+        self.jobs.entry(keyspace).or_default()
+    }
+
+    fn get(&self, keyspace: KeyspaceId) -> Option<&Jobs> {
+        self.jobs.get(&keyspace)
+    }
+
+    /// Returns the memtable to flush next: the one that holds the oldest log. Memtables in backoff are skipped.
+    pub(crate) fn next_flush(
+        &self,
+        catalogue: &Catalogue,
+    ) -> Option<(Arc<KeyspaceInner>, Arc<MemtableSlot>)> {
+        let oldest = |ks: &Arc<KeyspaceInner>| {
+            ks.view.load().memtables.sealed.last().cloned().map(|slot| (ks.clone(), slot))
+        };
+        let held_back =
+            |jobs: &Jobs| jobs.flushing || jobs.flush_aside.as_ref().is_some_and(|aside| !aside.is_over());
+        let idle = |ks: &&Arc<KeyspaceInner>| !self.get(ks.id).is_some_and(held_back);
+        let due = catalogue.keyspaces().values().filter(idle).filter_map(oldest);
+        due.min_by_key(|(_, slot)| slot.first_log.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn start_flush(&mut self, keyspace: KeyspaceId) {
+        self.of(keyspace).flushing = true;
+    }
+
+    pub(crate) fn end_flush(&mut self, keyspace: KeyspaceId) {
+        self.of(keyspace).flushing = false;
+    }
+
+    pub(crate) fn is_flushing(&self, keyspace: KeyspaceId) -> bool {
+        self.get(keyspace).is_some_and(|jobs| jobs.flushing)
+    }
+
+    /// Records that a flush failed; returns whether it is the first failure in a row.
+    pub(crate) fn flush_failed(&mut self, keyspace: KeyspaceId, error: &StorageError) -> bool {
+        let jobs = self.of(keyspace);
+        let before = jobs.flush_aside.take();
+        let first = before.is_none();
+        jobs.flush_aside = Some(Aside::after(before, RETRY, error));
+        first
+    }
+
+    /// Ends the backoff of a keyspace's flushes: one succeeded, or is to be retried now.
+    pub(crate) fn allow_flushes(&mut self, keyspace: KeyspaceId) {
+        self.of(keyspace).flush_aside = None;
+    }
+
+    /// Ends the backoff of all flushes.
+    pub(crate) fn allow_all_flushes(&mut self) {
+        self.jobs.values_mut().for_each(|jobs| jobs.flush_aside = None);
+    }
+
+    /// Reports whether a flush is in backoff.
+    pub(crate) fn retries_flushes(&self) -> bool {
+        self.jobs.values().any(|jobs| jobs.flush_aside.is_some())
+    }
+
+    /// Returns an error if flushes of the keyspace fail repeatedly, for callers that wait for one.
+    pub(crate) fn check_flushes(&self, keyspace: KeyspaceId) -> Result<(), WriteError> {
+        suspended(self.get(keyspace).and_then(|jobs| jobs.flush_aside.as_ref()?.told()))
+    }
+
+    /// Returns an error if compactions of the keyspace fail or find no room, for callers that wait for one.
+    pub(crate) fn check_compactions(&self, keyspace: KeyspaceId) -> Result<(), WriteError> {
+        self.check_flushes(keyspace)?;
+        let jobs = self.get(keyspace).filter(|jobs| jobs.running.is_empty());
+        suspended(jobs.and_then(|jobs| jobs.aside.as_ref().and_then(Aside::told).or(jobs.no_room.as_deref())))
+    }
+
+    /// Returns all keyspaces, in the order in which the next compaction is looked for.
+    pub(crate) fn next_round(&mut self, catalogue: &Catalogue) -> Vec<Arc<KeyspaceInner>> {
+        let all = catalogue.keyspaces();
+        self.round_robin = (self.round_robin + 1) % all.len().max(1);
+        all.values().cycle().skip(self.round_robin).take(all.len()).cloned().collect()
+    }
+
+    /// Reports whether no automatic compaction of the keyspace may start, with this many free bytes.
+    pub(crate) fn holds_back(&self, keyspace: KeyspaceId, free: Option<u64>) -> bool {
+        let waits = |aside: &Aside| !aside.is_over() && !aside.has_more_room(free);
+        self.get(keyspace).is_some_and(|jobs| jobs.manual || jobs.aside.as_ref().is_some_and(waits))
+    }
+
+    /// Reports whether compactions of the keyspace are in backoff.
+    pub(crate) fn is_aside(&self, keyspace: KeyspaceId) -> bool {
+        self.get(keyspace).is_some_and(|jobs| jobs.aside.as_ref().is_some_and(|aside| !aside.is_over()))
+    }
+
+    /// Records whether a compaction that is due lacks room; returns the reason recorded before.
+    pub(crate) fn note_room(&mut self, keyspace: KeyspaceId, lacks: Option<String>) -> Option<String> {
+        std::mem::replace(&mut self.of(keyspace).no_room, lacks)
+    }
+
+    /// Reports whether a problem with compactions should be warned of: once until one succeeds.
+    pub(crate) fn should_warn(&mut self, keyspace: KeyspaceId) -> bool {
+        !std::mem::replace(&mut self.of(keyspace).warned, true)
+    }
+
+    /// Marks a plan's inputs as taken.
+    pub(crate) fn start(&mut self, keyspace: &KeyspaceInner, plan: &Plan) -> Job {
+        self.last_job += 1;
+        let number = self.last_job;
+        let levels = || plan.inputs.iter().map(|input| input.level);
+        let shape = RunningJob {
+            input_levels: (levels().min().unwrap_or(0), levels().max().unwrap_or(0)),
+            output_level: plan.output_level,
+            output: plan.output,
+            range: plan.range.clone(),
+        };
+        let progress = Arc::new(Progress::new(plan, input_bytes(keyspace, plan)));
+        let jobs = self.of(keyspace.id);
+        jobs.busy.extend(plan.tables());
+        jobs.running.push(ActiveJob { number, shape, progress: progress.clone() });
+        Job { number, progress }
+    }
+
+    /// Gives a plan's inputs back.
+    pub(crate) fn end(&mut self, keyspace: KeyspaceId, plan: &Plan, job: &Job) {
+        let jobs = self.of(keyspace);
+        for id in plan.tables() {
+            jobs.busy.remove(&id);
+        }
+        jobs.running.retain(|running| running.number != job.number);
+    }
+
+    /// Records that a merge succeeded.
+    pub(crate) fn merged(&mut self, keyspace: KeyspaceId) {
+        let jobs = self.of(keyspace);
+        (jobs.aside, jobs.warned) = (None, false);
+    }
+
+    /// Records that a compaction failed, with this many free bytes.
+    pub(crate) fn compaction_failed(
+        &mut self,
+        keyspace: KeyspaceId,
+        error: &StorageError,
+        free: Option<u64>,
+    ) {
+        let jobs = self.of(keyspace);
+        let aside = Aside::after(jobs.aside.take(), RETRY_COMPACTION, error);
+        jobs.aside = Some(Aside { short: free.filter(|_| error.is_out_of_space()), ..aside });
+    }
+
+    /// Returns the running compactions of a keyspace.
+    pub(crate) fn running(&self, keyspace: KeyspaceId) -> &[ActiveJob] {
+        self.get(keyspace).map_or(&[], |jobs| &jobs.running)
+    }
+
+    /// Returns the tables of a keyspace that are inputs of running compactions, if there ever were any.
+    pub(crate) fn busy(&self, keyspace: KeyspaceId) -> Option<&HashSet<TableId>> {
+        self.get(keyspace).map(|jobs| &jobs.busy)
+    }
+
+    /// Reports whether nothing is running, automatically or by hand.
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.jobs.values().any(|jobs| jobs.flushing || jobs.manual || !jobs.running.is_empty())
+    }
+
+    /// Returns the bytes that running compactions may still write.
+    pub(crate) fn promised(&self) -> u64 {
+        self.jobs.values().flat_map(|jobs| &jobs.running).map(|job| job.progress.may_write()).sum()
+    }
+
+    /// Cancels all running compactions; returns their numbers.
+    pub(crate) fn cancel(&self) -> Vec<u64> {
+        let cancel = |job: &ActiveJob| {
+            job.progress.cancel();
+            job.number
+        };
+        self.jobs.values().flat_map(|jobs| &jobs.running).map(cancel).collect()
+    }
+
+    /// Reports whether any of these compactions is running.
+    pub(crate) fn runs_any(&self, numbers: &[u64]) -> bool {
+        self.jobs.values().flat_map(|jobs| &jobs.running).any(|job| numbers.contains(&job.number))
+    }
+
+    /// Begins a caller's compaction of the keyspace; `false` if another one's has not ended.
+    pub(crate) fn start_manual(&mut self, keyspace: KeyspaceId) -> bool {
+        !std::mem::replace(&mut self.of(keyspace).manual, true)
+    }
+
+    pub(crate) fn end_manual(&mut self, keyspace: KeyspaceId) {
+        self.of(keyspace).manual = false;
+    }
+
+    /// Reports whether a caller compacts a keyspace by hand.
+    pub(crate) fn has_manual(&self) -> bool {
+        self.jobs.values().any(|jobs| jobs.manual)
+    }
+
+    /// Records tables that were dropped unread.
+    pub(crate) fn note_dropped(&mut self, keyspace: KeyspaceId, tables: impl Iterator<Item = TableId>) {
+        self.of(keyspace).dropped.extend(tables);
+    }
+
+    /// Returns the tables that were dropped unread, without those that are known to be gone.
+    pub(crate) fn dropped(&self, keyspace: KeyspaceId) -> Vec<TableId> {
+        self.get(keyspace).map_or_else(Vec::new, |jobs| jobs.dropped.clone())
+    }
+
+    /// Records that tables that were dropped unread are gone.
+    pub(crate) fn forget_dropped(&mut self, keyspace: KeyspaceId, gone: &HashSet<TableId>) {
+        self.of(keyspace).dropped.retain(|id| !gone.contains(id));
+    }
+
+    /// Returns what fails and is being retried in one keyspace: the kind of work, and why.
+    pub(crate) fn troubles(&self, keyspace: KeyspaceId) -> Vec<(&'static str, &str)> {
+        let Some(jobs) = self.get(keyspace) else { return Vec::new() };
+        let flushes = jobs.flush_aside.as_ref().map(|aside| ("flushes", &*aside.cause));
+        let compactions = jobs.aside.as_ref().map(|aside| ("compactions", &*aside.cause));
+        let no_room = jobs.no_room.as_deref().map(|cause| ("compactions", cause));
+        [flushes, compactions, no_room].into_iter().flatten().collect()
+    }
+}
+
+fn suspended(cause: Option<&str>) -> Result<(), WriteError> {
+    cause.map_or(Ok(()), |cause| Err(WriteError::Suspended { cause: cause.to_owned() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn failed_work_backs_off_further_each_time_but_is_never_given_up() {
+        let full = StorageError::io("write", Path::new("x"), &std::io::ErrorKind::StorageFull.into());
+        let mut scheduler = Scheduler::default();
+        let mut pauses = Vec::new();
+        for tries in 1..=9 {
+            scheduler.compaction_failed(0, &full, Some(1 << 20));
+            let aside = scheduler.of(0).aside.as_ref().unwrap();
+            assert_eq!((aside.tries, aside.told().is_some()), (tries, tries > 1));
+            pauses.push(aside.pause.as_secs());
+        }
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
+        assert!(scheduler.holds_back(0, Some(1 << 20)) && scheduler.holds_back(0, None));
+        assert!(!scheduler.holds_back(0, Some(2 << 20)));
+        assert!(scheduler.check_compactions(0).is_err() && scheduler.check_flushes(0).is_ok());
+        scheduler.merged(0);
+        assert!(!scheduler.holds_back(0, None) && scheduler.check_compactions(0).is_ok());
+    }
+}

@@ -1,0 +1,320 @@
+//! The throttle: every reason for which a write waits before it is logged.
+//!
+//! | reason | the write |
+//! | --- | --- |
+//! | the tree's shape forbids writes ([`pressure`](super::pressure)) | stalls until compactions have changed it |
+//! | compactions lag behind, or the last free memtable fills up | is slowed down to a rate |
+//! | its keyspace's memtable is full, and as many as may wait for their flush | stalls until one is flushed |
+//! | all memtables exceed their budget | stalls until flushes have brought them below it |
+//! | the logs exceed [`max_log_bytes`](crate::Options::max_log_bytes) | stalls until flushes have made the oldest obsolete |
+//!
+//! # Invariants
+//!
+//! * A write stalls only for work that is due, running or in backoff. If that work fails repeatedly, or lacks room, the write
+//!   gets the reason as an error instead, and may be retried.
+//! * Without pressure a group of writes costs a few loads.
+//!
+//! # Threads and locks
+//!
+//! [`make_room`](Throttle::make_room) is called by the holder of the log's lock, which takes `state` while it stalls; so other
+//! writers wait behind it. All fields are atomics that publish nothing (`Relaxed`): the speed of flushes is written by the flush
+//! thread, the others by the holder of the log's lock.
+//!
+//! # Failures and poison
+//!
+//! A stall ends with an error when the database is being closed, or when writes are suspended or stopped for good: waiting
+//! threads are woken, or look again within a second.
+
+use crate::sync;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use crate::compaction::policy::Pressure;
+use crate::db::catalogue::Directory;
+use crate::db::counters::WriteCounters;
+use crate::db::health::Health;
+use crate::db::inner::{KeyspaceInner, State};
+use crate::db::log::{Current, Log};
+use crate::db::monitor::Monitor;
+use crate::error::{StorageError, WriteError};
+use crate::ids::KeyspaceId;
+use crate::options::Options;
+
+/// The maximum rate of slowed-down writes while compaction lags behind, in bytes per second.
+const SLOWED_BYTES_PER_SECOND: f64 = 32e6;
+
+/// Slows writes down, or makes them wait, while background work lags behind.
+#[derive(Debug)]
+pub(crate) struct Throttle {
+    /// The most bytes that all memtables may take.
+    budget: u64,
+    /// Bytes written since memtables were last compared with their budget.
+    unchecked: AtomicU64,
+    opened: Instant,
+    /// While writes are slowed down: when the writes so far should have completed, in nanoseconds since `opened`; 0 otherwise.
+    slowed_until: AtomicU64,
+    /// The recent rate at which flushes turn memtable bytes into tables, in bytes per second; 0: unknown.
+    flush_rate: AtomicU64,
+    monitor: Arc<Monitor>,
+    health: Arc<Health>,
+    counters: Arc<WriteCounters>,
+}
+
+/// Seals the memtables of keyspaces, so that they are flushed.
+pub(crate) type Seal<'s> = &'s dyn Fn(&mut Current, &[Arc<KeyspaceInner>]) -> Result<(), StorageError>;
+
+impl Throttle {
+    pub(crate) fn new(
+        options: &Options,
+        monitor: &Arc<Monitor>,
+        health: &Arc<Health>,
+        counters: &Arc<WriteCounters>,
+    ) -> Throttle {
+        Throttle {
+            budget: options.memtable_budget_bytes,
+            unchecked: AtomicU64::new(0),
+            opened: sync::now(),
+            slowed_until: AtomicU64::new(0),
+            flush_rate: AtomicU64::new(0),
+            monitor: monitor.clone(),
+            health: health.clone(),
+            counters: counters.clone(),
+        }
+    }
+
+    /// Records that a memtable of `bytes` bytes was flushed. The cost per byte is averaged with equal weight on this flush: a
+    /// slow flush shows at once, and after it the rate at most doubles with each flush.
+    pub(crate) fn note_flush(&self, bytes: u64, took: Duration) {
+        let rate = rate_after(self.flush_rate.load(Relaxed), bytes, took);
+        // Only the single flush thread writes it.
+        self.flush_rate.store(rate, Relaxed);
+    }
+
+    /// Slows down, stalls and seals memtables so that `bytes` for the keyspaces `written` have room.
+    pub(crate) fn make_room(
+        &self,
+        log: &Log,
+        current: &mut Current,
+        directory: &Directory,
+        written: &[KeyspaceId],
+        bytes: usize,
+        seal: Seal<'_>,
+    ) -> Result<(), WriteError> {
+        let mut rate = None;
+        for keyspace in written.iter().filter_map(|id| directory.get(id)) {
+            rate = slower(rate, self.rate(keyspace)?);
+            let full = {
+                let view = keyspace.view.load();
+                !view.memtables.active.memtable.is_empty()
+                    && view.memtables.active.memtable.memory_bytes() as u64 >= keyspace.options.memtable_bytes
+            };
+            if full {
+                self.wait_for_memtable(keyspace)?;
+                seal(current, std::slice::from_ref(keyspace))?;
+            }
+        }
+        self.slow_down(rate, bytes);
+        self.keep_budget(current, directory, bytes, seal)?;
+        self.keep_log_space(log, current, directory, bytes, seal)
+    }
+
+    /// Waits while the tree's shape forbids writes; then returns the maximum write rate in bytes per second, if there is one.
+    fn rate(&self, keyspace: &KeyspaceInner) -> Result<Option<f64>, WriteError> {
+        let by_memtables = {
+            let (view, options) = (keyspace.view.load(), &keyspace.options);
+            let is_last =
+                !view.memtables.sealed.is_empty() && view.memtables.sealed.len() + 1 >= options.max_memtables;
+            let full =
+                || view.memtables.active.memtable.memory_bytes() as f64 / options.memtable_bytes as f64;
+            if is_last { memtable_rate(full(), self.flush_rate.load(Relaxed)) } else { None }
+        };
+        if keyspace.pressure.get() == Pressure::Stop {
+            let stopped = || keyspace.pressure.get() == Pressure::Stop && !keyspace.is_dropped();
+            self.stall_while(stopped, |state| state.scheduler.check_compactions(keyspace.id))?;
+        }
+        let by_shape = match keyspace.pressure.get() {
+            Pressure::Slowdown(severity) => Some(SLOWED_BYTES_PER_SECOND * (1.0 - severity.clamp(0.0, 0.95))),
+            Pressure::None | Pressure::Stop => None,
+        };
+        Ok(slower(by_shape, by_memtables))
+    }
+
+    /// Sleeps until writes at `rate` would have progressed this far. Idle time between writes counts, so writers slower than
+    /// the rate do not wait.
+    fn slow_down(&self, rate: Option<f64>, bytes: usize) {
+        let Some(rate) = rate else {
+            self.slowed_until.store(0, Relaxed);
+            return;
+        };
+        let now = sync::since(self.opened);
+        let from = Duration::from_nanos(self.slowed_until.load(Relaxed)).max(now);
+        let until = from + Duration::from_secs_f64(bytes as f64 / rate.max(1.0));
+        self.slowed_until.store(until.as_nanos() as u64, Relaxed);
+        self.counters.slowdowns.add(1);
+        // Each sleep costs a context switch: sleep at least a millisecond at a time.
+        if until - now < Duration::from_millis(1) {
+            return;
+        }
+        // Closing the database waits for the log: release it soon.
+        let left = || until.saturating_sub(sync::since(self.opened));
+        while !left().is_zero() && self.health.check_writable().is_ok() {
+            sync::thread::sleep(left().min(Duration::from_millis(50)));
+        }
+        self.counters.slowdown_nanos.add((sync::since(self.opened) - now).as_nanos() as u64);
+    }
+
+    /// Keeps all memtables within their budget: once writable memtables exceed half of it, the largest is sealed early;
+    /// beyond the whole budget, the writer waits for flushes. Checked only from time to time, since it visits every keyspace.
+    fn keep_budget(
+        &self,
+        current: &mut Current,
+        directory: &Directory,
+        bytes: usize,
+        seal: Seal<'_>,
+    ) -> Result<(), WriteError> {
+        let budget = self.budget;
+        let unchecked = self.unchecked.load(Relaxed) + bytes as u64;
+        let checks = unchecked >= (budget / 64).min(1 << 20);
+        self.unchecked.store(if checks { 0 } else { unchecked }, Relaxed);
+        if !checks {
+            return Ok(());
+        }
+        let active = |ks: &Arc<KeyspaceInner>| ks.view.load().memtables.active.memtable.memory_bytes() as u64;
+        if directory.values().map(active).sum::<u64>() > budget / 2 {
+            let largest = directory.values().max_by_key(|ks| active(ks));
+            if let Some(keyspace) = largest.filter(|ks| !ks.view.load().memtables.active.memtable.is_empty())
+            {
+                self.wait_for_memtable(keyspace)?;
+                seal(current, std::slice::from_ref(keyspace))?;
+            }
+        }
+        let over = || {
+            let views: Vec<_> = directory.values().map(|ks| ks.view.load()).collect();
+            let all =
+                views.iter().flat_map(|view| view.memtables.iter()).map(|m| m.memtable.memory_bytes() as u64);
+            all.sum::<u64>() > budget && views.iter().any(|view| !view.memtables.sealed.is_empty())
+        };
+        if over() {
+            self.stall_while(over, |state| check_flushes(state, directory))?;
+        }
+        Ok(())
+    }
+
+    /// Keeps the disk space of logs within its limit: beyond three quarters of it, memtables that hold back the oldest log are
+    /// sealed; beyond all of it, the writer waits for their flushes. The log grows regardless once nothing is left to flush.
+    fn keep_log_space(
+        &self,
+        log: &Log,
+        current: &mut Current,
+        directory: &Directory,
+        bytes: usize,
+        seal: Seal<'_>,
+    ) -> Result<(), WriteError> {
+        loop {
+            let growth = log.growth(current, bytes);
+            if growth == 0 {
+                return Ok(());
+            }
+            log.shed(growth);
+            let pinning = {
+                let state = self.monitor.lock();
+                let Some(oldest) = log.oldest_if_near_limit(&state.logs, growth) else { return Ok(()) };
+                state.catalogue.holding_back(oldest)
+            };
+            if !pinning.is_empty() {
+                seal(current, &pinning)?;
+            }
+            let over = || {
+                let waits =
+                    |ks: &KeyspaceInner| !ks.is_dropped() && !ks.view.load().memtables.sealed.is_empty();
+                log.is_over(growth) && directory.values().any(|ks| waits(ks))
+            };
+            if !over() {
+                return Ok(());
+            }
+            self.stall_while(over, |state| check_flushes(state, directory))?;
+        }
+    }
+
+    /// Waits until the keyspace may queue one more memtable for flushing.
+    fn wait_for_memtable(&self, keyspace: &KeyspaceInner) -> Result<(), WriteError> {
+        let full = |ks: &KeyspaceInner| ks.view.load().memtables.sealed.len() + 1 >= ks.options.max_memtables;
+        if !full(keyspace) {
+            return Ok(());
+        }
+        let full = || full(keyspace) && !keyspace.is_dropped();
+        self.stall_while(full, |state| state.scheduler.check_flushes(keyspace.id))
+    }
+
+    /// Waits for background work until the condition no longer holds, or until `check` reports that the work fails.
+    fn stall_while(
+        &self,
+        mut condition: impl FnMut() -> bool,
+        check: impl Fn(&State) -> Result<(), WriteError>,
+    ) -> Result<(), WriteError> {
+        let started = sync::now();
+        self.counters.stalls.add(1);
+        let mut state = self.monitor.lock();
+        while condition() {
+            self.health.check_writable()?;
+            check(&state)?;
+            state = self.monitor.wait(state);
+        }
+        drop(state);
+        self.counters.stall_nanos.add(sync::since(started).as_nanos() as u64);
+        Ok(())
+    }
+}
+
+fn check_flushes(state: &State, directory: &Directory) -> Result<(), WriteError> {
+    directory.values().try_for_each(|keyspace| state.scheduler.check_flushes(keyspace.id))
+}
+
+/// Returns the slower of two rates, where `None` is unlimited.
+fn slower(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (one, other) => one.or(other),
+    }
+}
+
+/// Returns the maximum write rate into the last free memtable, in bytes per second: unlimited until it is half full, then
+/// falling from twice the flush rate to the flush rate. Writers slower than flushing never wait.
+fn memtable_rate(full: f64, flushed_per_second: u64) -> Option<f64> {
+    (full >= 0.5 && flushed_per_second > 0).then(|| flushed_per_second as f64 * (3.0 - 2.0 * full.min(1.0)))
+}
+
+/// Returns the rate of flushes after one more, in bytes per second.
+fn rate_after(before: u64, bytes: u64, took: Duration) -> u64 {
+    let now = (bytes as f64 / took.as_secs_f64().max(1e-6)).max(1.0);
+    let rate = match before {
+        0 => now,
+        before => 2.0 / (1.0 / before as f64 + 1.0 / now),
+    };
+    (rate as u64).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_memtable_slows_writes_down_to_the_speed_of_flushes() {
+        assert_eq!(memtable_rate(0.4, 1000), None);
+        assert_eq!(memtable_rate(0.9, 0), None, "nothing was flushed yet");
+        assert_eq!(memtable_rate(0.5, 1000), Some(2000.0));
+        assert_eq!(memtable_rate(1.0, 1000), Some(1000.0));
+        assert_eq!(memtable_rate(1.2, 1000), Some(1000.0));
+    }
+
+    #[test]
+    fn one_slow_flush_lowers_the_rate_at_once() {
+        let rate = rate_after(0, 1 << 20, Duration::from_millis(1));
+        assert_eq!(rate, 1000 << 20);
+        let rate = rate_after(rate, 1 << 20, Duration::from_secs(1));
+        assert!(((1 << 20)..=(2 << 20)).contains(&rate), "{rate}");
+        let rate = rate_after(rate, 1 << 20, Duration::from_millis(1));
+        assert!(((2 << 20)..=(4 << 20)).contains(&rate), "{rate}");
+    }
+}
