@@ -148,9 +148,9 @@ fn unknown_names_and_invalid_settings_are_refused() {
     go("elastic-fig6 --bits 4,8").fails(2, "--bits");
     go("elastic-fig6 --filters grf").fails(2, "whole tree");
     go("elastic-fig6 --device hdd,ssd").fails(2, "elastic-fig16-device");
-    go("elastic-fig6 --device nvm --mapped").fails(2, "--device nvm says how tables are read");
+    go("elastic-fig6 --device nvm --mapped").fails(2, "--device nvm determines how tables are read");
     go("elastic-fig16-device --device tape").fails(2, "pcie-ssd");
-    go("elastic-fig16-device --direct").fails(2, "leave out --direct");
+    go("elastic-fig16-device --direct").fails(2, "omit --direct");
     go("elastic-fig6 --cache much").fails(2, "much");
     go("elastic-fig16").fails(2, "elastic-fig16-unit-bits");
     assert!(!Path::new(&out).exists(), "what is refused leaves nothing behind");
