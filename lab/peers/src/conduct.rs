@@ -327,7 +327,10 @@ impl Conductor<'_> {
     }
 
     fn strange(&self, i: usize, answer: &Answer) -> Trouble {
-        Trouble::Failed(format!("{}: its worker sent an unexpected answer: {answer:?}", self.stage.systems[i]))
+        Trouble::Failed(format!(
+            "{}: its worker sent an unexpected answer: {answer:?}",
+            self.stage.systems[i]
+        ))
     }
 
     fn doing(&mut self, plan: &Plan, what: &str, system: &System, round: Option<u32>) {

@@ -91,7 +91,9 @@ impl Link {
             Ok(Err(_)) | Err(RecvTimeoutError::Disconnected) => return Err(self.gone()),
             Err(RecvTimeoutError::Timeout) => {
                 self.kill();
-                return Err(self.failed(format!("took longer than {} s and was killed", self.limit.as_secs())));
+                return Err(
+                    self.failed(format!("took longer than {} s and was killed", self.limit.as_secs()))
+                );
             }
         };
         match serde_json::from_str(&line) {
@@ -132,7 +134,11 @@ impl Link {
     }
 
     fn died(&self, status: ExitStatus, said: &str) -> Trouble {
-        let said = if said.is_empty() { "without any message".to_owned() } else { format!("with the message:\n{said}") };
+        let said = if said.is_empty() {
+            "without any message".to_owned()
+        } else {
+            format!("with the message:\n{said}")
+        };
         self.failed(format!("its worker died ({status}) {said}"))
     }
 

@@ -62,8 +62,8 @@ impl Writer {
 }
 
 fn line_of(row: &Row) -> Result<String, Failure> {
-    let line =
-        serde_json::to_string(row).map_err(|error| Failure::System(format!("a row cannot be serialised: {error}")))?;
+    let line = serde_json::to_string(row)
+        .map_err(|error| Failure::System(format!("a row cannot be serialised: {error}")))?;
     Ok(line + "\n")
 }
 

@@ -207,8 +207,7 @@ fn check_stored(stored: &KeyspaceCreateOptions, wanted: &KeyspaceCreateOptions) 
     match same {
         true => Ok(()),
         false => {
-            let text =
-                "fjall keeps the options that a keyspace was made with, and those of this one differ";
+            let text = "fjall keeps the options that a keyspace was made with, and those of this one differ";
             Err(BenchError::Request(text.into()))
         }
     }

@@ -290,8 +290,10 @@ fn code_verdict(codes: &[CodeRow], rates: &[RateRow]) -> Verdict {
 }
 
 fn bits_verdict(rows: &[RateRow]) -> Verdict {
-    let verdict =
-        Verdict::open("The rate of a full tree, divided by 2^-(b-5), with codes included in the bits", "about 1.12×");
+    let verdict = Verdict::open(
+        "The rate of a full tree, divided by 2^-(b-5), with codes included in the bits",
+        "about 1.12×",
+    );
     match range(told(rows, true).map(|row| rate(row) / row.theory)) {
         Some((low, high, mean)) => {
             let over = rows.iter().map(|row| row.memory_bits - row.bits).fold(f64::NEG_INFINITY, f64::max);

@@ -117,13 +117,17 @@ impl Figure for Rates {
             What::Figure3 => (1..=20).map(f64::from).collect(),
         };
         if let Some(wrong) = bits.iter().find(|bits| !(1.0..=40.0).contains(*bits)) {
-            return Err(BenchError::Request(format!("bits per key must be a number from 1 to 40, not {wrong}")));
+            return Err(BenchError::Request(format!(
+                "bits per key must be a number from 1 to 40, not {wrong}"
+            )));
         }
         let key_bytes = match custom.key_bytes[..] {
             [] => 512,
             // Shorter random keys could collide.
             [bytes @ 8..=4096] => bytes,
-            _ => return Err(BenchError::Request("--key-bytes must be one number from 8 to 4096 here".into())),
+            _ => {
+                return Err(BenchError::Request("--key-bytes must be one number from 8 to 4096 here".into()));
+            }
         };
         let plan = RatesPlan {
             what: self.what,

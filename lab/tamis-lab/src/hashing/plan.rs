@@ -281,7 +281,9 @@ impl Plan for HashPlan {
             );
         }
         if self.ways.iter().any(Way::is_emulated) {
-            scaled.push("Devices of the paper that are not available are emulated: see the device column.".into());
+            scaled.push(
+                "Devices of the paper that are not available are emulated: see the device column.".into(),
+            );
         }
         scaled
     }

@@ -288,9 +288,7 @@ pub(super) fn figure_10(all: &Measured) -> Vec<Verdict> {
                 None,
                 (even > 0.0).then_some(skewed / even / 0.1),
             )
-            .noting(
-                "This is chance: the rate depends on the few hottest keys, and may also be higher.",
-            ),
+            .noting("This is chance: the rate depends on the few hottest keys, and may also be higher."),
         _ => fewer,
     };
     vec![more, rising("The gain rises with the size of keys", "steeply, to > 60 %", &zipf, key_label), fewer]

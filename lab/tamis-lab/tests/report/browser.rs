@@ -24,8 +24,9 @@ fn look(browser: &Chromium, page: &str, width: u32, dark: bool) -> Value {
         .open(&path, &["--dump-dom", "--window-size=1400,1000", "--virtual-time-budget=20000", &scheme]);
     assert_eq!(left.console, Vec::<String>::new());
     let found = left.stdout.split_once("<pre id=\"out\">").and_then(|(_, rest)| rest.split_once("</pre>"));
-    let (json, _) = found
-        .unwrap_or_else(|| panic!("there are no observations: {}", &left.stdout[..left.stdout.len().min(2000)]));
+    let (json, _) = found.unwrap_or_else(|| {
+        panic!("there are no observations: {}", &left.stdout[..left.stdout.len().min(2000)])
+    });
     serde_json::from_str(json).unwrap_or_else(|error| panic!("{error}: {json}"))
 }
 

@@ -388,8 +388,7 @@ fn by_size(facts: &Facts<'_>) -> Vec<Verdict> {
     let least = facts.reads.iter().filter_map(|row| row.setting).fold(f64::INFINITY, f64::min);
     let most = facts.reads.iter().filter_map(|row| row.setting).fold(0.0, f64::max);
     let largest = |row: &ReadRow| row.setting.is_some_and(|keys| keys == most && keys > least);
-    let mut verdicts =
-        throughput(facts, "Elastic filters gain with every size of the database.", 2.0, 2.08);
+    let mut verdicts = throughput(facts, "Elastic filters gain with every size of the database.", 2.0, 2.08);
     verdicts.push(gains_alike(
         "The gain stays as the database grows: ratio of the largest to the smallest.",
         "0.96–1.04×",

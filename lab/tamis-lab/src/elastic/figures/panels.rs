@@ -23,8 +23,7 @@ struct Up {
 const RATE: Up = Up { name: "throughput", label: "throughput", unit: "ops/s", of: rate };
 const TIME: Up = Up { name: "latency", label: "time of an operation", unit: "ns", of: time };
 const BLOCKS: Up = Up { name: "blocks read", label: "blocks read per operation", unit: "", of: blocks };
-const IN_VAIN: Up =
-    Up { name: "wasted reads", label: "wasted reads per operation", unit: "", of: in_vain };
+const IN_VAIN: Up = Up { name: "wasted reads", label: "wasted reads per operation", unit: "", of: in_vain };
 
 /// Returns all panels, those of the paper first.
 pub(super) fn all(facts: &Facts<'_>) -> Vec<Panel> {

@@ -161,7 +161,9 @@ fn standing(facts: &Facts<'_>) -> Sheet {
         let less = |gain: Option<Gain>| gain.map_or_else(|| "-".into(), |gain| Unit::Less.of(gain.times));
         let rates = gain(rate, Better::More);
         let note = match rates {
-            _ if row.without_filter || fixed.without_filter => "one of them without its filter: not comparable",
+            _ if row.without_filter || fixed.without_filter => {
+                "one of them without its filter: not comparable"
+            }
             Some(Gain { clear: false, .. }) => "operations within the spread of the rounds",
             _ => "",
         };

@@ -122,7 +122,10 @@ pub(super) fn customized(
         _ => None,
     };
     if let Some(flag) = own {
-        return Err(request(format!("{} does not take {flag}, since it varies this setting", experiment.name)));
+        return Err(request(format!(
+            "{} does not take {flag}, since it varies this setting",
+            experiment.name
+        )));
     }
     let bits = match custom.bits[..] {
         [] => settings.bits,

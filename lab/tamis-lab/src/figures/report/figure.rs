@@ -57,7 +57,9 @@ fn warnings(figure: &Loaded) -> Vec<String> {
     let debug = figure.setup.build == "debug";
     let debug = debug.then(|| "Built without optimisation: times mean nothing.".to_owned());
     let small = figure.scale == Scale::Small;
-    let small = small.then(|| "The small scale only shows that the experiment works; its figures are not significant.".to_owned());
+    let small = small.then(|| {
+        "The small scale only shows that the experiment works; its figures are not significant.".to_owned()
+    });
     words::unfinished(figure).into_iter().chain(debug).chain(small).collect()
 }
 
