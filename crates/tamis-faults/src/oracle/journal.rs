@@ -85,6 +85,7 @@ impl Journal {
 fn numbers(expected: &BTreeSet<u64>, found: &BTreeSet<u64>) -> Option<String> {
     let lost: Vec<_> = expected.difference(found).take(5).collect();
     let strange: Vec<_> = found.difference(expected).take(5).collect();
-    (!lost.is_empty() || !strange.is_empty())
-        .then(|| format!("acknowledged writes LOST: {lost:?}; writes that should not be present: {strange:?}"))
+    (!lost.is_empty() || !strange.is_empty()).then(|| {
+        format!("acknowledged writes LOST: {lost:?}; writes that should not be present: {strange:?}")
+    })
 }
