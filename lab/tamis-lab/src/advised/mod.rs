@@ -4,7 +4,7 @@
 //! serves the same operations, in rounds over all candidates; every answer is checked. The advisor sees neither times
 //! nor counters of these databases: its input is the unit costs measured by
 //! [`Calibration`](tamis::advise::Calibration), the number and sizes of the entries, the declared workload and a budget
-//! of ten bits a key. It advises the first candidate of its ranking.
+//! of ten bits per key. It advises the first candidate of its ranking.
 //!
 //! Trees grow between rounds, so that each round sees another moment between two large merges: the model predicts the
 //! mean.
@@ -60,7 +60,7 @@ const ABOUT: About = About {
     name: "advise-ten",
     paper: Paper::Ours,
     place: "",
-    title: "ten workloads: what the advisor says against all candidates measured",
+    title: "ten workloads: the advice compared with all candidates measured",
     claim: "For each of ten different workloads the advised filter and tree are within 10 % of the best one measured.",
     differs: "",
 };

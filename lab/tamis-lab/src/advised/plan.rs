@@ -82,7 +82,7 @@ impl Job {
         }
         if !filters.contains(&Selector::BlockedBloom) {
             return Err(BenchError::Request(
-                "--filters: blocked-bloom is what the others are held against".into(),
+                "--filters: blocked-bloom is needed, since the others are compared with it".into(),
             ));
         }
         let keys = custom.keys.unwrap_or(keys);
@@ -340,8 +340,8 @@ impl Plan for Job {
     fn setting(&self) -> String {
         format!(
             "{} keys of {KEY_BYTES} bytes, values of {VALUE_BYTES}, mapped through the page cache, {FLUSHES} memtables' worth, the \
-             last {LATE_FLUSHES} of them between rounds; {} filters over {} trees, at most {BITS} bits a key; {} rounds of {} \
-             operations, each the best of {TURNS} turns, one thread",
+             last {LATE_FLUSHES} of them between rounds; {} filters over {} trees, at most {BITS} bits per key; {} rounds of {} \
+             operations, each the best of {TURNS} repetitions, one thread",
             grouped(self.keys.len()),
             self.filters.len(),
             self.policies.len(),
@@ -352,7 +352,7 @@ impl Plan for Job {
 
     fn scaled(&self) -> Vec<String> {
         vec![
-            "Candidates have size ratio 10 and at most ten bits a key; the advisor itself looks at more."
+            "Candidates have size ratio 10 and at most ten bits per key; the advisor itself looks at more."
                 .to_owned(),
         ]
     }

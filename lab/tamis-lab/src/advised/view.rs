@@ -68,16 +68,16 @@ fn panel(cases: &[Case<'_>]) -> Option<crate::figures::Panel> {
     });
     let bars: Vec<_> = bars.collect();
     compose::bars(
-        "time by the best candidate's",
+        "time / time of the best candidate",
         Axis::new("workload", ""),
-        Axis::new("time by the best's", ""),
+        Axis::new("time / best time", ""),
         bars,
     )
 }
 
 fn standing(cases: &[Case<'_>]) -> Sheet {
     let mut sheet = Sheet::new(
-        "The advised candidate against the best one measured",
+        "The advised candidate compared with the best one measured",
         &[
             "<workload",
             "<advised",
@@ -108,7 +108,7 @@ fn standing(cases: &[Case<'_>]) -> Sheet {
 /// Returns the prediction errors by filter.
 fn errors(all: &[CandidateRow]) -> Sheet {
     let mut sheet = Sheet::new(
-        "Prediction errors: predicted by measured time over all workloads and trees",
+        "Prediction errors: predicted / measured time over all workloads and trees",
         &["<filter", "candidates", "median", "10th percentile", "90th percentile"],
     );
     for filter in distinct(all.iter().map(|row| row.filter.clone())) {

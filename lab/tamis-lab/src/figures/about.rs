@@ -115,7 +115,7 @@ impl FromStr for Scale {
     }
 }
 
-/// The costs of a figure, measured on two cores and a disk of a few thousand reads a second; for planning only.
+/// The costs of a figure, measured on two cores and a disk of a few thousand reads per second; for planning only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
     /// Time in seconds.

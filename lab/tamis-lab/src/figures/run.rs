@@ -88,8 +88,11 @@ pub fn room(figure: &dyn Figure, scale: Scale, custom: &Custom) -> Result<(), Be
     let place = custom.place();
     let Some(dir) = nearest(&place) else { return Ok(()) };
     let free = DiskFs::without_mapping().available_space(&dir);
-    let free =
-        free.map_err(|source| BenchError::Io { operation: "ask for the space of", path: dir, source })?;
+    let free = free.map_err(|source| BenchError::Io {
+        operation: "determine the free space of",
+        path: dir,
+        source,
+    })?;
     // Files of an earlier run are reused or replaced.
     let had = custom.dir.as_deref().map_or(0, bytes_below);
     match free {

@@ -112,7 +112,7 @@ impl Experiment {
             Experiment {
                 name: "grf-fig10",
                 place: "Figure 10",
-                title: "gets of absent keys, by bits a key",
+                title: "gets of absent keys, by bits per key",
                 paper: "GRF was the fastest at every size, only Chucky came near; most of the time went into querying \
                         filters, and both had the fewest false positives.",
                 differs: "Data in the page cache instead of on an Optane disk. \"filter ns\" is the time of absent keys that no \
@@ -124,7 +124,7 @@ impl Experiment {
             Experiment {
                 name: "grf-fig11",
                 place: "Figure 11",
-                title: "empty short ranges, seeks and scans, by bits a key",
+                title: "empty short ranges, seeks and scans, by bits per key",
                 paper: "GRF was the fastest at empty ranges and took half the time of REMIX and SNARF for a seek; \
                         scans of 50 were about equal for GRF, REMIX, SNARF and SuRF, and REncoder made them slower.",
                 differs: "Data in the page cache instead of on an Optane disk; the filters' part of the time is not \
@@ -139,7 +139,7 @@ impl Experiment {
             Experiment {
                 name: "grf-fig12",
                 place: "Figure 12",
-                title: "absent keys, empty short ranges and seeks with direct I/O, by bits a key",
+                title: "absent keys, empty short ranges and seeks with direct I/O, by bits per key",
                 paper: "On a slower disk filters' own time hardly counts: GRF stayed clearly ahead for empty queries \
                         and slightly ahead of SNARF for seeks; REMIX and SuRF fell back, as they had wasted reads more \
                         often.",

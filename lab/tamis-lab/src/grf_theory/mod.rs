@@ -1,7 +1,7 @@
 //! `grf-theory`: rates and code sizes of GRF as derived in section 4 of its paper, compared with the filter of tamis.
 //!
 //! H. Wang et al., "GRF: A Global Range Filter for LSM-Trees with Shape Encoding" (SIGMOD 2024), sections 4.3.1 and 4.4. One
-//! `Partition` stands for the filter. Three things are measured:
+//! `Partition` stands in for the filter. Three things are measured:
 //!
 //! * its rate with 6 to 14 bits per key, when it is built and when the tree above the last level is full, against
 //!   `2^-(b-5)`;
@@ -52,9 +52,9 @@ pub fn figures() -> Vec<Box<dyn Figure>> {
             paper: Paper::Grf,
             place: "section 4",
             title: "GRF's rates and code sizes: derived and measured",
-            claim: "With b bits a key the rate is 2^-(b-5) when the filter is built and 1.12 times that on average at T = 10; codes \
-                    take 1.6 bits a key.",
-            differs: "A partition of some 2^16 keys stands for the whole filter. Keys are uniform.",
+            claim: "With b bits per key the rate is 2^-(b-5) when the filter is built and 1.12 times that on average at T = 10; codes \
+                    take 1.6 bits per key.",
+            differs: "A partition of about 2^16 keys stands in for the whole filter. Keys are uniform.",
         },
     })]
 }

@@ -38,7 +38,7 @@ fn rates_sheet(rows: &[RateRow]) -> Sheet {
         "measured",
         "measured / 2^-(b-5)",
     ];
-    let mut sheet = Sheet::new("Rate of false positives over bits a key", &columns);
+    let mut sheet = Sheet::new("Rate of false positives over bits per key", &columns);
     for row in rows {
         sheet.row([
             row.bits.to_string(),
@@ -131,8 +131,8 @@ fn rates_panel(rows: &[RateRow]) -> Panel {
         }));
     }
     Panel {
-        title: "rate over bits a key".into(),
-        x: Axis::new("bits a key", ""),
+        title: "rate over bits per key".into(),
+        x: Axis::new("bits per key", ""),
         y: Axis::new("rate of false positives", "").log(),
         kind: Kind::Lines(series),
     }
@@ -176,7 +176,7 @@ fn codes_panel(rows: &[CodeRow]) -> Panel {
     Panel {
         title: format!("codes with {LEVELS} levels"),
         x: Axis::new("size ratio", ""),
-        y: Axis::new("code", "bits a key"),
+        y: Axis::new("code", "bits per key"),
         kind: Kind::Lines(series),
     }
 }
@@ -271,7 +271,7 @@ fn mean_verdict(rows: &[RoundRow], longer: bool) -> Verdict {
 }
 
 fn code_verdict(codes: &[CodeRow], rates: &[RateRow]) -> Verdict {
-    let verdict = Verdict::open("Codes of a full tree at T = 10", "1.6 bits a key");
+    let verdict = Verdict::open("Codes of a full tree at T = 10", "1.6 bits per key");
     let measured = codes
         .iter()
         .find(|row| row.size_ratio == RATIO && row.levels == LEVELS)
@@ -283,7 +283,7 @@ fn code_verdict(codes: &[CodeRow], rates: &[RateRow]) -> Verdict {
         });
     match measured {
         Some((bits, printed)) => verdict
-            .with(format!("{bits:.2} bits a key"), Some(bits < 2.0), None, Some(bits / 1.6))
+            .with(format!("{bits:.2} bits per key"), Some(bits < 2.0), None, Some(bits / 1.6))
             .noting(format!("the printed form gives {printed:.2}; with shares that sum to 1 it is 1.59, 1.67 in whole bits")),
         None => verdict,
     }
@@ -304,7 +304,7 @@ fn bits_verdict(rows: &[RateRow]) -> Verdict {
                     None,
                     Some(mean / 1.12),
                 )
-                .noting(format!("at most {over:+.2} bits a key beyond those asked for"))
+                .noting(format!("at most {over:+.2} bits per key beyond the request"))
         }
         None => verdict,
     }

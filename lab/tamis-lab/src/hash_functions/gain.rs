@@ -106,7 +106,7 @@ struct GainPlan {
 impl Plan for GainPlan {
     fn setting(&self) -> String {
         format!(
-            "Equation 8 with 5 levels, T = 10 and {BITS} bits a key. Hashes of keys of 1 KB and probes of blocked Bloom filters \
+            "Equation 8 with 5 levels, T = 10 and {BITS} bits per key. Hashes of keys of 1 KB and probes of blocked Bloom filters \
              of {} keys in five runs are measured, {} interleaved rounds.",
             grouped(self.keys),
             self.rounds
@@ -307,8 +307,8 @@ fn claims<'r>(of: &str, at: &dyn Fn(&str, &str, &str, f64) -> Option<&'r GainRow
         nvm = nvm.with(format!("{gain:.1} %"), Some(gain > 0.0), Some(gain > 40.0), None);
         if gain <= 40.0 {
             let (hash, probe) = (time(row.hash_ns), time(row.probe_ns));
-            nvm = nvm
-                .noting(format!("a hash takes {hash} beside a probe of {probe}; the paper's takes 235 ns"));
+            nvm =
+                nvm.noting(format!("a hash takes {hash} and a probe {probe}; the paper's hash takes 235 ns"));
         }
     }
     let mut tiering =

@@ -50,7 +50,7 @@ const DOUBLE_FUNCTIONS: [(Function, f64); 3] =
     [(Function::Xx, 0.007_61), (Function::Crc, 0.008_08), (Function::City, 0.008_42)];
 
 /// A difference from the paper in all figures of filters.
-const ROTATION: &str = "Rotation is by half a word after a remix; XXH3, the digest of tamis, is measured beside the paper's \
+const ROTATION: &str = "Rotation is by half a word after a remix; XXH3, the digest of tamis, is compared with the paper's \
                         functions.";
 
 fn about(
@@ -73,15 +73,15 @@ pub fn figures() -> Vec<Box<dyn Figure>> {
                 "A page of 4 KiB by device, and a key of 1 KB by hash function",
                 "Hashing 1 KB takes 176 ns (CITY) to 5.17 µs (SHA-256), a page 4.6 ms (hard disk), 113 µs (SSD), 10 µs (PCIe SSD), \
                  250 ns (NVM) or 160 ns (memory): hashing costs what an access to NVM costs.",
-                "Devices are emulated with the paper's latencies; beside them stand the disk, page cache and RAM disk of this \
-                 machine. A disk that is virtual may have a cache of its own.",
+                "Devices are emulated with the paper's latencies; the disk, page cache and RAM disk of this \
+                 machine are measured as well. A virtual disk may have a cache of its own.",
             ),
         }),
         Box::new(Rates {
             about: about(
                 "hash-table2",
                 "Table 2",
-                "False positives of one digest and rotation beside seven functions, 10 bits a key",
+                "False positives of one digest and rotation compared with seven functions, 10 bits per key",
                 "0.794 to 0.921 % with one function and rotation, 0.899 % with all seven; theory 0.819 %.",
                 ROTATION,
             ),
@@ -91,9 +91,9 @@ pub fn figures() -> Vec<Box<dyn Figure>> {
             about: about(
                 "hash-fig3",
                 "Figure 3",
-                "False positives of one digest and rotation over bits a key",
-                "With 1 to 13 bits a key one function and rotation lies close to theory.",
-                "Up to 20 bits a key. Beyond 10 bits there are more probes than functions; XXH3 under different seeds continues. \
+                "False positives of one digest and rotation over bits per key",
+                "With 1 to 13 bits per key one function and rotation is close to theory.",
+                "Up to 20 bits per key. Beyond 10 bits there are more probes than functions; XXH3 under different seeds continues. \
                  Rotation is by half a word after a remix.",
             ),
             what: What::Figure3,
@@ -123,7 +123,7 @@ pub fn figures() -> Vec<Box<dyn Figure>> {
             about: about(
                 "hash-table3",
                 "Table 3",
-                "False positives of seven units of one probe each, rotation beside double hashing",
+                "False positives of seven units of one probe each, rotation compared with double hashing",
                 "0.829 to 0.897 % with rotation, 0.761 to 0.842 % with double hashing, like a standard filter.",
                 ROTATION,
             ),

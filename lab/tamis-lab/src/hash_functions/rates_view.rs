@@ -113,7 +113,7 @@ fn table(title: &str, means: &[Mean], paper: &[(String, f64)]) -> (Vec<Panel>, V
         ));
     }
     let panels = (!groups.is_empty()).then(|| Panel {
-        title: "false positives at 10 bits a key".into(),
+        title: "false positives at 10 bits per key".into(),
         x: Axis::new("hashes", ""),
         y: Axis::new("false positives", "%"),
         kind: Kind::Bars { parts: vec!["false positives".into()], groups },
@@ -126,7 +126,7 @@ fn table_2(means: &[Mean]) -> View {
     let mut paper: Vec<(String, f64)> =
         Function::SEVEN.iter().filter_map(|&f| Some((rotated(f), f.paper_rate()?))).collect();
     paper.push((FUNCTIONS.into(), PAPER_ALL));
-    let (panels, sheets) = table("False positives of one filter, 10 bits a key", &means, &paper);
+    let (panels, sheets) = table("False positives of one filter, 10 bits per key", &means, &paper);
 
     let rotations: Vec<&Mean> = means.iter().filter(|mean| mean.is_rotation()).collect();
     let mut near = Verdict::open(
@@ -171,7 +171,7 @@ fn figure_3(means: &[Mean]) -> View {
     let theory_at = |bits: f64| means.iter().find(|mean| mean.bits == bits);
 
     let columns: Vec<&str> = ["bits", "probes", "theory"].into_iter().chain(names.iter().copied()).collect();
-    let mut sheet = Sheet::new("False positives over bits a key", &columns);
+    let mut sheet = Sheet::new("False positives over bits per key", &columns);
     for &bits in &bits {
         let Some(theory) = theory_at(bits) else { continue };
         let cells = [bits.to_string(), theory.probes.to_string(), percent(theory.theory)];
@@ -189,8 +189,8 @@ fn figure_3(means: &[Mean]) -> View {
         Series { name: (*name).to_owned(), points: bits.iter().filter_map(point).collect() }
     }));
     let panel = Panel {
-        title: "false positives over bits a key".into(),
-        x: Axis::new("bits a key", ""),
+        title: "false positives over bits per key".into(),
+        x: Axis::new("bits per key", ""),
         y: Axis::new("rate of false positives", "").log(),
         kind: Kind::Lines(series),
     };
@@ -237,7 +237,7 @@ fn table_3(means: &[Mean]) -> View {
     let doubled: Vec<(String, f64)> = DOUBLE_FUNCTIONS.iter().map(|&(f, rate)| (doubled(f), rate)).collect();
     let paper: Vec<(String, f64)> = rotated.iter().chain(&doubled).cloned().collect();
     let (panels, sheets) =
-        table("False positives of seven units of one probe, 10 bits a key in all", means, &paper);
+        table("False positives of seven units of one probe, 10 bits per key in all", means, &paper);
 
     let mean_of = |table: &[(String, f64)]| {
         let found: Vec<f64> = table

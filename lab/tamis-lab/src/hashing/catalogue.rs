@@ -119,7 +119,7 @@ pub(super) static FIGURES: [HashFigure; 10] = [
             "hash-fig11",
             "Figure 11",
             "Empty gets by device; with keys of 512 bytes, and with keys long enough that a digest costs as much as the paper's",
-            "The gain rises from 10 % on an SSD to more than 40 % on a RAM disk that stands for NVM.",
+            "The gain rises from 10 % on an SSD to more than 40 % on a RAM disk that stands in for NVM.",
         ),
         design: Design {
             across: Across::Device,
@@ -134,7 +134,7 @@ pub(super) static FIGURES: [HashFigure; 10] = [
         about: about(
             "hash-fig12",
             "Figure 12",
-            "Empty gets by bits of filter a key, 8 to 14, and device",
+            "Empty gets by filter bits per key, 8 to 14, and device",
             "The gain rises with the bits; at 10 it is more than 10 % on a PCIe SSD and more than 40 % on emulated NVM.",
         ),
         design: Design {

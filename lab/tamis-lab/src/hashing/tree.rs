@@ -150,7 +150,7 @@ impl Tree {
         match runs == self.shape.runs.len() {
             true => Ok(()),
             false => Err(BenchError::Request(format!(
-                "the tree has {runs} runs for {}: it does not have the paper's shape",
+                "the tree has {runs} runs instead of {}: it does not have the paper's shape",
                 self.shape.runs.len()
             ))),
         }

@@ -333,17 +333,23 @@ pub(super) fn figure_12(all: &Measured) -> Vec<Verdict> {
     let device = |device: &str| {
         let rows =
             sorted(all.gains_where(|setting| setting.device == device), |setting| setting.bits_per_key);
-        rising(&format!("More bits a key, fewer reads, more gain; {device}"), "rises", &rows, label)
+        rising(&format!("More bits per key, fewer reads, more gain; {device}"), "rises", &rows, label)
     };
     let ten = |setting: &Setting| setting.bits_per_key == 10.0;
     vec![
         device("ssd"),
         device("pcie-ssd"),
         device("nvm"),
-        at_point(all, "On a PCIe SSD at 10 bits a key", "> 10 %", 10.0, on(all, &["pcie-ssd"], ten).as_ref()),
         at_point(
             all,
-            "On emulated NVM at 10 bits a key",
+            "On a PCIe SSD at 10 bits per key",
+            "> 10 %",
+            10.0,
+            on(all, &["pcie-ssd"], ten).as_ref(),
+        ),
+        at_point(
+            all,
+            "On emulated NVM at 10 bits per key",
             "> 40 %",
             40.0,
             on(all, &MEMORY_LIKE, ten).as_ref(),

@@ -49,7 +49,7 @@ pub fn figures() -> Vec<Box<dyn Figure>> {
             name: "model-check",
             paper: Paper::Ours,
             place: "",
-            title: "The equations of hash sharing beside the engine: counts and times of gets",
+            title: "The equations of hash sharing compared with the engine: counts and times of gets",
             claim: "Digests, probes, false positives and blocks of a get follow from the shape of the tree, and its time from \
                     them with T_H, T_P and T_D.",
             differs: "",
@@ -249,7 +249,7 @@ struct CheckPlan {
 impl Plan for CheckPlan {
     fn setting(&self) -> String {
         format!(
-            "{} keys of {} bytes with values of {}, {} bits a key, in files in memory; {} gets counted and up to {} timed \
+            "{} keys of {} bytes with values of {}, {} bits per key, in files in memory; {} gets counted and up to {} timed \
              in each of {} interleaved rounds, on {}.",
             grouped(self.data.keys),
             self.data.key_bytes,

@@ -66,7 +66,7 @@ fn counts_sheet(rows: &[CountRow]) -> Sheet {
         "blocks",
         "error %",
     ];
-    let mut sheet = Sheet::new("Counts of a get: the equations beside the engine", &columns);
+    let mut sheet = Sheet::new("Counts of a get: the equations compared with the engine", &columns);
     for row in rows {
         let number = |value: f64| format!("{value:.3}");
         sheet.row([
@@ -111,7 +111,7 @@ fn times_sheet(rows: &[TimeRow]) -> Sheet {
         "most",
         "error %",
     ];
-    let title = "Times of a get: predicted is the equations with steps and the get of an empty database";
+    let title = "Times of a get, predicted by the equations with steps and the get of an empty database";
     let mut sheet = Sheet::new(title, &columns);
     for row in rows {
         sheet.row([

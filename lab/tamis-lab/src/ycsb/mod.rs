@@ -36,7 +36,7 @@ const ABOUT: About = About {
     name: plan::NAME,
     paper: Paper::Ours,
     place: "",
-    title: "YCSB A to F over all selectors, by threads: throughput and latency",
+    title: "YCSB A to F over all filters, by threads: throughput and latency",
     claim: "GRF (its Figure 13, A to E) was on the Pareto front of throughput and latency in every mix with every number of \
             threads. ElasticBF (its Figure 13) gained 1.99 to 2.11 times in C, 53 to 72 % in B, 48 to 93 % in D, 7 to 37 % in \
             A, 8 to 47 % in F and nothing in E over fixed filters of 4 bits per key.",

@@ -57,7 +57,7 @@ pub struct Comparison {
     pub rounds: u32,
     /// Numbers of threads.
     pub threads: Vec<usize>,
-    /// Filter bits a key.
+    /// Filter bits per key.
     pub filter_bits: u32,
     /// Size of memtables and tables in bytes.
     pub memtable_bytes: u64,
@@ -76,7 +76,7 @@ impl Comparison {
     pub(super) fn describe(&self) -> String {
         let sides: Vec<&str> = self.systems.iter().map(|system| &system.side[..]).collect();
         format!(
-            "{}; {} keys of {} bytes, values of {} bytes, {} filter bits a key, memtables of {}, block cache {}, {}; {} rounds \
+            "{}; {} keys of {} bytes, values of {} bytes, {} filter bits per key, memtables of {}, block cache {}, {}; {} rounds \
              of up to {} operations",
             sides.join(", "),
             grouped(self.keys),

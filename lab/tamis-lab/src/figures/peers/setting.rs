@@ -105,7 +105,7 @@ const ELASTIC_CLAIM: Claim = Claim {
     side: "tamis elastic",
     against: "rocksdb",
     workloads: &[],
-    note: "In the paper both are in RocksDB; here engines differ, too. All keys asked for exist but in get-empty, where none does.",
+    note: "In the paper both are in RocksDB; here engines differ, too. All queried keys exist, except in get-empty, where none does.",
 };
 
 const fn sizes(keys: u64, ops: u64, rounds: u32, threads: &'static [usize]) -> Sizes {
@@ -256,7 +256,7 @@ impl Setting {
         let bits = first(&custom.bits, f64::from(self.bits), "--bits", &mut said);
         let whole = (bits.round() as u32).clamp(*BITS.start(), *BITS.end());
         if f64::from(whole) != bits {
-            said.push(format!("Other engines have {whole} bits a key in place of {bits}."));
+            said.push(format!("Other engines have {whole} bits per key instead of {bits}."));
         }
         let workloads = if custom.workloads.is_empty() { self.workloads } else { &custom.workloads };
         if let Some(fill) = workloads.iter().find(|workload| workload.is_fill()) {

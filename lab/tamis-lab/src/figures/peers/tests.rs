@@ -231,7 +231,7 @@ fn settings_that_the_program_does_not_support_are_noted() {
     let mut plan = figure.plan(Scale::Default, &custom).unwrap();
     let said = plan.scaled().join("\n");
     for words in [
-        "5 bits a key in place of 4.5",
+        "5 bits per key instead of 4.5",
         "only the first value of --bits",
         "--filters has no effect",
         "trees of their own shape",

@@ -68,7 +68,7 @@ fn warnings(figure: &Loaded) -> Vec<String> {
 fn verdicts(page: &mut Page, verdicts: &[Verdict]) {
     const HEAD: [&str; 7] = ["Claim", "Paper", "Here", "Direction", "Order", "Ratio", "Finding"];
     page.tag("table", &[("class", "cards"), ("role", "table")], |page| {
-        page.text_tag("caption", &[], "Our figures beside the paper’s");
+        page.text_tag("caption", &[], "Our figures and the paper’s");
         head(page, &HEAD);
         page.tag("tbody", &[("role", "rowgroup")], |page| {
             for verdict in verdicts {

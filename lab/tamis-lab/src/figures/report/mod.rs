@@ -66,7 +66,7 @@ fn head(page: &mut Page, figures: &[Loaded], unreadable: &[String]) {
     page.text_tag(
         "p",
         &[("class", "lead")],
-        "Tables and figures of the papers on hash sharing, ElasticBF and GRF, made anew by the experiments of tamis, an LSM \
+        "Tables and figures of the papers on hash sharing, ElasticBF and GRF, reproduced by the experiments of tamis, an LSM \
          key-value engine. For each: what the paper claims, what was measured here, how far the claim holds, and the \
          command that measures it again.",
     );

@@ -9,7 +9,7 @@ use crate::filters::{Axis as Varies, LoadRow, ReadRow};
 /// Returns all panels, those of the paper first.
 pub(super) fn all(facts: &Facts<'_>) -> Vec<Panel> {
     match facts.experiment.axis {
-        Varies::Bits(_) => over_numbers(facts, "bits a key"),
+        Varies::Bits(_) => over_numbers(facts, "bits per key"),
         Varies::LevelingLevels(_) => {
             let mut panels = over_numbers(facts, "leveling levels");
             panels.extend(loading_over(facts, "leveling levels"));
