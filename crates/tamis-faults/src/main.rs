@@ -46,7 +46,8 @@ enum Hidden {
     },
 }
 
-/// Images are sparse, but a suite may fill one, and sessions are kept in memory meanwhile.
+/// Space needed for working in memory: images are sparse, but a suite may fill one, and sessions are stored there as
+/// well.
 const MEMORY_BYTES: u64 = 2 << 30;
 
 fn main() -> ExitCode {
@@ -65,7 +66,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether nothing failed.
+/// Returns whether nothing failed.
 fn run(args: &Args) -> Result<bool, String> {
     let parent = args.work.clone().unwrap_or_else(default_work);
     let work = tempfile::Builder::new().prefix("tamis-faults-").tempdir_in(&parent);

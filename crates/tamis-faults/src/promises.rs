@@ -10,15 +10,15 @@ pub(crate) const OPENS_WHILE_FULL: bool = true;
 /// Writes resume with the same handle once descriptors are available again.
 pub(crate) const WRITES_RESUME_WITH_DESCRIPTORS: bool = true;
 
-/// How many files of tables the suite of limits lets a database keep open: its `max_open_files`.
+/// Maximum number of table files kept open in the suite of limits: the option `max_open_files`.
 pub(crate) const MOST_TABLE_FILES: usize = 24;
 
-/// How many descriptors a process with a database of a few hundred tables has open at most, if it is bounded, while one thread
-/// writes and looks: those files; lock, log, the next log, manifest and the next manifest; 4 for each of up to 3 background threads
-/// and 2 parts of their jobs (an output, a directory that is synced, an input, a ring); the 32 blocks that the one reader reads at a
-/// time, with a ring of its own; and 8 that the worker itself has.
+/// Maximum number of open descriptors of a process with a database of a few hundred tables, if bounded, while one
+/// thread writes and reads: those files; lock, log, the next log, manifest and the next manifest; 4 for each of up to 3
+/// background threads and 2 parts of their jobs (an output, a directory that is synced, an input, a ring); the 32
+/// blocks that the one reader reads at a time, and its ring; and 8 of the worker itself.
 pub(crate) const MOST_DESCRIPTORS: Option<u64> = Some(MOST_TABLE_FILES as u64 + 5 + 4 * (3 + 2) + 33 + 8);
 
-/// With memtables and logs at their defaults two thousand writes, flushed every ten and copied every two hundred, do not
-/// fill twenty times the space that they need.
+/// With default memtables and logs, two thousand writes, flushed every ten and copied every two hundred, do not fill
+/// twenty times the space that they need.
 pub(crate) const SMALL_FLUSHES_FIT: bool = true;

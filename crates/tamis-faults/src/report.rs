@@ -1,4 +1,4 @@
-//! Counts, failures and their evidence, and what was skipped.
+//! Counts, failures with evidence, and skipped parts.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,12 +16,13 @@ const EVIDENCE_OF_A_KIND: u64 = 3;
 pub(crate) struct Failure {
     pub(crate) suite: &'static str,
     pub(crate) what: String,
-    /// How to see it again.
+    /// How to repeat it.
     pub(crate) how: String,
 }
 
 impl Failure {
-    /// What failures of one cause have in common: their words without numbers and without what varies behind a colon.
+    /// Returns the common part of failures with the same cause: the text without numbers and without details after a
+    /// colon.
     fn kind(&self) -> String {
         let words = self.what.split_whitespace().filter(|word| !word.contains(|c: char| c.is_ascii_digit()));
         let words: Vec<&str> = words.take(18).collect();
@@ -31,15 +32,15 @@ impl Failure {
 
 #[derive(Debug, Default)]
 struct Ledger {
-    /// By suite and what was counted, in the order of the first count.
+    /// Counts by suite and description, in the order of the first count.
     counts: Vec<(&'static str, String, u64)>,
     skipped: Vec<String>,
-    /// By kind: how often, and the first of them.
+    /// By kind: the number of failures, and the first of them.
     failures: BTreeMap<String, (u64, Failure, Option<PathBuf>)>,
     times: Vec<(&'static str, Duration)>,
 }
 
-/// What all suites report to.
+/// The collector of all suites' results.
 #[derive(Debug)]
 pub(crate) struct Report {
     evidence: PathBuf,
@@ -57,10 +58,10 @@ extern "C" fn stop(_: libc::c_int) {
     STOPPED.store(true, SeqCst);
 }
 
-/// From now on an interrupt ends the suites at their next step, so that mounts and loop devices are given back.
+/// Makes an interrupt end the suites at their next step, so that mounts and loop devices are released.
 pub(crate) fn stop_on_interrupt() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        // SAFETY: the handler stores to an atomic, which is allowed in one; nothing else handles these signals here.
+        // SAFETY: the handler stores to an atomic, which is async-signal-safe; nothing else handles these signals here.
         unsafe { libc::signal(signal, stop as extern "C" fn(libc::c_int) as libc::sighandler_t) };
     }
 }
@@ -82,7 +83,7 @@ impl Report {
         }
     }
 
-    /// Keeps the largest.
+    /// Records a maximum.
     pub(crate) fn most(&self, suite: &'static str, what: &str, count: u64) {
         let mut ledger = self.ledger();
         match ledger.counts.iter_mut().find(|row| row.0 == suite && row.1 == what) {
@@ -101,9 +102,9 @@ impl Report {
         self.ledger().times.push((suite, time));
     }
 
-    /// Notes a failure, and keeps copies of what belongs to it.
+    /// Records a failure, and keeps copies of its evidence.
     pub(crate) fn fail(&self, failure: Failure, evidence: &[&Path]) {
-        // An interrupt ends workers, too: what became of them says nothing.
+        // An interrupt ends workers, too: their failures are meaningless.
         if stopped() {
             return;
         }
@@ -143,7 +144,7 @@ impl Report {
         }
     }
 
-    /// Prints the summary. Whether nothing failed.
+    /// Prints the summary, and returns whether nothing failed.
     pub(crate) fn print(&self) -> bool {
         let ledger = self.ledger();
         println!("\n{:<11} {:<72} {:>10}", "suite", "what", "count");

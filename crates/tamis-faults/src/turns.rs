@@ -1,4 +1,4 @@
-//! Rotating options: eventually every filter with every policy, and other options that change which calls are made.
+//! Rotating options: over time every filter with every policy, and other options that affect which calls are made.
 
 use tamis::{
     CompactionChoice, Durability, FilterAllocation, FilterChoice, KeyspaceOptions, MergeGranularity, Options,
@@ -7,7 +7,7 @@ use tamis::{
 
 use crate::promises::MOST_TABLE_FILES;
 
-/// Keyspaces keep theirs between openings.
+/// Fixed, since keyspaces keep their number of levels between openings.
 const LEVELS: usize = 5;
 
 const COMPACTIONS: [CompactionChoice; 8] = [
@@ -28,7 +28,7 @@ const MERGES: [MergeGranularity; 4] = [
     MergeGranularity::Partitioned,
 ];
 
-/// How small everything is, so that much happens within few writes.
+/// Sizes, small enough for much to happen within few writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
     pub(crate) memtable_bytes: u64,
@@ -46,7 +46,7 @@ impl Sizes {
         max_open_files: 1000,
     };
 
-    /// As a user would leave them.
+    /// The defaults.
     pub(crate) const DEFAULT: Sizes = Sizes {
         memtable_bytes: 64 << 20,
         table_bytes: 64 << 20,
@@ -62,7 +62,7 @@ impl Sizes {
         max_open_files: MOST_TABLE_FILES,
     };
 
-    /// For workers that write for tenths of seconds.
+    /// For workers that write for tenths of a second.
     pub(crate) const CUTS: Sizes = Sizes {
         memtable_bytes: 48 << 10,
         table_bytes: 64 << 10,
@@ -71,7 +71,7 @@ impl Sizes {
     };
 }
 
-/// The options of a keyspace at a turn.
+/// Returns the options of a keyspace at a turn.
 pub(crate) fn keyspace(turn: u64, sizes: Sizes) -> KeyspaceOptions {
     let filters: Vec<FilterChoice> = FilterChoice::all().collect();
     let mut rng = fastrand::Rng::with_seed(turn);
@@ -86,12 +86,12 @@ pub(crate) fn keyspace(turn: u64, sizes: Sizes) -> KeyspaceOptions {
         levels: LEVELS,
         restart_interval: rng.usize(1..20),
         block_hash_index: rng.bool(),
-        // The workers count on what they wrote staying there.
+        // The workers require that their writes do not expire.
         time_to_live: None,
         ..KeyspaceOptions::default()
     };
     let plain = options.clone();
-    // The policies go round at another pace, so that every pair comes up.
+    // The policies rotate at another rate, so that every combination occurs.
     options.compaction = COMPACTIONS[(turn / 3) as usize % COMPACTIONS.len()];
     options.merge = MERGES[rng.usize(..MERGES.len())];
     options.deterministic = rng.u32(..4) == 0;
@@ -112,7 +112,7 @@ pub(crate) fn keyspace(turn: u64, sizes: Sizes) -> KeyspaceOptions {
     options
 }
 
-/// The options of a database at a turn.
+/// Returns the options of a database at a turn.
 pub(crate) fn database(turn: u64, sizes: Sizes) -> Options {
     let mut rng = fastrand::Rng::with_seed(!turn);
     Options {
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_filter_and_every_policy_comes_up_and_all_options_are_accepted() {
+    fn every_filter_and_every_policy_occurs_and_all_options_are_accepted() {
         let turns: Vec<Options> = (0..500).map(|turn| database(turn, Sizes::CUTS)).collect();
         turns.iter().for_each(|options| options.check().unwrap());
         let words = |of: &dyn Fn(&Options) -> String| turns.iter().map(of).collect::<BTreeSet<_>>().len();

@@ -1,5 +1,5 @@
 //! The messages of a worker to its parent: lines on standard output, one system call each, so that a line arrives whole
-//! as soon as what it reports is true. A last line without a line end was cut by a kill.
+//! as soon as its content is true. A last line without a line end was cut by a kill.
 
 use std::io::Write as _;
 
@@ -14,24 +14,24 @@ pub(crate) enum Message {
         number: u64,
         synced: bool,
     },
-    /// A journalled write begins.
+    /// A journalled write began.
     Began {
         number: u64,
         ingested: bool,
     },
-    /// An operation failed; it is said which, and why.
+    /// An operation failed; the text names it and the reason.
     Failed(String),
-    /// A part of a session begins.
+    /// A phase of a session began.
     Phase(String),
-    /// A copy is being made, of at least these writes by thread.
+    /// A copy was begun, with at least these writes by thread.
     CopyBegan {
         name: String,
         seen: Vec<u64>,
     },
     CopyDone(String),
-    /// There is no database where a copy was to be.
+    /// There is no database at the place of a copy.
     CopyAbsent(String),
-    /// What is found under a name: the database's own is [`DATABASE`].
+    /// The contents of a database follow; its own name is [`DATABASE`].
     StateBegan(String),
     Counter {
         thread: u32,
@@ -44,18 +44,18 @@ pub(crate) enum Message {
         fingerprint: u64,
     },
     StateEnded,
-    /// A count that the worker kept.
+    /// A count kept by the worker.
     Count {
         what: String,
         count: u64,
     },
-    /// Something is wrong that only the worker could see.
+    /// An error that only the worker could detect.
     Wrong(String),
-    /// All that was to be done is done.
+    /// The job is finished.
     Finished,
 }
 
-/// The name of the state of the database itself.
+/// The name of the database's own state.
 pub(crate) const DATABASE: &str = "database";
 
 fn numbers(numbers: &[u64]) -> String {
@@ -103,7 +103,7 @@ impl std::fmt::Display for Message {
 }
 
 impl Message {
-    /// Reads a line without its end.
+    /// Parses a line without its end.
     pub(crate) fn parse(line: &str) -> Option<Message> {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         let (first, second) = rest.split_once(' ').unwrap_or((rest, ""));
@@ -142,7 +142,7 @@ pub(crate) fn tell(message: &Message) {
     say(&format!("{message}\n"));
 }
 
-/// Lines come whole, and are with the kernel when this returns: the standard output is flushed at each end of a line.
+/// Writes a line, which is with the kernel when this returns: standard output is flushed at each end of a line.
 fn say(text: &str) {
     let mut output = std::io::stdout().lock();
     if output.write_all(text.as_bytes()).and_then(|()| output.flush()).is_err() {
@@ -150,7 +150,7 @@ fn say(text: &str) {
     }
 }
 
-/// Says what a database holds.
+/// Reports the contents of a database.
 pub(crate) fn tell_state(name: &str, state: &State) {
     let mut text = format!("{}\n", Message::StateBegan(name.to_owned()));
     let mut add = |message: Message| text.push_str(&format!("{message}\n"));
@@ -167,14 +167,14 @@ pub(crate) fn tell_state(name: &str, state: &State) {
     say(&text);
 }
 
-/// Puts together the lines of a state.
+/// Assembles the lines of a state.
 #[derive(Debug, Default)]
 pub(crate) struct StateReader {
     current: Option<(String, State)>,
 }
 
 impl StateReader {
-    /// Takes a line that may be part of a state; gives the state when it is whole.
+    /// Takes a line that may be part of a state; returns the state when it is complete.
     pub(crate) fn take(&mut self, message: &Message) -> Option<(String, State)> {
         match message {
             Message::StateBegan(name) => self.current = Some((name.clone(), State::default())),
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_is_understood() {
+    fn messages_are_parsed_as_written() {
         let all = [
             Message::Acked { thread: 2, number: 117, synced: true },
             Message::Began { number: 3, ingested: true },
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_kill_left_of_a_line_is_no_message() {
+    fn truncated_lines_are_no_messages() {
         for line in ["", "ack", "acked 1", "acked 1 2", "entry 1 0a", "entry 9 0a 1", "copy-began a x"] {
             assert_eq!(Message::parse(line), None, "{line}");
         }

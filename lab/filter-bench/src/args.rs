@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-/// Rates and speeds of tamis' filters, beside theory and other crates. The tables and figures of papers are `tamis-lab experiment`.
+/// Rates and speeds of tamis's filters, compared with theory and other crates. For tables and figures of papers, see
+/// `tamis-lab experiment`.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "filter-bench", version, max_term_width = 100)]
 pub(crate) struct Cli {
@@ -12,24 +13,24 @@ pub(crate) struct Cli {
     pub command: Command,
 }
 
-/// What to do.
+/// The command.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Command {
     /// False-positive rates and times of all filters over real and synthetic keys
     Table(crate::table::Options),
-    /// Times beside filters of other crates
+    /// Times compared with filters of other crates
     Peers(crate::peers::Options),
-    /// How to get larger real key sets than the samples that the program carries
+    /// How to get larger real key sets than the included samples
     FetchKeys,
 }
 
 /// Options of all measurements.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Common {
-    /// Rounds of every timing; sides take turns in each
+    /// Rounds of every timing; sides are interleaved in each
     #[arg(long, default_value_t = 5, value_parser = at_least::<1>)]
     pub rounds: usize,
-    /// Seed of everything that is drawn
+    /// Seed of all random choices
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Write all numbers as JSON
@@ -46,19 +47,19 @@ pub(crate) struct Common {
     pub quiet: bool,
 }
 
-/// A number of rounds or repetitions.
+/// Parses a number of rounds or repetitions.
 pub(crate) fn at_least<const LEAST: usize>(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(n) if n >= LEAST => Ok(n),
-        _ => Err(format!("a whole number from {LEAST} on")),
+        _ => Err(format!("expected a whole number of at least {LEAST}")),
     }
 }
 
-/// Bits per key as filters take them.
+/// Parses bits per key.
 pub(crate) fn parse_bits(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(bits) if bits > 0.0 && bits <= 64.0 => Ok(bits),
-        _ => Err("bits per key are a number above 0, up to 64".to_owned()),
+        _ => Err("bits per key must be a number above 0, up to 64".to_owned()),
     }
 }
 

@@ -8,7 +8,7 @@ use tamis_filter::{
 use crate::keysets::KeySet;
 use crate::queries::Width;
 
-/// What can be built.
+/// A kind of filter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Kind {
     /// The name on the command line and in tables.
@@ -22,7 +22,7 @@ enum Spec {
     Range(RangeSpec),
 }
 
-/// Widest range that a Rosetta filter is made for, unless asked otherwise.
+/// Default maximum width of ranges for Rosetta.
 pub(crate) const ROSETTA_RANGE: u64 = 64;
 
 const fn point(name: &'static str, spec: PointSpec) -> Kind {
@@ -53,7 +53,7 @@ pub(crate) const KINDS: &[Kind] = &[
 ];
 
 impl Kind {
-    /// The kinds that `word` names: one kind, or `points`, `ranges`, `all`.
+    /// Returns the kinds that `word` selects: one kind, or `points`, `ranges`, `all`.
     pub(crate) fn named(word: &str) -> Result<Vec<Kind>, String> {
         let chosen: Vec<Kind> = match word {
             "all" => KINDS.to_vec(),
@@ -64,19 +64,19 @@ impl Kind {
         if chosen.is_empty() {
             let names: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
             return Err(format!(
-                "no filter is called {word}; there are all, points, ranges, {}",
+                "no filter is called {word}; known are all, points, ranges, {}",
                 names.join(", ")
             ));
         }
         Ok(chosen)
     }
 
-    /// Whether it answers for ranges.
+    /// Reports whether it answers range queries.
     pub(crate) fn is_range(&self) -> bool {
         matches!(self.spec, Spec::Range(_))
     }
 
-    /// The same for ranges of up to `width` integers, where the kind is made for a width.
+    /// Returns the kind for ranges of up to `width` integers, where it depends on a width.
     pub(crate) fn for_ranges(self, width: u64) -> Self {
         match self.spec {
             Spec::Range(RangeSpec::Rosetta { .. }) => {
@@ -86,7 +86,7 @@ impl Kind {
         }
     }
 
-    /// Builds one over the members of `set`, whose digests are given so that a point filter need not hash.
+    /// Builds a filter over the members of `set`. Their digests are passed so that a point filter need not hash.
     pub(crate) fn build(
         &self,
         set: &KeySet,
@@ -105,14 +105,14 @@ impl Kind {
 
 /// A built filter.
 pub(crate) enum Filter {
-    /// Asked with digests.
+    /// Queried with digests.
     Point(PointFilter),
-    /// Asked with keys.
+    /// Queried with keys.
     Range(RangeFilter),
 }
 
 impl Filter {
-    /// Whether it may hold the key.
+    /// Reports whether it may contain the key.
     pub(crate) fn contains(&self, key: &[u8], digest: Digest) -> bool {
         match self {
             Filter::Point(filter) => filter.contains(digest),
@@ -120,7 +120,7 @@ impl Filter {
         }
     }
 
-    /// Whether it may hold a key in `range`; a point filter cannot tell.
+    /// Reports whether it may contain a key in `range`; always true for a point filter.
     pub(crate) fn contains_range(&self, range: KeyRange<'_>) -> bool {
         match self {
             Filter::Point(_) => true,
@@ -128,7 +128,7 @@ impl Filter {
         }
     }
 
-    /// Bits spent per key.
+    /// Returns its bits per key.
     pub(crate) fn bits_per_key(&self) -> f64 {
         match self {
             Filter::Point(filter) => filter.bits_per_key(),
@@ -136,8 +136,8 @@ impl Filter {
         }
     }
 
-    /// The rate of false positives that theory promises for empty queries of `width`, where it does. Filters over
-    /// integers know nothing of strings that share a number, so their promise does not hold for `strings`.
+    /// Returns the theoretical false positive rate of empty queries of `width`, if there is one. Filters over integers
+    /// do not distinguish strings with the same number, so their rate does not apply to `strings`.
     pub(crate) fn expected_rate(&self, width: Width, strings: bool) -> Option<f64> {
         match self {
             Filter::Point(filter) => (width == Width::Point).then(|| filter.expected_rate()),
@@ -146,8 +146,8 @@ impl Filter {
         }
     }
 
-    /// As many copies as need `bytes` of memory together, at least one: the same filter many times, at different
-    /// addresses, costs what as many filters cost to probe.
+    /// Returns enough copies to fill `bytes` of memory, at least one: the same filter at different addresses has the
+    /// probing cost of different filters.
     pub(crate) fn copies(&self, bytes: usize) -> Result<Vec<Filter>, FilterError> {
         let encoded = match self {
             Filter::Point(filter) => filter.to_bytes(),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_fill_the_memory_asked_for_and_answer_alike() {
+    fn copies_fill_the_requested_memory_and_give_the_same_answers() {
         let set = KeySet::load(Name::Uniform, 1_000, 1, &Sources::default()).unwrap();
         let digests = set.digests();
         let filter = Kind::named("blocked-bloom").unwrap()[0].build(&set, &digests, 10.0, 1).unwrap();

@@ -26,14 +26,14 @@ use args::{Cli, Command, Common};
 use progress::Progress;
 use report::Report;
 
-/// How to get the larger key sets.
+/// Instructions for getting the larger key sets.
 const FETCHING: &str = include_str!("../KEYS.md");
 
 fn main() -> ExitCode {
     match run(Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Nobody is left to be told that this failed.
+            // There is no way to report that this failed.
             let _ = writeln!(io::stderr(), "filter-bench: {error}");
             ExitCode::FAILURE
         }
@@ -58,14 +58,14 @@ fn run(command: Command) -> Result<(), Box<dyn Error>> {
     write(&report, common, &machine)
 }
 
-/// Finds out that results can be written before hours are spent on them.
+/// Checks that results can be written before hours are spent on them.
 fn start(common: &Common) -> Result<Progress, Box<dyn Error>> {
     for file in [&common.json, &common.markdown].into_iter().flatten() {
         fs::write(file, "").map_err(|error| format!("could not write {}: {error}", file.display()))?;
     }
     if let Some(directory) = &common.svg {
         fs::create_dir_all(directory)
-            .map_err(|error| format!("could not make {}: {error}", directory.display()))?;
+            .map_err(|error| format!("could not create {}: {error}", directory.display()))?;
     }
     Ok(Progress::new(!common.quiet))
 }
@@ -85,7 +85,7 @@ fn write(report: &Report, common: &Common, machine: &Machine) -> Result<(), Box<
     print(&report.to_text(machine))
 }
 
-/// Prints, unless nobody reads any more.
+/// Prints, ignoring a closed pipe.
 fn print(text: &str) -> Result<(), Box<dyn Error>> {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),

@@ -1,12 +1,12 @@
-//! Timing: one round of many operations, and rounds of several sides in turn.
+//! Timing: a round is many operations, and rounds of several sides are interleaved.
 
 use std::hint::black_box;
 use std::time::Instant;
 
 use crate::stats::Spread;
 
-/// Nanoseconds per call of `probe(0)`, …, `probe(mask)`, and again from 0 until `count` calls are made. The calls do
-/// not depend on each other, so the processor overlaps them. `mask + 1` must be a power of two.
+/// Returns nanoseconds per call of `probe(0)`, …, `probe(mask)`, repeated until `count` calls are made. The calls are
+/// independent, so the processor overlaps them. `mask + 1` must be a power of two.
 #[inline]
 pub(crate) fn independent(count: usize, mask: usize, mut probe: impl FnMut(usize) -> bool) -> f64 {
     let start = Instant::now();
@@ -18,8 +18,8 @@ pub(crate) fn independent(count: usize, mask: usize, mut probe: impl FnMut(usize
     start.elapsed().as_nanos() as f64 / count as f64
 }
 
-/// As [`independent`], but which query comes next depends on the answer of the one before, as it does for a reader
-/// who asks one run after the other.
+/// Like [`independent`], but each query depends on the preceding answer, as for a reader that queries one run after the
+/// other.
 #[inline]
 pub(crate) fn chained(count: usize, mask: usize, mut probe: impl FnMut(usize) -> bool) -> f64 {
     let start = Instant::now();
@@ -31,13 +31,13 @@ pub(crate) fn chained(count: usize, mask: usize, mut probe: impl FnMut(usize) ->
     start.elapsed().as_nanos() as f64 / count as f64
 }
 
-/// The largest power of two up to `n`, minus one: the mask over so many queries. `None` below two.
+/// Returns the largest power of two up to `n`, minus one, as the mask for `n` queries. `None` below two.
 pub(crate) fn mask(n: usize) -> Option<usize> {
     (n >= 2).then(|| (1usize << n.ilog2()) - 1)
 }
 
-/// Runs every side once per round, in turn, so that what disturbs the machine disturbs all; the first round, which
-/// warms up, is not counted.
+/// Runs one round of every side in turn, so that disturbances affect all sides; the first round, which warms up, is not
+/// counted.
 pub(crate) fn interleaved(
     rounds: usize,
     sides: &mut [Box<dyn FnMut() -> f64 + '_>],
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_query_is_asked_and_chaining_stays_within_the_queries() {
+    fn every_query_is_executed_and_chaining_stays_within_the_queries() {
         let mut seen = [0u32; 8];
         independent(16, 7, |i| {
             seen[i] += 1;
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn sides_take_turns_and_the_first_round_is_left_out() {
+    fn sides_are_interleaved_and_the_first_round_is_dropped() {
         let order = std::cell::RefCell::new(Vec::new());
         let side = |name: f64| {
             let order = &order;

@@ -6,16 +6,16 @@ use std::path::Path;
 use tamis_lab::figures::draw::{self, Sides};
 use tamis_lab::figures::{Axis, Kind, Panel, Point, Series};
 
-/// Lines over a common x axis; y is logarithmic if asked for.
+/// Lines over a common x axis; y may be logarithmic.
 #[derive(Clone, Debug)]
 pub(crate) struct Plot {
-    /// File name without directory and ending.
+    /// File name without directory and extension.
     pub(crate) name: String,
-    /// Above the plot.
+    /// Title above the plot.
     pub(crate) title: String,
-    /// Below the x axis.
+    /// The x axis.
     pub(crate) x: Axis,
-    /// Beside the y axis. On a logarithmic one values of 0 are left out.
+    /// The y axis. Values of 0 are omitted on a logarithmic one.
     pub(crate) y: Axis,
     /// Names and points.
     pub(crate) series: Vec<(String, Vec<(f64, f64)>)>,
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn every_point_that_can_be_shown_is_drawn() {
+    fn every_valid_point_is_drawn() {
         let svg = plot(true, vec![(8.0, 0.02), (10.0, 0.0), (12.0, 0.003)]).to_svg().unwrap().unwrap();
         assert!(svg.starts_with("<svg") && svg.contains("a &amp; b"));
         assert_eq!(svg.matches("<circle").count(), 2 + 1, "two points and the legend's mark");
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_show_is_no_file() {
+    fn empty_plots_are_not_written() {
         assert!(plot(true, vec![(1.0, 0.0)]).to_svg().unwrap().is_none());
         assert!(plot(false, vec![]).to_svg().unwrap().is_none());
     }

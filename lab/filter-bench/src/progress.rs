@@ -1,4 +1,4 @@
-//! Where the work is, on standard error, for a person at a terminal.
+//! Progress on standard error, if it is a terminal.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -8,18 +8,18 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Shown if standard error is a terminal and it is wanted.
+    /// Creates a bar if `wanted` and standard error is a terminal.
     pub(crate) fn new(wanted: bool) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(4));
         Self { bar: if wanted { bar } else { ProgressBar::hidden() } }
     }
 
-    /// Work of unknown length.
+    /// Begins work of unknown length.
     pub(crate) fn phase(&self, name: &str) {
         self.begin(name, 0);
     }
 
-    /// Work of `steps` steps.
+    /// Begins work of `steps` steps.
     pub(crate) fn begin(&self, name: &str, steps: usize) {
         let style = if steps > 0 { "{msg:<40} {wide_bar} {pos}/{len} {eta}" } else { "{msg}" };
         if let Ok(style) = ProgressStyle::with_template(style) {
@@ -30,7 +30,7 @@ impl Progress {
         self.bar.set_message(name.to_owned());
     }
 
-    /// So many steps are done. No timer runs beside: a measurement must not be disturbed.
+    /// Advances by `steps` steps. There is no background timer, which would disturb measurements.
     pub(crate) fn advance(&self, steps: u64) {
         self.bar.inc(steps);
     }

@@ -1,4 +1,4 @@
-//! Queries that hold no key, in four classes: which filter is good depends on them as much as on the keys.
+//! Queries that contain no key, in four classes: the quality of a filter depends on them as much as on the keys.
 
 use std::ops::Bound;
 
@@ -8,14 +8,14 @@ use tamis_filter::{Digest, KeyList, KeyRange, prefix_end};
 
 use crate::keysets::{KeySet, lower_bound};
 
-/// Where a query starts.
+/// The start of a query.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Class {
-    /// Integers: uniform between the smallest and the largest key. Strings: the length of a random key, every byte a
-    /// random one of those that occur in keys.
+    /// Integers: uniform between the smallest and the largest key. Strings: the length of a random key, with random
+    /// bytes that occur in keys.
     Uniform,
-    /// A key of the same source that was held out; each at most once, in random order.
+    /// A held-out key of the same source; each at most once, in random order.
     HeldOut,
     /// Integers: a random key plus 1 to 1024. Strings: a random key with its last byte changed, or a byte appended.
     KeyDelta,
@@ -24,10 +24,10 @@ pub(crate) enum Class {
 }
 
 impl Class {
-    /// All of them.
+    /// All classes.
     pub(crate) const ALL: [Class; 4] = [Class::Uniform, Class::HeldOut, Class::KeyDelta, Class::Gap];
 
-    /// What tables call it.
+    /// Returns the name in tables.
     pub(crate) fn text(self) -> &'static str {
         match self {
             Class::Uniform => "uniform",
@@ -37,25 +37,25 @@ impl Class {
         }
     }
 
-    /// As part of a file name.
+    /// Returns the name as part of a file name.
     pub(crate) fn file_name(self) -> &'static str {
         if self == Class::KeyDelta { "key-delta" } else { self.text() }
     }
 }
 
-/// How much a query asks for.
+/// The width of a query.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Width {
     /// One key.
     Point,
-    /// So many neighbouring integers.
+    /// This number of neighbouring integers.
     Integers(u64),
-    /// All keys with a prefix: the start, cut at a random length at which no key has it as a prefix.
+    /// All keys with a prefix: the start, truncated at a random length at which it is no key's prefix.
     Prefix,
 }
 
 impl Width {
-    /// The widths to ask of a set: the numbers as they are for integers; for strings points and prefixes.
+    /// Returns the widths for a set: the given numbers for integers; points and prefixes for strings.
     pub(crate) fn of_set(set: &KeySet, ranges: &[u64]) -> Vec<Width> {
         let mut widths: Vec<Width> = Vec::new();
         for &range in ranges {
@@ -71,7 +71,7 @@ impl Width {
         widths
     }
 
-    /// What tables call it.
+    /// Returns the name in tables.
     pub(crate) fn text(self) -> String {
         match self {
             Width::Point => "1".to_owned(),
@@ -81,7 +81,7 @@ impl Width {
         }
     }
 
-    /// Neighbouring integers asked for, where that is known.
+    /// Returns the number of neighbouring integers, if known.
     pub(crate) fn integers(self) -> Option<u64> {
         match self {
             Width::Point => Some(1),
@@ -91,14 +91,14 @@ impl Width {
     }
 }
 
-/// Queries of one class and width that hold none of the keys.
+/// Queries of one class and width that contain none of the keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Queries {
     /// Their class.
     pub class: Class,
     /// Their width.
     pub width: Width,
-    /// Drawn queries that held a key and were left out.
+    /// Number of queries drawn that contained a key and were dropped.
     pub dropped: u64,
     starts: KeyList,
     ends: KeyList,
@@ -106,7 +106,7 @@ pub(crate) struct Queries {
 }
 
 impl Queries {
-    /// Up to `count` queries that hold no member of `set`; fewer if nearly all that are drawn hold one.
+    /// Draws up to `count` queries that contain no member of `set`; fewer if nearly all draws contain one.
     pub(crate) fn draw(set: &KeySet, class: Class, width: Width, count: usize, seed: u64) -> Self {
         let mut source = Source::new(set, seed ^ class as u64);
         let mut queries = Self {
@@ -143,24 +143,24 @@ impl Queries {
         self.starts.push(start);
     }
 
-    /// Number of queries.
+    /// Returns the number of queries.
     pub(crate) fn len(&self) -> usize {
         self.starts.len()
     }
 
-    /// The key of point query `at`, or the start of a range.
+    /// Returns the key of point query `at`, or the start of a range.
     #[inline]
     pub(crate) fn start(&self, at: usize) -> &[u8] {
         self.starts.get(at)
     }
 
-    /// The digest of point query `at`.
+    /// Returns the digest of point query `at`.
     #[inline]
     pub(crate) fn digest(&self, at: usize) -> Digest {
         self.digests[at]
     }
 
-    /// Query `at` as a range; not for points.
+    /// Returns query `at` as a range; not for points.
     #[inline]
     pub(crate) fn range(&self, at: usize) -> KeyRange<'_> {
         range(self.width, self.starts.get(at), self.ends.get(at))
@@ -175,7 +175,7 @@ fn range<'a>(width: Width, start: &'a [u8], end: &'a [u8]) -> KeyRange<'a> {
     }
 }
 
-/// Ranges of `width` that hold a member: `count` members at equal distances, each somewhere in its range.
+/// Returns ranges of `width` that contain a member: `count` members at equal distances, each somewhere in its range.
 pub(crate) fn ranges_with_a_key(
     set: &KeySet,
     width: Width,
@@ -210,12 +210,12 @@ fn integer(key: &[u8]) -> u64 {
     u64::from_be_bytes(*key.first_chunk().expect("keys of integer sets have eight bytes"))
 }
 
-/// Draws starts and completes them to queries.
+/// Draws starts and extends them to queries.
 struct Source<'a> {
     set: &'a KeySet,
     /// The bytes that occur in members.
     alphabet: Vec<u8>,
-    /// The held-out keys that were not drawn yet: drawn twice, one false positive would count as two.
+    /// The held-out keys not drawn yet: a repeated key would count one false positive twice.
     left: Vec<u32>,
     random: Random,
 }
@@ -238,7 +238,7 @@ impl<'a> Source<'a> {
         self.set.members.get(at)
     }
 
-    /// A start of `class`, which may be or lead to a key; `None` if the draw gives none.
+    /// Draws a start of `class`, which may be, or lead to, a key; `None` if the draw fails.
     fn start(&mut self, class: Class) -> Option<Vec<u8>> {
         match (class, self.set.integers) {
             (Class::HeldOut, _) => {
@@ -282,7 +282,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// A string between two: their common prefix, then eight bytes drawn as one number.
+    /// Returns a string between two others: their common prefix, then eight bytes drawn as one number.
     fn between(&mut self, before: &[u8], after: &[u8]) -> Option<Vec<u8>> {
         let common = common(before, after);
         let number = |key: &[u8]| {
@@ -297,7 +297,7 @@ impl<'a> Source<'a> {
         (before < &key[..] && &key[..] < after).then_some(key)
     }
 
-    /// The query of `width` from `start`, with its end; `None` if it holds a member.
+    /// Returns the query of `width` from `start`, with its end; `None` if it contains a member.
     fn query(&mut self, mut start: Vec<u8>, width: Width) -> Option<(Vec<u8>, Vec<u8>)> {
         let members = &self.set.members;
         let at = lower_bound(members, &start);
@@ -311,7 +311,7 @@ impl<'a> Source<'a> {
             Width::Prefix => {
                 let before = at.checked_sub(1).map(|at| members.get(at));
                 let shared = [before, next].into_iter().flatten().map(|key| common(key, &start)).max()?;
-                // All of it shared: a key starts with it.
+                // A key begins with the whole start.
                 if shared == start.len() {
                     return None;
                 }
@@ -323,7 +323,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Length of the longest common prefix.
+/// Returns the length of the longest common prefix.
 fn common(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_that_claim_to_be_empty_are() {
+    fn queries_are_empty() {
         for name in Name::ALL {
             let set = set(name);
             for class in Class::ALL {
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_keep_to_their_definitions() {
+    fn integer_classes_follow_their_definitions() {
         let set = set(Name::Cells);
         let points = |class| Queries::draw(&set, class, Width::Point, 500, 2);
         let (low, high) = (set.members.first().unwrap(), set.members.last().unwrap());
@@ -380,7 +380,7 @@ mod tests {
         let held_out = points(Class::HeldOut);
         assert!((0..held_out.len()).all(|at| holds(&set.held_out, held_out.start(at))));
         let all = Queries::draw(&set, Class::HeldOut, Width::Point, usize::MAX / 8, 2);
-        assert_eq!(all.len(), set.held_out.len(), "each once, however many are asked for");
+        assert_eq!(all.len(), set.held_out.len(), "each once, for any requested number");
         let delta = points(Class::KeyDelta);
         for at in 0..delta.len() {
             let start = integer(delta.start(at));
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn string_classes_keep_to_their_definitions() {
+    fn string_classes_follow_their_definitions() {
         let set = set(Name::Words);
         let delta = Queries::draw(&set, Class::KeyDelta, Width::Point, 500, 2);
         for at in 0..delta.len() {
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_with_a_key_hold_it() {
+    fn ranges_with_a_key_contain_it() {
         for name in [Name::Ips, Name::Places] {
             let set = set(name);
             for width in Width::of_set(&set, &[1, 16, 1 << 20]) {

@@ -1,4 +1,4 @@
-//! What a command found: text, tables, plots and data, for the terminal, as Markdown, as JSON and as SVG.
+//! The results of a command: text, tables, plots and data, for the terminal, as Markdown, as JSON and as SVG.
 
 use std::fmt::Write as _;
 
@@ -7,10 +7,10 @@ use tamis_lab::machine::Machine;
 
 use crate::plots::Plot;
 
-/// Whether this is a build whose times mean something.
+/// Whether times of this build are meaningful.
 const OPTIMISED: bool = !cfg!(debug_assertions);
 
-/// The machine that measures. No disk has a part in it.
+/// Returns the machine. No disk is involved.
 pub(crate) fn this_machine() -> Machine {
     Machine::read(None)
 }
@@ -22,12 +22,12 @@ fn machine_lines(machine: &Machine) -> Vec<String> {
         machine.cpu, machine.cores, machine.system
     )];
     if !OPTIMISED {
-        lines.push("This is a debug build: rates are right, times mean nothing.".to_owned());
+        lines.push("This is a debug build: rates are valid, times are meaningless.".to_owned());
     }
     lines
 }
 
-/// A table of words and numbers, all already formatted. The first `names` columns are names, set to the left.
+/// A table of formatted words and numbers. The first `names` columns are names, which are left-aligned.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     columns: Vec<String>,
@@ -36,7 +36,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// An empty table.
+    /// Creates an empty table.
     pub(crate) fn new<S: Into<String>>(names: usize, columns: impl IntoIterator<Item = S>) -> Self {
         Self { columns: columns.into_iter().map(Into::into).collect(), names, rows: Vec::new() }
     }
@@ -48,7 +48,7 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// Whether there are no rows.
+    /// Reports whether there are no rows.
     pub(crate) fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
@@ -95,21 +95,21 @@ pub(crate) enum Part {
     Table(Table),
 }
 
-/// Everything that a command has to say.
+/// The results of a command.
 #[derive(Clone, Debug)]
 pub(crate) struct Report {
-    /// What this is.
+    /// The title.
     pub title: String,
-    /// In order.
+    /// The parts in order.
     pub parts: Vec<Part>,
-    /// The same for programs.
+    /// The results as JSON.
     pub data: Value,
-    /// Pictures.
+    /// Plots.
     pub plots: Vec<Plot>,
 }
 
 impl Report {
-    /// A report without parts.
+    /// Creates an empty report.
     pub(crate) fn new(title: impl Into<String>) -> Self {
         Self { title: title.into(), parts: Vec::new(), data: Value::Null, plots: Vec::new() }
     }
@@ -131,7 +131,7 @@ impl Report {
         }
     }
 
-    /// For a terminal.
+    /// Formats it for a terminal.
     pub(crate) fn to_text(&self, machine: &Machine) -> String {
         let mut out = format!("{}\n{}\n", self.title, machine_lines(machine).join("\n"));
         for part in &self.parts {
@@ -149,7 +149,7 @@ impl Report {
         out
     }
 
-    /// For a page of documentation.
+    /// Formats it as Markdown.
     pub(crate) fn to_markdown(&self, machine: &Machine) -> String {
         let mut out = format!("## {}\n\n{}\n", self.title, machine_lines(machine).join(" "));
         for part in &self.parts {
@@ -167,13 +167,13 @@ impl Report {
         out
     }
 
-    /// For programs.
+    /// Returns it as JSON.
     pub(crate) fn to_json(&self, machine: &Machine) -> Value {
         serde_json::json!({ "title": self.title, "machine": machine, "optimised": OPTIMISED, "data": self.data })
     }
 }
 
-/// A rate as people read it: percent with three digits that count, or a power of ten below a thousandth of one.
+/// Formats a rate: percent with three significant digits, or a power of ten below 0.001 %.
 pub(crate) fn rate(rate: f64) -> String {
     let percent = rate * 100.0;
     match percent {
@@ -186,7 +186,7 @@ pub(crate) fn rate(rate: f64) -> String {
     }
 }
 
-/// Nanoseconds with three digits that count.
+/// Formats nanoseconds with three significant digits.
 pub(crate) fn ns(ns: f64) -> String {
     match ns {
         n if n >= 100.0 => format!("{n:.0}"),

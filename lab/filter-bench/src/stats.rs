@@ -1,11 +1,11 @@
-//! What is said of repeated measurements and of counted events.
+//! Statistics of repeated measurements and of counted events.
 
 use serde::Serialize;
 
 /// Median and extremes of the rounds of one measurement.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub(crate) struct Spread {
-    /// The middle value; of an even number of rounds the mean of the two in the middle.
+    /// The median; of an even number of rounds the mean of the middle two.
     pub median: f64,
     /// The smallest value.
     pub min: f64,
@@ -14,7 +14,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Of some values; `None` of none.
+    /// Summarises some values; `None` for none.
     pub(crate) fn of(values: &[f64]) -> Option<Self> {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -25,13 +25,13 @@ impl Spread {
         Some(Self { median, min, max })
     }
 
-    /// Distance between the extremes in percent of the median.
+    /// Returns the distance between the extremes in percent of the median.
     pub(crate) fn percent(&self) -> f64 {
         if self.median == 0.0 { 0.0 } else { (self.max - self.min) / self.median * 100.0 }
     }
 }
 
-/// The 95 % interval (Wilson) of a rate of which `hits` of `trials` were seen.
+/// Returns the 95 % interval (Wilson) of a rate with `hits` out of `trials`.
 pub(crate) fn interval(hits: u64, trials: u64) -> (f64, f64) {
     if trials == 0 {
         return (0.0, 1.0);

@@ -16,13 +16,13 @@ tamis side by side with other storage engines: the same operations in the same o
 checked.";
 
 const RUN_HELP: &str = "\
-Every system runs in a process of its own; only one works at a time. Systems take turns in every round, and who comes first
-moves on. Figures are medians over rounds; what counts are ratios of one run. `tamis-peers list` names suites and systems.
+Every system runs in its own process, and only one works at a time. Systems are interleaved in every round, and the first one
+rotates. Figures are medians over rounds; only ratios within a run count. `tamis-peers list` shows suites and systems.
 
 Systems: tamis, tamis-grf (one filter for the whole tree), tamis:OPTION=VALUE,OPTION=VALUE (as `tamis options` lists them), and
 the engines that were compiled in with --features rocksdb,leveldb,fjall,redb or --features all.
 
-Exit codes: 0 all is measured; 1 a system gave a wrong answer; 2 bad arguments; 3 a system failed, or the machine.
+Exit codes: 0 everything measured; 1 a wrong answer of a system; 2 invalid arguments; 3 a failure of a system or the machine.
 
 Examples:
   tamis-peers run --quick
@@ -35,23 +35,23 @@ Examples:
 #[derive(Debug, Parser)]
 #[command(name = "tamis-peers", version, about = ABOUT)]
 pub(crate) struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What to do.
+/// The command.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Measure, and write the report
     Run(Box<RunArgs>),
-    /// Write the report of rows that were measured
+    /// Write the report of existing rows
     Report {
-        /// Where rows.jsonl is, and where report.html, report.md and summary.md go
+        /// Directory with rows.jsonl, and for report.html, report.md and summary.md
         #[arg(value_name = "DIR")]
         dir: PathBuf,
     },
-    /// Name suites, their workloads, and systems
+    /// List suites, their workloads, and systems
     List,
     /// Serve requests on the standard input
     #[command(hide = true)]
@@ -69,79 +69,79 @@ pub(crate) struct RunArgs {
     /// Suites, separated by commas [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub suites: Vec<Suite>,
-    /// Workloads in place of those of the suites, separated by commas: fills for `load`, all others for other suites
+    /// Workloads that replace those of the suites, separated by commas: fills for `load`, all others for other suites
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub workloads: Vec<Workload>,
-    /// Systems, separated by commas [default: all that are compiled in]
+    /// Systems, separated by commas [default: all compiled in]
     #[arg(long, value_name = "LIST")]
     pub systems: Option<String>,
-    /// Tiny sizes: checks in a minute or so that everything works. Sizes that are given count all the same
+    /// Use tiny sizes, to check within about a minute that everything works; explicit sizes still apply
     #[arg(long)]
     pub quick: bool,
-    /// Keys in a database [default: 1000000]
+    /// Number of keys in a database [default: 1000000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(100..=1 << 36))]
     pub keys: Option<u64>,
-    /// Bytes of a key, but in the suite `keys`
+    /// Size of a key, except in the suite `keys`
     #[arg(long, value_name = "BYTES", default_value_t = 8, value_parser = clap::value_parser!(u64).range(4..=4096))]
     pub key_bytes: u64,
-    /// Bytes of a value, or `mixed`: 10 to 1024, most of them short. In mixgraph they are always mixed
+    /// Size of a value, or `mixed`: 10 to 1024 bytes, most of them short. In mixgraph they are always mixed
     #[arg(long, value_name = "BYTES", default_value = "256", value_parser = value_sizes)]
     pub value_bytes: ValueSizes,
-    /// Operations of the fastest workloads; slow ones have fewer [default: 500000]
+    /// Number of operations of the fastest workloads; slow ones have fewer [default: 500000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub ops: Option<u64>,
-    /// Rounds; fewer than 5 say little [default: 5]
+    /// Number of rounds; fewer than 5 are not significant [default: 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: Option<u32>,
-    /// Filter bits for a key
+    /// Filter bits per key
     #[arg(long, value_name = "BITS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub filter_bits: u32,
-    /// A memtable; also how large table files grow [default: 64MiB]
+    /// Size of a memtable and of table files [default: 64MiB]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub memtable: Option<u64>,
-    /// The block cache [default: 8MiB; in ycsb 1GiB; in direct always 1/32 of the data]
+    /// Size of the block cache [default: 8MiB; in ycsb 1GiB; in direct always 1/32 of the data]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub cache: Option<u64>,
-    /// Read and write tables past the page cache in all suites, not only in `direct`
+    /// Bypass the page cache for tables in all suites, not only in `direct`
     #[arg(long)]
     pub direct: bool,
-    /// How blocks are compressed
+    /// Compression of blocks
     #[arg(long, value_enum, default_value = "none")]
     pub compression: CompressionArg,
-    /// Threads side by side, separated by commas; cold, keys and load have one, sync 1, 2 and 4
+    /// Numbers of threads, separated by commas; cold, keys and load use one, sync 1, 2 and 4
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2",
           value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: Vec<u16>,
-    /// Drives every random choice
+    /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Where databases are made, and removed at the end [default: the directory for temporary files]
+    /// Directory for databases, which are removed at the end [default: the directory for temporary files]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Where rows and the report go
+    /// Directory for rows and the report
     #[arg(long, value_name = "DIR", default_value = "tamis-peers-results")]
     pub out: PathBuf,
-    /// Go on where an earlier run with the same arguments was interrupted: suites that are complete are kept, others begin anew
+    /// Continue an interrupted run with the same arguments: complete suites are kept, others start again
     #[arg(long)]
     pub resume: bool,
-    /// The longest time that one step of one system may take
+    /// Maximum duration of one step of one system
     #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..))]
     pub limit: u64,
-    /// Say a line for every row
+    /// Print a line for every row
     #[arg(long, short)]
     pub verbose: bool,
 }
 
-/// How blocks are compressed.
+/// Compression of blocks.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum CompressionArg {
-    /// Not at all
+    /// No compression
     None,
     /// LZ4
     Lz4,
 }
 
-/// What is not given, in earnest or for a check.
+/// Defaults of normal and of quick runs.
 struct Defaults {
     keys: u64,
     ops: u64,
@@ -157,12 +157,12 @@ const QUICK: Defaults =
     Defaults { keys: 20_000, ops: 4000, rounds: 2, memtable_bytes: 1 << 20, cache_bytes: Some(CACHE_BYTES) };
 
 impl RunArgs {
-    /// The sizes of the suites.
+    /// Returns the sizes of the suites.
     pub(crate) fn sizes(&self) -> Result<Sizes, Failure> {
         let defaults = if self.quick { QUICK } else { EARNEST };
         let memtable_bytes = self.memtable.unwrap_or(defaults.memtable_bytes);
         if memtable_bytes < 64 << 10 {
-            return Err(Failure::Usage("--memtable: a memtable needs 64KiB at least".to_owned()));
+            return Err(Failure::Usage("--memtable: a memtable needs at least 64KiB".to_owned()));
         }
         let mut threads: Vec<usize> = self.threads.iter().map(|&threads| threads.into()).collect();
         threads.sort_unstable();
@@ -187,44 +187,44 @@ impl RunArgs {
         })
     }
 
-    /// The workloads, if they are not those of the suites.
+    /// Returns the workloads, if they replace those of the suites.
     fn workloads(&self) -> Result<Option<Vec<Workload>>, Failure> {
         for (i, workload) in self.workloads.iter().enumerate() {
             if self.workloads[..i].contains(workload) {
-                return Err(Failure::Usage(format!("--workloads: `{workload}` is there twice")));
+                return Err(Failure::Usage(format!("--workloads: `{workload}` is given twice")));
             }
             if let Some(suite) =
                 self.suites().into_iter().find(|&suite| workload.is_fill() != (suite == Suite::Load))
             {
                 return Err(Failure::Usage(format!(
-                    "--workloads: `{workload}` is nothing for the suite `{suite}`"
+                    "--workloads: `{workload}` does not fit the suite `{suite}`"
                 )));
             }
         }
         Ok((!self.workloads.is_empty()).then(|| self.workloads.clone()))
     }
 
-    /// The systems to compare.
+    /// Returns the systems to compare.
     pub(crate) fn systems(&self) -> Result<Vec<System>, Failure> {
         let list = self.systems.clone().unwrap_or_else(|| System::compiled_in().join(","));
         let systems =
             System::parse_list(&list).map_err(|error| Failure::Usage(format!("--systems: {error}")))?;
         for (i, system) in systems.iter().enumerate() {
             if systems[..i].iter().any(|other| other.name() == system.name()) {
-                return Err(Failure::Usage(format!("--systems: `{system}` is there twice")));
+                return Err(Failure::Usage(format!("--systems: `{system}` is given twice")));
             }
         }
         Ok(systems)
     }
 
-    /// The suites to run, each once, in the order of [`Suite::ALL`].
+    /// Returns the suites to run, each once, in the order of [`Suite::ALL`].
     pub(crate) fn suites(&self) -> Vec<Suite> {
         let asked = |suite: &Suite| self.suites.is_empty() || self.suites.contains(suite);
         Suite::ALL.into_iter().filter(asked).collect()
     }
 }
 
-/// The longest value of one length.
+/// Maximum size of values of one length.
 const LONGEST_VALUE: usize = 1 << 20;
 
 fn value_sizes(text: &str) -> Result<ValueSizes, String> {
@@ -236,7 +236,7 @@ fn value_sizes(text: &str) -> Result<ValueSizes, String> {
     }
 }
 
-/// A number of bytes, with `KiB`, `MiB` or `GiB` behind it or nothing.
+/// Parses a number of bytes, optionally with the suffix `KiB`, `MiB` or `GiB`.
 fn bytes(text: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_are_given_count_in_a_quick_run_too() {
+    fn explicit_sizes_apply_to_quick_runs_too() {
         let quick = run("p run --quick --keys 500 --cache 2MiB --threads 2,1,2").sizes().unwrap();
         assert_eq!((quick.keys, quick.ops, quick.cache_bytes), (500, QUICK.ops, Some(2 << 20)));
         assert_eq!(quick.threads, [1, 2]);
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn workloads_are_those_that_the_suites_can_have() {
+    fn workloads_must_fit_the_suites() {
         let sizes = run("p run --suites ycsb,settled --workloads ycsb-c,get-empty --direct").sizes().unwrap();
         assert_eq!(sizes.workloads, Some(vec![Workload::YcsbC, Workload::GetEmpty]));
         assert!(sizes.direct_io);
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn invalid_arguments_are_refused() {
         for line in [
             "p run --suites ycsb --workloads ycsb-z",
             "p run --suites fast",

@@ -1,11 +1,12 @@
-//! Carries plans out: one worker a system, all of them asked the same, one at a time.
+//! Executes plans: one worker per system, all with the same requests, one at a time.
 //!
-//! Rounds are interleaved: in each round, for each step, one system after the other, so that whatever the machine does
-//! meanwhile meets all of them. Who comes first moves on by one each round. Databases are loaded and measured by different
-//! processes: what a load leaves behind in memory is nobody's. Databases that plans only read are loaded once for all of them.
+//! Rounds are interleaved: each step of a round visits the systems one after the other, so that other activity on the
+//! machine affects all of them. The first system rotates from round to round. Databases are loaded and measured by
+//! different processes, so that memory left over from a load does not count. Databases that are only read are loaded
+//! once for all plans.
 //!
-//! A wrong answer ends the whole run. A worker that fails otherwise is out until the end of the plan; rows say why, and the
-//! others go on.
+//! A wrong answer ends the whole run. A worker that fails otherwise is excluded until the end of the plan; rows give
+//! the reason, and the others continue.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,37 +22,37 @@ use crate::protocol::{Answer, Order, Request};
 use crate::record::{Figures, Row};
 use crate::suites::{Loading, Plan, Step};
 
-/// What stands in [`Row::refused`] before the text if a worker failed, as opposed to: the engine has no such option.
+/// Prefix of [`Row::refused`] if a worker failed, to distinguish it from an unsupported option.
 pub(crate) const STOPPED: &str = "stopped: ";
 
-/// Of so many operations of a step one more is done before, to warm up.
+/// Ratio of measured operations of a step to those that warm up before.
 const WARMUP_SHARE: u64 = 10;
 
-/// Who hears what happens. Called from one thread.
+/// The receiver of events. Called from one thread.
 pub(crate) trait Audience {
-    /// Something begins. Nothing may be written to the terminal after this returns, or only little.
+    /// Reports the beginning of an activity. After it returns, output to the terminal must be minimal.
     fn doing(&mut self, what: &str);
 
-    /// A row that is done.
+    /// Receives a complete row.
     fn row(&mut self, row: &Row) -> Result<(), Failure>;
 
-    /// A sentence for people.
+    /// Receives a sentence for people.
     fn note(&mut self, text: &str);
 }
 
-/// Who is compared, where, and who hears of it.
+/// The systems, the directory and the audience of a comparison.
 pub(crate) struct Stage<'a> {
-    /// Who. In the first round they come in this order.
+    /// The systems, in the order of the first round.
     pub systems: &'a [System],
-    /// Makes a worker of a system.
+    /// Starts a worker for a system.
     pub spawn: &'a dyn Fn(&System) -> io::Result<Link>,
-    /// Where databases are made, and removed when they are not needed any more.
+    /// Directory for databases, which are removed when no longer needed.
     pub dir: &'a Path,
-    /// Who hears of it.
+    /// The receiver of events.
     pub audience: &'a mut dyn Audience,
 }
 
-/// The version of a system's engine.
+/// Returns the version of a system's engine.
 pub(crate) fn version_of(system: &System) -> String {
     struct Version;
 
@@ -66,11 +67,11 @@ pub(crate) fn version_of(system: &System) -> String {
     system.with(Version)
 }
 
-/// Carries the plans out, in order. What came of it beyond the rows: the troubles of systems that could not go on.
+/// Executes the plans in order, and returns the failures of systems that could not continue.
 ///
 /// # Errors
 ///
-/// A wrong answer; a row that could not be written; a directory that could not be made or removed.
+/// A wrong answer; a row that could not be written; a directory that could not be created or removed.
 pub(crate) fn conduct(plans: &[Plan], stage: Stage<'_>) -> Result<Vec<String>, Failure> {
     let mut conductor = Conductor { stage, troubles: Vec::new(), stock: Vec::new(), made: 0 };
     for (i, plan) in plans.iter().enumerate() {
@@ -88,14 +89,14 @@ struct Conductor<'a> {
     stage: Stage<'a>,
     troubles: Vec<String>,
     stock: Vec<Database>,
-    /// Directories made so far.
+    /// Number of directories created.
     made: u64,
 }
 
-/// A database that is there.
+/// An existing database.
 struct Database {
     system: usize,
-    /// What it can be used for again.
+    /// The properties for which it can be reused.
     loading: Option<Loading>,
     dir: PathBuf,
 }
@@ -108,14 +109,14 @@ struct Side {
     loaded: u64,
 }
 
-/// What can be said of a system in a plan.
+/// The status of a system in a plan.
 enum Standing {
     Ready(Box<Side>),
     Refused(String),
 }
 
 impl Conductor<'_> {
-    /// Fills: every step of every round has a worker and a directory of its own.
+    /// Executes fills: every step of every round has its own worker and directory.
     fn fill(&mut self, plan: &Plan) -> Result<(), Failure> {
         let systems = self.stage.systems;
         let mut out = vec![false; systems.len()];
@@ -146,7 +147,7 @@ impl Conductor<'_> {
         Ok(())
     }
 
-    /// A row, or why the system refuses.
+    /// Returns a row, or the reason for a refusal.
     fn fill_once(
         &mut self,
         plan: &Plan,
@@ -170,7 +171,7 @@ impl Conductor<'_> {
         Ok(Ok(self.row(plan, step, i, round, options, figures)))
     }
 
-    /// Everything else: databases that last for the whole plan.
+    /// Executes all other plans, whose databases last for the whole plan.
     fn run(&mut self, plan: &Plan) -> Result<(), Failure> {
         let mut sides = Vec::new();
         for i in 0..self.stage.systems.len() {
@@ -241,7 +242,7 @@ impl Conductor<'_> {
         Ok(self.row(plan, step, i, round, side.options.clone(), figures))
     }
 
-    /// Loads the system's database if there is none to use, and opens it in a fresh worker.
+    /// Loads the system's database unless one can be reused, and opens it in a new worker.
     fn prepare(&mut self, plan: &Plan, i: usize) -> Result<Result<Standing, Trouble>, Failure> {
         let loading = plan.shared_loading();
         let usable = |database: &&Database| database.system == i && database.loading == loading;
@@ -255,7 +256,7 @@ impl Conductor<'_> {
         }
         let done = self.load_and_open(plan, i, &dir, load);
         if load && !matches!(done, Ok(Standing::Ready(_))) {
-            // Nobody knows what it holds.
+            // Its contents are unknown now.
             for database in self.stock.iter_mut().filter(|database| database.dir == dir) {
                 database.loading = None;
             }
@@ -285,7 +286,7 @@ impl Conductor<'_> {
         }
         let mut side = Side { link, dir: dir.to_owned(), options: BTreeMap::new(), loaded: plan.loaded };
         self.open(plan, i, &mut side)?;
-        // Opening may have made work: a log that was replayed, a memtable written out.
+        // Opening may have caused work: log replay, a flush.
         side.link.ask(&Request::Settle)?;
         Ok(Standing::Ready(Box::new(side)))
     }
@@ -326,7 +327,10 @@ impl Conductor<'_> {
     }
 
     fn strange(&self, i: usize, answer: &Answer) -> Trouble {
-        Trouble::Failed(format!("{}: its worker answered out of turn: {answer:?}", self.stage.systems[i]))
+        Trouble::Failed(format!(
+            "{}: its worker sent an unexpected answer: {answer:?}",
+            self.stage.systems[i]
+        ))
     }
 
     fn doing(&mut self, plan: &Plan, what: &str, system: &System, round: Option<u32>) {
@@ -355,7 +359,7 @@ impl Conductor<'_> {
         }
     }
 
-    /// Rows that say why there are no figures.
+    /// Writes rows that state why there are no figures.
     fn refuse(
         &mut self,
         plan: &Plan,
@@ -371,7 +375,7 @@ impl Conductor<'_> {
         Ok(())
     }
 
-    /// A system that cannot go on. If it was wrong, nobody goes on.
+    /// Excludes a failed system. A wrong answer ends the run.
     fn stop(
         &mut self,
         plan: &Plan,
@@ -400,7 +404,7 @@ impl Conductor<'_> {
         Ok(dir)
     }
 
-    /// Removes the databases that none of the plans to come can use.
+    /// Removes the databases that no later plan can use.
     fn clear(&mut self, to_come: &[Plan]) -> Result<(), Failure> {
         let wanted = |database: &Database| {
             database.loading.is_some() && to_come.iter().any(|plan| plan.shared_loading() == database.loading)
@@ -420,7 +424,7 @@ impl Conductor<'_> {
     }
 }
 
-/// All of `n` numbers, beginning one later each round.
+/// Returns the numbers below `n`, beginning one later each round.
 fn rotated(n: usize, round: u32) -> impl Iterator<Item = usize> {
     (0..n).map(move |i| (i + round as usize) % n)
 }

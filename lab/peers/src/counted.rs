@@ -1,4 +1,4 @@
-//! A store that counts what is put into it. Threads count for themselves; the sums meet when their sessions end.
+//! A store that counts the bytes put into it. Threads count separately; the counts are added when their sessions end.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,22 +6,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tamis_bench::BenchError;
 use tamis_bench::store::{Session, Store};
 
-/// A store, and the bytes of keys and values that were put into it.
+/// A store, and the number of bytes of keys and values put into it.
 ///
 /// Sessions add with relaxed ordering as they end. [`put_bytes`](Counted::put_bytes) takes `&mut self`: no session is
-/// alive then, and whoever ended them (the join of their threads) ordered their additions before.
+/// alive then, and joining their threads ordered their additions before.
 pub(crate) struct Counted<'e, E> {
     store: &'e E,
     put_bytes: AtomicU64,
 }
 
 impl<'e, E> Counted<'e, E> {
-    /// Nothing was put so far.
+    /// Wraps a store, with a count of 0.
     pub(crate) fn new(store: &'e E) -> Self {
         Counted { store, put_bytes: AtomicU64::new(0) }
     }
 
-    /// Bytes of the keys and values of all puts that succeeded.
+    /// Returns the size of the keys and values of all successful puts.
     pub(crate) fn put_bytes(&mut self) -> u64 {
         *self.put_bytes.get_mut()
     }

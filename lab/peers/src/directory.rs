@@ -1,4 +1,4 @@
-//! The files of a database's directory: what they take, and how they leave the page cache.
+//! The files of a database's directory: their size, and their eviction from the page cache.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -8,22 +8,22 @@ use std::path::Path;
 use rustix::fs::{Advice, SeekFrom, seek};
 use rustix::io::Errno;
 
-/// Bytes that `st_blocks` counts in, whatever the file system's own blocks are.
+/// Unit of `st_blocks` in bytes, independent of the file system's own blocks.
 const STAT_BLOCK: u64 = 512;
 
-/// The size of a directory at one moment. Files that go away meanwhile are left out.
+/// The size of a directory at one moment. Files removed in the meantime are ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Directory {
-    /// Bytes of the file system's blocks that files take, those set aside for a log to grow into included.
+    /// Allocated bytes in blocks of the file system, including space preallocated for a log.
     pub allocated_bytes: u64,
-    /// Bytes of files that were written, to the end of the page: neither holes nor what is set aside and was never written.
+    /// Written bytes, rounded up to pages: neither holes nor preallocated space.
     pub held_bytes: u64,
-    /// Files.
+    /// Number of files.
     pub files: u64,
 }
 
 impl Directory {
-    /// Looks at all files below `dir`.
+    /// Measures all files below `dir`.
     pub(crate) fn of(dir: &Path) -> io::Result<Directory> {
         let mut sum = Directory::default();
         for_files(dir, &mut |path| {
@@ -40,19 +40,19 @@ impl Directory {
     }
 }
 
-/// Syncs all files below `dir` and asks the kernel to drop their pages. Pages that somebody maps stay: call it when the
-/// database is closed.
+/// Syncs all files below `dir` and asks the kernel to evict their pages. Mapped pages stay, so the database must be
+/// closed.
 pub(crate) fn evict(dir: &Path) -> io::Result<()> {
     for_files(dir, &mut |path| {
         let file = File::open(path)?;
-        // Dirty pages are not dropped.
+        // Dirty pages are not evicted.
         file.sync_all()?;
         Ok(rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)?)
     })
 }
 
-/// Reads all files below `dir`. Some machines take pages back from the cache within seconds; what is measured warm must not
-/// depend on how long ago a system had its last turn.
+/// Reads all files below `dir`. Some machines reclaim pages from the cache within seconds; warm measurements must not
+/// depend on the time since a system's last turn.
 pub(crate) fn warm(dir: &Path) -> io::Result<()> {
     let mut buffer = vec![0; 1 << 20];
     for_files(dir, &mut |path| {
@@ -65,17 +65,17 @@ pub(crate) fn warm(dir: &Path) -> io::Result<()> {
     })
 }
 
-/// The bytes of a file that the file system has data for; a file system that cannot tell has it for all.
+/// Returns the number of bytes for which the file system has data; all bytes if it does not report this.
 fn data_bytes(file: &File) -> io::Result<u64> {
     let (mut sum, mut at) = (0, 0);
     loop {
         let begin = match seek(file, SeekFrom::Data(at)) {
-            // No data behind `at`.
+            // There is no data after `at`.
             Err(Errno::NXIO) => return Ok(sum),
             other => other?,
         };
         at = match seek(file, SeekFrom::Hole(begin)) {
-            // It was cut there meanwhile.
+            // The file was truncated in the meantime.
             Err(Errno::NXIO) => return Ok(sum),
             other => other?,
         };
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn holes_are_neither_taken_nor_held() {
+    fn holes_are_neither_allocated_nor_written() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("below")).unwrap();
         fs::write(dir.path().join("below/full"), vec![1; 100_000]).unwrap();
@@ -108,7 +108,7 @@ mod tests {
         sparse.set_len(1 << 30).unwrap();
         let aside = File::create(dir.path().join("aside")).unwrap();
         let flags = rustix::fs::FallocateFlags::empty();
-        // Not every file system can; then there is one file less to look at.
+        // Some file systems do not support this; then there is one file less to measure.
         let _ = rustix::fs::fallocate(&aside, flags, 0, 200_000);
         warm(dir.path()).unwrap();
         evict(dir.path()).unwrap(); // synced, so that blocks are given to what was written

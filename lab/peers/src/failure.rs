@@ -1,12 +1,12 @@
-//! How the program can fail, and its exit codes.
+//! Failures of the program, and its exit codes.
 
 use std::fmt;
 use std::process::ExitCode;
 
-/// Why the program ended early, or not as it should.
+/// The reason why the program failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// A system gave a wrong answer: exit code 1. Nothing that was measured of it counts.
+    /// A system returned a wrong answer: exit code 1. None of its measurements count.
     WrongAnswer(String),
     /// Bad arguments or input: exit code 2.
     Usage(String),
@@ -15,7 +15,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// The process' exit code.
+    /// Returns the process's exit code.
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Failure::WrongAnswer(_) => 1,
@@ -24,7 +24,7 @@ impl Failure {
         })
     }
 
-    /// The failure of an operation on a file.
+    /// Returns the failure of an operation on a file.
     pub(crate) fn file(operation: &str, path: &std::path::Path, error: &std::io::Error) -> Failure {
         Failure::System(format!("could not {operation} {}: {error}", path.display()))
     }

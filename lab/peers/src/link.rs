@@ -1,4 +1,4 @@
-//! The conductor's end of a worker: asks, waits, and tells what became of a worker that does not answer.
+//! The conductor's end of a worker: sends requests, waits, and reports what happened to a worker that does not answer.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -9,23 +9,23 @@ use std::time::Duration;
 use crate::engines::system::System;
 use crate::protocol::{Answer, FailureKind, Request};
 
-/// Of what a worker said on its standard error, so many of the last bytes are told.
+/// Maximum number of final bytes of a worker's standard error in messages.
 const STDERR_TAIL: u64 = 4096;
 
-/// Why a request has no good answer. The texts name the system.
+/// The reason why a request failed. The texts name the system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
-    /// The engine's answer contradicts what was put.
+    /// The engine's answer contradicts earlier puts.
     WrongAnswer(String),
-    /// The request failed; the worker is of no use any more, and may be gone.
+    /// The request failed; the worker is unusable, and may be gone.
     Failed(String),
 }
 
-/// A worker. Dropping it ends its process.
+/// A worker. Dropping it kills its process.
 pub(crate) struct Link {
     system: String,
     requests: Box<dyn Write>,
-    /// Lines that the worker answered. A thread reads them, so that waiting can have an end.
+    /// Lines from the worker. A thread reads them, so that waiting can time out.
     answers: Receiver<io::Result<String>>,
     process: Option<Process>,
     limit: Duration,
@@ -33,12 +33,12 @@ pub(crate) struct Link {
 
 struct Process {
     child: Child,
-    /// What it says on its standard error, as a file: no pipe that may fill up.
+    /// Its standard error as a file, since a pipe could fill up.
     stderr: File,
 }
 
 impl Link {
-    /// Starts this program again as the worker of `system`. A request that takes longer than `limit` ends it.
+    /// Starts this program as the worker of `system`. A request that takes longer than `limit` kills it.
     pub(crate) fn spawn(system: &System, limit: Duration) -> io::Result<Link> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["worker", "--system", system.name()]);
@@ -58,7 +58,7 @@ impl Link {
         Ok(link)
     }
 
-    /// A worker at the other ends of two pipes.
+    /// Connects to a worker over two pipes.
     pub(crate) fn over(
         answers: impl Read + Send + 'static,
         requests: impl Write + 'static,
@@ -68,7 +68,7 @@ impl Link {
         let (send, receive) = channel();
         std::thread::spawn(move || {
             for line in BufReader::new(answers).lines() {
-                // The link is gone: so is everybody who would want to know.
+                // The link is gone, and with it all interested parties.
                 if send.send(line).is_err() {
                     break;
                 }
@@ -78,7 +78,7 @@ impl Link {
         Link { system: system.to_owned(), requests, answers: receive, process: None, limit }
     }
 
-    /// Sends a request and waits for its answer, which is none of [`Answer::Failed`].
+    /// Sends a request and waits for its answer, which is not [`Answer::Failed`].
     pub(crate) fn ask(&mut self, request: &Request) -> Result<Answer, Trouble> {
         let mut line = serde_json::to_string(request).map_err(|error| self.failed(error.to_string()))?;
         line.push('\n');
@@ -91,7 +91,9 @@ impl Link {
             Ok(Err(_)) | Err(RecvTimeoutError::Disconnected) => return Err(self.gone()),
             Err(RecvTimeoutError::Timeout) => {
                 self.kill();
-                return Err(self.failed(format!("took longer than {} s and was ended", self.limit.as_secs())));
+                return Err(
+                    self.failed(format!("took longer than {} s and was killed", self.limit.as_secs()))
+                );
             }
         };
         match serde_json::from_str(&line) {
@@ -106,7 +108,7 @@ impl Link {
         }
     }
 
-    /// Lets it close its database and end; what it said on its standard error, if anything.
+    /// Lets it close its database and exit; returns its standard error, if not empty.
     pub(crate) fn quit(mut self) -> Result<Option<String>, Trouble> {
         self.ask(&Request::Quit)?;
         let Some(mut process) = self.process.take() else { return Ok(None) };
@@ -122,7 +124,7 @@ impl Link {
         Trouble::Failed(format!("{}: {}", self.system, text.as_ref()))
     }
 
-    /// What became of a worker that closed its pipes.
+    /// Describes the end of a worker that closed its pipes.
     fn gone(&mut self) -> Trouble {
         let Some(mut process) = self.process.take() else { return self.failed("its worker is gone") };
         match process.child.wait() {
@@ -132,13 +134,17 @@ impl Link {
     }
 
     fn died(&self, status: ExitStatus, said: &str) -> Trouble {
-        let said = if said.is_empty() { "and said nothing".to_owned() } else { format!("and said:\n{said}") };
+        let said = if said.is_empty() {
+            "without any message".to_owned()
+        } else {
+            format!("with the message:\n{said}")
+        };
         self.failed(format!("its worker died ({status}) {said}"))
     }
 
     fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
-            // Fails only if it has ended by itself.
+            // Fails only if it has already exited.
             let _ = process.child.kill();
             let _ = process.child.wait();
         }
@@ -152,12 +158,12 @@ impl Drop for Link {
 }
 
 impl Process {
-    /// The end of what it said on its standard error.
+    /// Returns the end of its standard error.
     fn said(&mut self) -> String {
         let mut bytes = Vec::new();
         let length = self.stderr.metadata().map_or(0, |metadata| metadata.len());
         let from = SeekFrom::Start(length.saturating_sub(STDERR_TAIL));
-        // What cannot be read is not told; that it died is.
+        // An unreadable message is omitted; the death is reported anyway.
         let _ = self.stderr.seek(from).and_then(|_| self.stderr.read_to_end(&mut bytes));
         String::from_utf8_lossy(&bytes).trim().to_owned()
     }
@@ -183,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_dies_is_reported_with_its_last_words() {
+    fn a_dead_worker_is_reported_with_its_last_message() {
         let mut link = script("read request; echo 'out of luck' >&2; exit 7", LONG);
         let text = text_of(link.ask(&Request::Settle).unwrap_err());
         assert!(["shell: ", "7", "out of luck"].iter().all(|part| text.contains(part)), "{text}");
@@ -197,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_end_of_a_long_story_is_told() {
+    fn only_the_end_of_a_long_message_is_reported() {
         let mut link =
             script("read request; yes 0123456789 | head -n 10000 >&2; echo last >&2; exit 1", LONG);
         let text = text_of(link.ask(&Request::Settle).unwrap_err());
@@ -205,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_hangs_is_ended() {
+    fn a_hanging_worker_is_killed() {
         let mut link = script("read request; exec sleep 600", Duration::from_millis(50));
         let text = text_of(link.ask(&Request::Settle).unwrap_err());
         assert!(text.contains("longer than"), "{text}");
@@ -222,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_good_worker_said_is_told_at_the_end() {
+    fn messages_of_a_good_worker_are_reported_at_the_end() {
         let link = script(r#"read request; echo beware >&2; echo '{"answer":"done"}'"#, LONG);
         assert_eq!(link.quit(), Ok(Some("beware".into())));
         assert_eq!(script(r#"read request; echo '{"answer":"done"}'"#, LONG).quit(), Ok(None));

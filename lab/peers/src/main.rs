@@ -1,7 +1,7 @@
-//! tamis side by side with other storage engines.
+//! Comparison of tamis with other storage engines.
 //!
-//! `run` conducts a comparison ([`conduct`](mod@conduct)): suites ([`suites`]) become requests ([`protocol`]) to one process a system
-//! ([`link`], [`worker`]), answers become rows ([`record`], [`rows`]).
+//! `run` conducts a comparison ([`conduct`](mod@conduct)): suites ([`suites`]) become requests ([`protocol`]) to one
+//! process per system ([`link`], [`worker`]), answers become rows ([`record`], [`rows`]).
 
 mod args;
 mod conduct;
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // Nobody is left to be told that this failed.
+            // There is no way to report that this failed.
             let _ = writeln!(std::io::stderr(), "tamis-peers: {failure}");
             failure.exit_code()
         }
@@ -69,7 +69,7 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
     let total = plans.iter().map(steps).sum::<u64>() * systems.len() as u64;
     let mut show = Show::new(writer, total, args.verbose);
     if cfg!(debug_assertions) && !args.quick {
-        show.note("this is a build for debugging, its figures say nothing: build with --release");
+        show.note("this is a debug build, whose figures are meaningless: build with --release");
     }
     let limit = Duration::from_secs(args.limit);
     let spawn = |system: &System| Link::spawn(system, limit);
@@ -84,7 +84,7 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
     Err(Failure::System(format!("not everything could be measured:\n{}", troubles.join("\n"))))
 }
 
-/// The arguments as they were given, so that a shell reads them alike.
+/// Returns the arguments, quoted for a shell.
 fn command_line() -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=.,:/+".contains(c);
     let quoted = |argument: String| match !argument.is_empty() && argument.chars().all(plain) {
@@ -107,7 +107,7 @@ fn report_of(dir: &Path) -> Result<(), Failure> {
     })
 }
 
-/// A directory for databases that is removed when it is dropped.
+/// Creates a temporary directory for databases.
 fn databases(parent: &Path) -> Result<tempfile::TempDir, Failure> {
     make_dir(parent)?;
     let made = tempfile::Builder::new().prefix("tamis-peers-").tempdir_in(parent);
@@ -138,7 +138,7 @@ fn list() -> Result<(), Failure> {
     }
 }
 
-/// Is a worker.
+/// Runs as a worker.
 fn serve(system: &System) -> Result<(), Failure> {
     struct Serve;
 

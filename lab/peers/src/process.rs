@@ -1,40 +1,41 @@
-//! What the calling process has used, as the kernel counts it (Linux).
+//! Resources used by the calling process, as counted by the kernel (Linux).
 //!
-//! * Processor time: the clock `CLOCK_PROCESS_CPUTIME_ID`, all threads, user and system, ended ones included, to the
-//!   nanosecond.
-//! * Bytes: `/proc/self/io`. `rchar` and `wchar` count what read and write calls moved, to pipes and terminals as well. They
-//!   count nothing of mapped files and nothing of io_uring; `read_bytes` counts what the device read, for page faults as well.
-//!   Whoever divides by them must see whether an engine writes past them ([`Directory`](crate::directory::Directory) tells).
-//! * Memory: `RssAnon` of `/proc/self/status`, in pages. Pages of mapped files are no part of it.
+//! * Processor time: the clock `CLOCK_PROCESS_CPUTIME_ID` with nanosecond resolution; user and system time of all
+//!   threads, including ended ones.
+//! * Bytes: `/proc/self/io`. `rchar` and `wchar` count the bytes of read and write calls, also on pipes and terminals.
+//!   They do not count mapped files and io_uring; `read_bytes` counts reads of the device, also for page faults. Before
+//!   dividing by them, check whether an engine writes by other means ([`Directory`](crate::directory::Directory) shows
+//!   this).
+//! * Memory: `RssAnon` of `/proc/self/status`, in pages. It excludes pages of mapped files.
 
 use std::io;
 
-/// Counts since the process began.
+/// Counters since the process began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     /// Nanoseconds of processor time.
     pub cpu_ns: u64,
-    /// Bytes that read calls moved.
+    /// Bytes transferred by read calls.
     pub read_bytes: u64,
-    /// Bytes that write calls moved.
+    /// Bytes transferred by write calls.
     pub written_bytes: u64,
-    /// Bytes that the device read.
+    /// Bytes read from the device.
     pub device_read_bytes: u64,
 }
 
 impl Usage {
-    /// The counts now.
+    /// Returns the current counters.
     pub(crate) fn now() -> io::Result<Usage> {
         let text = std::fs::read_to_string("/proc/self/io")?;
         let mut usage = parse_io(&text)?;
-        // Reading the counts is counted as well, but only by those who come later.
+        // Reading the counters is counted as well, but only by later readings.
         usage.read_bytes += text.len() as u64;
         let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
         usage.cpu_ns = time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
         Ok(usage)
     }
 
-    /// What was used since `before`.
+    /// Returns the usage since `before`.
     pub(crate) fn since(&self, before: &Usage) -> Usage {
         Usage {
             cpu_ns: self.cpu_ns.saturating_sub(before.cpu_ns),
@@ -45,7 +46,7 @@ impl Usage {
     }
 }
 
-/// Anonymous memory of the process that is resident, in bytes.
+/// Returns the resident anonymous memory of the process in bytes.
 pub(crate) fn resident_anonymous_bytes() -> io::Result<u64> {
     let text = std::fs::read_to_string("/proc/self/status")?;
     let kilobytes = field(&text, "RssAnon:").ok_or_else(|| missing("RssAnon", "/proc/self/status"))?;
@@ -62,7 +63,7 @@ fn parse_io(text: &str) -> io::Result<Usage> {
     })
 }
 
-/// The number behind a line's name.
+/// Returns the number after a line's name.
 fn field(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
@@ -79,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_counted() {
+    fn written_bytes_are_counted() {
         let mut file = tempfile::tempfile().unwrap();
         let before = Usage::now().unwrap();
         file.write_all(&[7; 300_000]).unwrap();
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_does_not_count_is_an_error() {
+    fn missing_counters_are_an_error() {
         assert!(parse_io("rchar: 1\nwchar: 2\nsyscr: 3\nread_bytes: 4\n").is_ok());
         for text in ["", "rchar: 1\n", "rchar: x\nwchar: 2\nread_bytes: 3\n"] {
             assert!(parse_io(text).unwrap_err().to_string().contains("char"), "{text}");

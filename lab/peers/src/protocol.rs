@@ -1,7 +1,7 @@
-//! What the conductor asks of a worker and what it answers: one JSON object a line, one answer to each request.
+//! Requests of the conductor and answers of a worker: one JSON object per line, one answer per request.
 //!
-//! A worker reads requests from its standard input and answers on its standard output, in order. It ends after `quit`, and
-//! when its input ends: a worker outlives its conductor by one request at most.
+//! A worker reads requests from its standard input and answers on its standard output, in order. It ends after `quit`
+//! and at the end of its input: a worker outlives its conductor by at most one request.
 
 use std::collections::BTreeMap;
 
@@ -11,28 +11,28 @@ use tamis_bench::value::ValueSizes;
 use crate::engines::Setup;
 use crate::record::Figures;
 
-/// The keys and values of a database: all systems of a comparison get the same.
+/// The keys and values of a database, equal for all systems of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Data {
-    /// Keys in the key set, those that workloads will insert included.
+    /// Number of keys in the key set, including those that workloads will insert.
     pub keys: u64,
-    /// Bytes of a key.
+    /// Size of a key in bytes.
     pub key_bytes: u64,
-    /// How long values are.
+    /// Sizes of values.
     #[serde(with = "as_text")]
     pub values: ValueSizes,
-    /// Drives which keys they are and the order of filling.
+    /// Seed of the keys and of the order of filling.
     pub seed: u64,
 }
 
 impl Data {
-    /// Bytes of a key and its value, on average.
+    /// Returns the mean size of a key and its value in bytes.
     pub(crate) fn entry_bytes(&self) -> f64 {
         self.key_bytes as f64 + self.values.mean()
     }
 }
 
-/// Lengths as the command line has them.
+/// Sizes in the syntax of the command line.
 mod as_text {
     use serde::{Deserialize, Deserializer, Serializer};
     use tamis_bench::value::ValueSizes;
@@ -46,109 +46,109 @@ mod as_text {
     }
 }
 
-/// In which order a database is filled.
+/// The order in which a database is filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Order {
-    /// That of [`Fill::random`](tamis_bench::run::Fill::random).
+    /// The order of [`Fill::random`](tamis_bench::run::Fill::random).
     Random,
     /// Ascending.
     Sequential,
 }
 
-/// What a worker is asked.
+/// A request to a worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "lowercase")]
 pub(crate) enum Request {
-    /// Say whether the engine can be set up so.
+    /// Checks whether the engine supports a setup.
     Check {
-        /// How.
+        /// The setup.
         setup: Setup,
     },
-    /// Open the database, or make it.
+    /// Opens or creates the database.
     Open {
-        /// How.
+        /// The setup.
         setup: Setup,
-        /// What it holds, or will hold.
+        /// Its present or future contents.
         data: Data,
-        /// The first so many keys in the order of filling are there.
+        /// Number of keys present: the first ones in the order of filling.
         loaded: u64,
     },
-    /// Put the first `loaded` keys in this order, by one thread, and settle.
+    /// Puts the first `loaded` keys in this order with one thread, and waits until the engine is idle.
     Fill {
         /// The order.
         order: Order,
-        /// How many keys. All of them where the order is not random.
+        /// Number of keys. All of them, unless the order is random.
         loaded: u64,
     },
-    /// Run a workload other than a fill, and settle if it writes.
+    /// Runs a workload other than a fill, and waits until the engine is idle if it writes.
     Run {
         /// Its name.
         workload: String,
-        /// Threads side by side.
+        /// Number of threads.
         threads: usize,
-        /// Operations over all threads.
+        /// Number of operations over all threads.
         ops: u64,
-        /// Operations before them that are not measured, of `warm_with` with another seed.
+        /// Number of unmeasured operations of `warm_with` before them, with another seed.
         warmup: u64,
-        /// A workload that changes nothing.
+        /// A workload that does not write.
         warm_with: String,
-        /// Drives every random choice.
+        /// Seed of all random choices.
         seed: u64,
     },
-    /// Wait until compaction is done.
+    /// Waits until compaction has finished.
     Settle,
-    /// Read all files of the open database once, so that the page cache has them.
+    /// Reads all files of the open database once, which brings them into the page cache.
     Warm,
-    /// Sync the files of the closed database and drop them from the page cache.
+    /// Syncs the files of the closed database and evicts them from the page cache.
     Evict,
-    /// Close the database.
+    /// Closes the database.
     Close,
-    /// End.
+    /// Ends the worker.
     Quit,
 }
 
-/// What it answers.
+/// A worker's answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "lowercase")]
 pub(crate) enum Answer {
     /// The database is open.
     Opened {
-        /// The options it was given, in its own words.
+        /// The options that were set, as the engine spells them.
         options: BTreeMap<String, String>,
     },
-    /// The engine cannot be set up so.
+    /// The engine does not support the setup.
     Refused {
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// A fill or a run is done, and the database settled if it wrote.
+    /// A fill or a run has finished, and the engine is idle if it wrote.
     Measured {
-        /// What it took. Boxed, as it is much larger than the others.
+        /// The measured values. Boxed, since they are much larger than the others.
         figures: Box<Figures>,
-        /// Keys that are there now.
+        /// Number of keys present now.
         loaded: u64,
-        /// What a reader of the figures must know.
+        /// Remarks for readers of the figures.
         notes: Vec<String>,
     },
-    /// It is done.
+    /// The request was executed.
     Done,
-    /// It could not be done.
+    /// The request failed.
     Failed {
-        /// Whose fault it is.
+        /// The kind of the failure.
         kind: FailureKind,
-        /// What happened, for people.
+        /// A message for people.
         text: String,
     },
 }
 
-/// Whose fault a failure is.
+/// The kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum FailureKind {
-    /// The request cannot be understood, or cannot be met in the state that the worker is in.
+    /// The request is invalid, or does not fit the worker's state.
     Request,
-    /// The engine gave an answer that contradicts what was put.
+    /// The engine's answer contradicts earlier puts.
     WrongAnswer,
     /// The engine or the system failed.
     System,

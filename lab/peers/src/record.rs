@@ -1,4 +1,4 @@
-//! What one round of one workload on one engine took: one JSON object a line.
+//! The measurement of one round of one workload on one engine: one JSON object per line.
 
 use std::collections::BTreeMap;
 
@@ -6,32 +6,32 @@ use serde::{Deserialize, Serialize};
 
 use crate::engines::Inside;
 
-/// Of which conditions a row tells. Rows of equal conditions and different systems are compared.
+/// The conditions of a row. Rows of equal conditions and different systems are compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Conditions {
-    /// The suite, as the command line names it: `settled`, `runs`, `load`, `ycsb`, `mixgraph`, `cold`, `direct`, `keys`.
+    /// The suite's name on the command line: `settled`, `runs`, `load`, `ycsb`, `mixgraph`, `cold`, `direct`, `keys`.
     pub suite: String,
     /// The workload's name.
     pub workload: String,
-    /// Keys that exist when the suite begins.
+    /// Number of keys when the suite begins.
     pub keys: u64,
-    /// Bytes of a key.
+    /// Size of a key in bytes.
     pub key_bytes: u64,
-    /// Bytes of a value, on average.
+    /// Mean size of a value in bytes.
     pub value_bytes: u64,
-    /// Threads side by side.
+    /// Number of threads.
     pub threads: usize,
-    /// The block cache in bytes.
+    /// Size of the block cache in bytes.
     pub cache_bytes: u64,
-    /// Filter bits for a key.
+    /// Filter bits per key.
     pub filter_bits: u32,
-    /// Whether reads go past the page cache.
+    /// Whether reads bypass the page cache.
     pub direct_io: bool,
-    /// Whether the page cache held nothing of the database at the start.
+    /// Whether the page cache contained nothing of the database at the start.
     pub cold: bool,
     /// Whether every write was synced.
     pub sync: bool,
-    /// Whether compaction had finished, as opposed to: was held back.
+    /// Whether compaction had finished; otherwise it was held back.
     pub settled: bool,
     /// `none` or `lz4`.
     pub compression: String,
@@ -40,54 +40,55 @@ pub struct Conditions {
 /// One round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Under which conditions.
+    /// The conditions.
     pub conditions: Conditions,
     /// The system: an engine's name, for tamis with the name of its variant (`tamis`, `tamis-grf`, …).
     pub system: String,
-    /// The engine's version.
+    /// Version of the engine.
     pub version: String,
-    /// The engine's options that were set, in its own words.
+    /// The engine's options that were set, as it spells them.
     pub options: BTreeMap<String, String>,
-    /// From 0 on.
+    /// Number of the round, from 0.
     pub round: u32,
-    /// Why the engine could not be measured, if it could not; figures are 0 then.
+    /// The reason if the engine could not be measured; figures are 0 then.
     #[serde(default)]
     pub refused: Option<String>,
     /// The figures.
     pub figures: Figures,
 }
 
-/// What was measured. `*_per_op` are means over `ops` operations; an operation of a `multi-get` is one key.
+/// The measured values. `*_per_op` are means over `ops` operations; a `multi-get` counts as one operation per key.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
-    /// Operations over all threads.
+    /// Number of operations over all threads.
     pub ops: u64,
     /// Mean nanoseconds of one operation on its thread.
     pub ns_per_op: f64,
     /// Operations per second over all threads.
     pub ops_per_second: f64,
-    /// Quantiles of single operations, in nanoseconds; of a sample of them.
+    /// Quantiles of the durations of single operations in nanoseconds, from a sample.
     pub p50_ns: u64,
     /// See `p50_ns`.
     pub p99_ns: u64,
     /// See `p50_ns`.
     pub p999_ns: u64,
-    /// Nanoseconds from the last operation until compaction was done, for workloads that write.
+    /// Nanoseconds from the last operation until compaction had finished, for workloads that write.
     pub settle_ns: u64,
-    /// Processor time of the process, user and system, background threads included, by operation; until compaction was
-    /// done for workloads that write. The making of keys and the checks, the same for all engines, count.
+    /// Processor time of the process per operation: user and system time, including background threads; until
+    /// compaction had finished for workloads that write. Includes key generation and checks, which are the same for all
+    /// engines.
     pub cpu_ns_per_op: f64,
-    /// Bytes that the process asked the system to read, from the page cache or the device. Nothing of mapped files.
+    /// Bytes requested from the system, whether from the page cache or the device. Excludes mapped files.
     pub read_bytes_per_op: f64,
-    /// Bytes that the device read for the process, mapped files included.
+    /// Bytes read from the device for the process, including mapped files.
     pub device_read_bytes_per_op: f64,
-    /// Bytes that the process wrote to files, logs included, until compaction was done, by the bytes of keys and values
+    /// Bytes written to files, including logs, until compaction had finished, divided by the bytes of keys and values
     /// put. 0 if nothing was put.
     pub write_amplification: f64,
-    /// Bytes of the files in the database's directory by the bytes of all keys and values there.
+    /// Size of the files in the database's directory divided by the size of all keys and values.
     pub space_amplification: f64,
-    /// Anonymous memory of the process after the round: caches, memtables, filters. Not mapped files.
+    /// Anonymous memory of the process after the round: caches, memtables, filters. Excludes mapped files.
     pub resident_bytes: u64,
-    /// What the engine says of itself after the round.
+    /// The engine's own statistics after the round.
     pub inside: Inside,
 }

@@ -1,7 +1,7 @@
-//! The file of rows: appended to while a comparison runs, and taken up again by the next one.
+//! The file of rows: appended to during a comparison, and continued by the next one.
 //!
-//! What counts are ratios of one run. So a run that is resumed keeps whole suites only: rows of one that was interrupted
-//! are thrown away and measured again.
+//! Only ratios within a run count. So a resumed run keeps complete suites only: rows of an interrupted one are
+//! discarded and measured again.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -18,18 +18,18 @@ use crate::suites::{Plan, Suite};
 /// Its name in the directory of results.
 pub(crate) const FILE: &str = "rows.jsonl";
 
-/// Appends rows to the file, each at once.
+/// Appends rows to the file, each immediately.
 pub(crate) struct Writer {
     file: File,
     path: PathBuf,
 }
 
 impl Writer {
-    /// Opens the file for rows to come, and says which suites it has already: none, unless a run is resumed.
+    /// Opens the file for new rows, and returns the suites that are already complete: none, unless a run is resumed.
     ///
     /// # Errors
     ///
-    /// It has rows and the run is not resumed; it is damaged; it cannot be read or written.
+    /// The file has rows and the run is not resumed; it is damaged; it cannot be read or written.
     pub(crate) fn open(
         path: &Path,
         resume: bool,
@@ -41,7 +41,7 @@ impl Writer {
         match fs::metadata(path) {
             Ok(metadata) if metadata.len() > 0 && !resume => {
                 return Err(Failure::Usage(format!(
-                    "{} has rows already: give --resume to go on, or another directory with --out",
+                    "{} already has rows: pass --resume to continue, or another directory with --out",
                     path.display()
                 )));
             }
@@ -62,12 +62,12 @@ impl Writer {
 }
 
 fn line_of(row: &Row) -> Result<String, Failure> {
-    let line =
-        serde_json::to_string(row).map_err(|error| Failure::System(format!("a row has no text: {error}")))?;
+    let line = serde_json::to_string(row)
+        .map_err(|error| Failure::System(format!("a row cannot be serialised: {error}")))?;
     Ok(line + "\n")
 }
 
-/// Leaves the rows of suites that are not measured now, and of those that are there as a whole, which are returned.
+/// Keeps the rows of suites that are not measured now, and of complete ones, which are returned.
 fn keep_whole_suites(path: &Path, plans: &[Plan], systems: &[System]) -> Result<BTreeSet<Suite>, Failure> {
     let rows = load_interrupted(path)?;
     let asked: BTreeSet<Suite> = plans.iter().map(|plan| plan.suite).collect();
@@ -83,7 +83,7 @@ fn keep_whole_suites(path: &Path, plans: &[Plan], systems: &[System]) -> Result<
         whole.iter().any(of) || !asked.iter().any(of)
     };
     let lines = rows.iter().filter(kept).map(line_of).collect::<Result<Vec<_>, _>>()?;
-    // Beside it first: whoever interrupts this loses nothing.
+    // The new file is written beside the old one, so that an interruption loses nothing.
     let beside = path.with_extension("jsonl.new");
     fs::write(&beside, lines.concat())
         .and_then(|()| fs::rename(&beside, path))
@@ -91,7 +91,7 @@ fn keep_whole_suites(path: &Path, plans: &[Plan], systems: &[System]) -> Result<
     Ok(whole)
 }
 
-/// The rows of a file whose last line may have been cut off.
+/// Returns the rows of a file whose last line may be truncated.
 fn load_interrupted(path: &Path) -> Result<Vec<Row>, Failure> {
     let bytes = fs::read(path).map_err(|error| Failure::file("read", path, &error))?;
     let end = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
@@ -139,7 +139,7 @@ mod tests {
         }
     }
 
-    /// All rows of both suites, two systems.
+    /// Returns all rows of both suites and two systems.
     fn all(plans: &[Plan], systems: &[System]) -> Vec<Row> {
         let mut rows = Vec::new();
         for plan in plans {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resumed_run_keeps_whole_suites_and_the_rows_of_others() {
+    fn a_resumed_run_keeps_complete_suites_and_foreign_rows() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(FILE);
         let (plans, systems) = (plans(), System::parse_list("tamis,tamis-grf").unwrap());
@@ -171,7 +171,7 @@ mod tests {
         let whole = |path: &Path| Writer::open(path, true, &plans, &systems).unwrap().1;
         assert_eq!(whole(&path), BTreeSet::from([Suite::Cold, Suite::Sync]));
         assert_eq!(load(&path).unwrap(), rows);
-        // One row of `sync` less: all rows of `sync` go, those of `cold` and the foreign one stay.
+        // Without one of its rows all rows of `sync` are dropped; those of `cold` and the foreign one stay.
         let missing = rows.iter().position(|row| row.conditions.suite == "sync").unwrap();
         rows.remove(missing);
         write(&path, &rows);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_was_cut_off_is_dropped_and_a_damaged_one_is_an_error() {
+    fn a_truncated_line_is_dropped_and_a_damaged_one_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(FILE);
         let (plans, systems) = (plans(), System::parse_list("tamis").unwrap());

@@ -1,4 +1,4 @@
-//! What people see while a comparison runs: a bar on a terminal, a line a row if they asked for it.
+//! Progress of a comparison: a bar on a terminal, and optionally a line per row.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::record::Row;
 use crate::rows::Writer;
 
-/// Writes rows to their file, and tells on the standard error how far the run is.
+/// Writes rows to their file, and shows progress on standard error.
 pub(crate) struct Show {
     rows: Writer,
     bar: Option<ProgressBar>,
@@ -19,20 +19,20 @@ pub(crate) struct Show {
 }
 
 impl Show {
-    /// Rows go to `rows`; about `total` of them will come.
+    /// Creates it for about `total` rows, which are written to `rows`.
     pub(crate) fn new(rows: Writer, total: u64, verbose: bool) -> Show {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::new(total);
             let style = ProgressStyle::with_template("[{bar:24}] {pos}/{len} {elapsed}, {eta} left: {msg}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-            // Once a second: a worker is measured meanwhile.
+            // Once a second only, since a worker is being measured.
             bar.enable_steady_tick(Duration::from_secs(1));
             bar
         });
         Show { rows, bar, verbose }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(crate) fn end(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -59,7 +59,7 @@ impl Audience for Show {
     }
 
     fn note(&mut self, text: &str) {
-        // If nobody can be told, the rows are still written.
+        // Rows are written even if the message cannot be.
         let tell = || drop(writeln!(std::io::stderr(), "{text}"));
         match &self.bar {
             Some(bar) => bar.suspend(tell),
@@ -68,7 +68,7 @@ impl Audience for Show {
     }
 }
 
-/// A row in one line.
+/// Formats a row as one line.
 fn line_of(row: &Row) -> String {
     let conditions = &row.conditions;
     let threads = match conditions.threads {

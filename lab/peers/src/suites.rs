@@ -1,7 +1,8 @@
-//! The suites: what is asked of which databases, in which order. Plain values; [`conduct`](mod@crate::conduct) carries them out.
+//! The suites: databases, and the order of the operations on them. Plain values; [`conduct`](mod@crate::conduct)
+//! executes them.
 //!
-//! A suite is a list of plans, a plan one database a system and the steps that are measured on it. Slow operations get fewer
-//! of them, the same for all systems: [`Suite::plans`] decides from what is known of the operations, not of the systems.
+//! A suite is a list of plans; a plan is one database per system and the steps measured on it. Slow operations are
+//! repeated less often, equally for all systems: [`Suite::plans`] decides by the operations, not by the systems.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -15,34 +16,34 @@ use crate::engines::{Compression, Setup};
 use crate::protocol::Data;
 use crate::record::Conditions;
 
-/// Sizes that the command line gives.
+/// Sizes set on the command line.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Sizes {
-    /// Keys in a database.
+    /// Number of keys in a database.
     pub keys: u64,
-    /// Bytes of a key, but in the suite that varies them.
+    /// Size of a key in bytes, except in the suite that varies it.
     pub key_bytes: u64,
-    /// How long values are, but in `mixgraph`, where they are mixed.
+    /// Sizes of values, except in `mixgraph`, where they are mixed.
     pub values: ValueSizes,
     /// Operations of the fastest workloads.
     pub ops: u64,
-    /// How often every step is measured.
+    /// Number of measurements of every step.
     pub rounds: u32,
-    /// Filter bits for a key.
+    /// Filter bits per key.
     pub filter_bits: u32,
-    /// A memtable in bytes.
+    /// Size of a memtable in bytes.
     pub memtable_bytes: u64,
-    /// The block cache in bytes; `None`: as the suite has it.
+    /// Size of the block cache in bytes; `None` for the suite's default.
     pub cache_bytes: Option<u64>,
-    /// How blocks are compressed.
+    /// Compression of blocks.
     pub compression: Compression,
-    /// Threads side by side.
+    /// Numbers of threads.
     pub threads: Vec<usize>,
-    /// The workloads; `None`: as the suite has them.
+    /// The workloads; `None` for the suite's own.
     pub workloads: Option<Vec<Workload>>,
-    /// Whether all suites go past the page cache, not only `direct`.
+    /// Whether all suites bypass the page cache, not only `direct`.
     pub direct_io: bool,
-    /// Drives every random choice.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
@@ -52,25 +53,25 @@ impl Sizes {
     }
 }
 
-/// The block cache by default.
+/// Default size of the block cache.
 pub(crate) const CACHE_BYTES: u64 = 8 << 20;
 
-/// The block cache of `ycsb` by default.
+/// Default size of the block cache in `ycsb`.
 pub(crate) const YCSB_CACHE_BYTES: u64 = 1 << 30;
 
-/// Of so much of the data one byte is cached in `direct`.
+/// Ratio of data size to block cache in `direct`.
 const DIRECT_CACHE_SHARE: u64 = 32;
 
-/// Where compaction is held back, memtables are small enough for so many runs.
+/// Intended minimum number of runs where compaction is held back, which limits the size of memtables.
 const RUNS: u64 = 16;
 
-/// The lengths of keys in the suite `keys`.
+/// Sizes of keys in the suite `keys`.
 const KEY_LENGTHS: [u64; 4] = [8, 32, 128, 1024];
 
-/// Writers side by side in the suite `sync`.
+/// Numbers of writers in the suite `sync`.
 const SYNC_THREADS: [usize; 3] = [1, 2, 4];
 
-/// The fewest operations of a step.
+/// Minimum number of operations of a step.
 const FEWEST_OPS: u64 = 64;
 
 const READS: [Workload; 9] = [
@@ -88,14 +89,14 @@ const READS: [Workload; 9] = [
 const YCSB: [Workload; 6] =
     [Workload::YcsbA, Workload::YcsbB, Workload::YcsbC, Workload::YcsbD, Workload::YcsbE, Workload::YcsbF];
 
-/// A suite by its name.
+/// A suite by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Suite {
     /// Fills.
     Load,
-    /// Reads of a settled tree.
+    /// Reads after compaction has finished.
     Settled,
-    /// Reads of a tree whose compaction was held back.
+    /// Reads with compaction held back.
     Runs,
     /// YCSB.
     Ycsb,
@@ -103,7 +104,7 @@ pub(crate) enum Suite {
     Mixgraph,
     /// Reads of files that are not in the page cache.
     Cold,
-    /// Reads past the page cache.
+    /// Reads that bypass the page cache.
     Direct,
     /// Keys of different lengths.
     Keys,
@@ -111,14 +112,14 @@ pub(crate) enum Suite {
     Sync,
 }
 
-/// One database a system, and what is measured on it.
+/// One database per system, and the measurements on it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Plan {
     /// The suite it belongs to.
     pub suite: Suite,
     /// The keys and values.
     pub data: Data,
-    /// How many of the keys are there at the beginning.
+    /// Number of keys present at the beginning.
     pub loaded: u64,
     /// See [`Setup`].
     pub cache_bytes: u64,
@@ -128,19 +129,19 @@ pub(crate) struct Plan {
     pub filter_bits: u32,
     /// See [`Setup`].
     pub compression: Compression,
-    /// Whether writes are synced while steps are measured. A load is never synced.
+    /// Whether writes are synced while steps are measured. Loads are never synced.
     pub sync: bool,
-    /// Whether steps go past the page cache. A load never does.
+    /// Whether steps bypass the page cache. Loads never do.
     pub direct_io: bool,
     /// Whether compaction runs, during the load as well.
     pub compaction: bool,
-    /// Whether the database is closed, dropped from the page cache and opened again before each step.
+    /// Whether the database is closed, evicted from the page cache and opened again before each step.
     pub cold: bool,
-    /// Drives every random choice.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// How often the steps are measured.
+    /// Number of measurements of the steps.
     pub rounds: u32,
-    /// What is measured, in each round in this order. All of them fills of empty databases, or none.
+    /// The steps of each round, in order. Either all or none of them fill empty databases.
     pub steps: Vec<Step>,
 }
 
@@ -149,15 +150,15 @@ pub(crate) struct Plan {
 pub(crate) struct Step {
     /// The operations.
     pub workload: Workload,
-    /// Threads side by side.
+    /// Number of threads.
     pub threads: usize,
-    /// Operations over all threads; a fill puts every key.
+    /// Number of operations over all threads; a fill puts every key.
     pub ops: u64,
-    /// What each round is preceded by, unmeasured: a tenth of the operations.
+    /// The unmeasured workload before each round: a tenth of the operations.
     pub warm_with: Option<Workload>,
 }
 
-/// What a database must have in common with another to be used in its place.
+/// Properties in which a database must agree with another one to replace it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Loading {
     data: Data,
@@ -169,7 +170,7 @@ pub(crate) struct Loading {
 }
 
 impl Suite {
-    /// All of them, in the order in which they are run.
+    /// All suites in execution order.
     pub(crate) const ALL: [Suite; 9] = [
         Suite::Load,
         Suite::Settled,
@@ -182,7 +183,7 @@ impl Suite {
         Suite::Sync,
     ];
 
-    /// The name on the command line and in rows.
+    /// Returns the name on the command line and in rows.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Suite::Load => "load",
@@ -197,22 +198,22 @@ impl Suite {
         }
     }
 
-    /// One sentence about it.
+    /// Returns a description in one sentence.
     pub(crate) fn about(self) -> &'static str {
         match self {
-            Suite::Load => "fills of empty databases, anew in each round",
-            Suite::Settled => "reads after compaction has nothing left to do",
+            Suite::Load => "fills of empty databases, repeated in each round",
+            Suite::Settled => "reads after compaction has finished",
             Suite::Runs => "the same with compaction held back, so that there are 16 sorted runs or more",
             Suite::Ycsb => "the standard mixes A to F with a cache of 1 GiB",
             Suite::Mixgraph => "RocksDB's model of a social graph's store, values of 10 to 1024 bytes",
-            Suite::Cold => "a few reads after opening, nothing of the files in the page cache",
-            Suite::Direct => "reads past the page cache with a block cache of 1/32 of the data",
+            Suite::Cold => "a few reads after opening, with none of the files in the page cache",
+            Suite::Direct => "direct I/O with a block cache of 1/32 of the data",
             Suite::Keys => "keys of 8, 32, 128 and 1024 bytes, fewer of the longer ones",
             Suite::Sync => "overwrites, each synced before it is acknowledged, by 1, 2 and 4 threads",
         }
     }
 
-    /// What it measures.
+    /// Returns its workloads.
     pub(crate) fn workloads(self) -> Vec<Workload> {
         use Workload::*;
         match self {
@@ -227,7 +228,7 @@ impl Suite {
         }
     }
 
-    /// The suite with sizes.
+    /// Returns the plans of the suite for the given sizes.
     pub(crate) fn plans(self, sizes: &Sizes) -> Vec<Plan> {
         let workloads = sizes.workloads.clone().unwrap_or_else(|| self.workloads());
         let plan = |threads: &[usize]| Plan::new(self, sizes, &workloads, threads);
@@ -237,7 +238,7 @@ impl Suite {
             Suite::Runs => {
                 let mut runs = plan(&sizes.threads);
                 runs.compaction = false;
-                // Engines count differently what fills a memtable.
+                // Engines differ in what they count towards a full memtable.
                 runs.memtable_bytes = runs.memtable_bytes.min(runs.loaded_bytes() / RUNS).max(16 << 10);
                 vec![runs]
             }
@@ -263,7 +264,7 @@ impl Suite {
         }
     }
 
-    /// Of so many operations one is done, being slow.
+    /// Returns the factor by which a slow workload has fewer operations.
     fn share(self, workload: Workload) -> u64 {
         use Workload::*;
         let seeks = matches!(workload, RangeEmpty | Seek);
@@ -294,7 +295,7 @@ impl FromStr for Suite {
     fn from_str(name: &str) -> Result<Suite, String> {
         let known = Suite::ALL.into_iter().find(|suite| suite.name() == name);
         let names = || Suite::ALL.map(Suite::name).join(", ");
-        known.ok_or_else(|| format!("no suite is called `{name}`; there are {}", names()))
+        known.ok_or_else(|| format!("no suite is called `{name}`; known are {}", names()))
     }
 }
 
@@ -306,7 +307,7 @@ impl Plan {
             ops: (sizes.ops / suite.share(workload)).max(FEWEST_OPS),
             warm_with: match suite {
                 Suite::Load | Suite::Cold | Suite::Sync => None,
-                // The hot keys of all mixes but the latest ones of D.
+                // Loads the hot keys of all mixes except the latest ones of D.
                 Suite::Ycsb => Some(Workload::YcsbC),
                 _ if workload.writes() => None,
                 _ => Some(workload),
@@ -339,17 +340,17 @@ impl Plan {
         }
     }
 
-    /// Whether every step fills an empty database.
+    /// Reports whether every step fills an empty database.
     pub(crate) fn fills(&self) -> bool {
         self.steps.iter().all(|step| step.workload.is_fill())
     }
 
-    /// How a system's database is set up while it is loaded.
+    /// Returns the setup of a system's database for loading.
     pub(crate) fn setup_of_load(&self, dir: PathBuf, overrides: &[String]) -> Setup {
         Setup { sync: false, direct_io: false, ..self.setup(dir, overrides) }
     }
 
-    /// How a system's database is set up while steps are measured.
+    /// Returns the setup of a system's database for measuring.
     pub(crate) fn setup(&self, dir: PathBuf, overrides: &[String]) -> Setup {
         Setup {
             dir,
@@ -364,7 +365,7 @@ impl Plan {
         }
     }
 
-    /// What its database can serve other plans as, if its steps leave it as it was.
+    /// Returns the properties for sharing its database with other plans, if its steps do not modify it.
     pub(crate) fn shared_loading(&self) -> Option<Loading> {
         let unchanged = self.steps.iter().all(|step| !step.workload.writes());
         unchanged.then(|| Loading {
@@ -377,7 +378,7 @@ impl Plan {
         })
     }
 
-    /// Under which conditions a step's rows stand.
+    /// Returns the conditions of a step's rows.
     pub(crate) fn conditions(&self, step: &Step) -> Conditions {
         Conditions {
             suite: self.suite.name().to_owned(),
@@ -399,7 +400,8 @@ impl Plan {
         }
     }
 
-    /// The seed of a step in a round: every system is asked the same. Two apart, as a warm-up has the one before.
+    /// Returns the seed of a step in a round, equal for every system. Seeds are two apart, since a warm-up uses the one
+    /// before.
     pub(crate) fn seed_of(&self, round: u32) -> u64 {
         self.seed.wrapping_add(1 + 2 * u64::from(round))
     }
@@ -461,7 +463,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_only_read_is_loaded_once() {
+    fn unmodified_databases_are_loaded_once() {
         let [settled, cold, direct] = [Suite::Settled, Suite::Cold, Suite::Direct].map(only);
         assert!(settled.shared_loading().is_some());
         assert_eq!(settled.shared_loading(), cold.shared_loading());
@@ -474,7 +476,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn workloads_and_the_way_of_reading_can_be_chosen() {
+    fn workloads_and_direct_io_can_be_chosen() {
         let workloads = vec![Workload::YcsbD, Workload::YcsbC];
         let chosen = Sizes { workloads: Some(workloads.clone()), direct_io: true, ..sizes() };
         let plan = Suite::Ycsb.plans(&chosen).remove(0);

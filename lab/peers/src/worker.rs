@@ -1,7 +1,7 @@
-//! A worker: the process in which one engine runs, so that memory, processor time and bytes are its own.
+//! A worker: the process in which one engine runs, so that memory, processor time and bytes are attributable to it.
 //!
-//! It knows nothing of suites and rounds. It opens, fills and runs what it is told to, one request after the other, and
-//! checks every answer of the engine. A request that fails leaves it ready for the next one; an open database stays open.
+//! It knows nothing about suites and rounds. It opens, fills and runs on request, one request after the other, and
+//! checks every answer of the engine. After a failed request it is ready for the next one; an open database stays open.
 
 use std::io::{self, BufRead, Write};
 use std::time::Instant;
@@ -16,10 +16,10 @@ use crate::process::{self, Usage};
 use crate::protocol::{Answer, Data, FailureKind, Order, Request};
 use crate::record::Figures;
 
-/// Bytes of a page.
+/// Size of a page in bytes.
 const PAGE: u64 = 4096;
 
-/// Serves requests until one is `quit` or `input` ends. Errors are those of `input` and `output`.
+/// Serves requests until `quit` or the end of `input`. Errors are those of `input` and `output`.
 pub(crate) fn serve<E: Engine>(input: impl BufRead, mut output: impl Write) -> io::Result<()> {
     let mut worker = Worker::<E> { place: Place::Nowhere };
     for line in input.lines() {
@@ -45,7 +45,7 @@ struct Worker<E> {
     place: Place<E>,
 }
 
-/// Where the database is, and whether it is open.
+/// The database's directory, and whether it is open.
 enum Place<E> {
     Nowhere,
     Open(Box<Open<E>>),
@@ -57,11 +57,11 @@ struct Open<E> {
     setup: Setup,
     data: Data,
     keys: KeySet,
-    /// Which of the keys are there.
+    /// The keys that are present.
     fill: Fill,
 }
 
-/// A request that could not be met.
+/// A failed request.
 struct Failed {
     kind: FailureKind,
     text: String,
@@ -120,7 +120,7 @@ impl<E: Engine> Worker<E> {
                     directory::evict(&setup.dir)?;
                     Ok(Answer::Done)
                 }
-                _ => Err(Failed::request("only a closed database can leave the page cache")),
+                _ => Err(Failed::request("only a closed database can be evicted from the page cache")),
             },
             Request::Close => {
                 self.opened()?;
@@ -145,7 +145,7 @@ impl<E: Engine> Worker<E> {
         let keys = KeySet::uniform(data.keys, width, data.seed).map_err(BenchError::from)?;
         let mut fill = Fill::random(&keys, data.seed);
         if loaded > fill.loaded {
-            return Err(Failed::request(format!("{loaded} of {} keys cannot be there", fill.loaded)));
+            return Err(Failed::request(format!("{loaded} of {} keys cannot be present", fill.loaded)));
         }
         fill.loaded = loaded;
         let (engine, options) = E::open(&setup)?;
@@ -180,7 +180,7 @@ fn named(workload: &str) -> Result<Workload, Failed> {
         .map_err(|unknown: tamis_bench::workload::UnknownWorkload| Failed::request(unknown.to_string()))
 }
 
-/// One run.
+/// A run.
 struct Plan {
     workload: Workload,
     threads: usize,
@@ -192,7 +192,7 @@ impl<E: Engine> Open<E> {
     fn fill(&mut self, order: Order, loaded: u64) -> Result<Answer, Failed> {
         let all = self.data.keys;
         if self.fill.loaded > 0 {
-            return Err(Failed::request("the database holds keys; only an empty one can be filled"));
+            return Err(Failed::request("the database contains keys; only an empty one can be filled"));
         }
         if loaded == 0 || loaded > all || (order == Order::Sequential && loaded < all) {
             return Err(Failed::request(format!("{loaded} of {all} keys cannot be put in this order")));
@@ -202,7 +202,7 @@ impl<E: Engine> Open<E> {
             Order::Random => Workload::FillRandom,
             Order::Sequential => Workload::FillSeq,
         };
-        // The order of a fill is that of its seed, and must be the one that later runs suppose.
+        // A fill's order depends on its seed, which later runs must use as well.
         let measured = self.measure(Plan { workload, threads: 1, ops: loaded, seed: self.data.seed }, loaded);
         if measured.is_err() {
             self.fill.loaded = 0;
@@ -212,7 +212,7 @@ impl<E: Engine> Open<E> {
 
     fn run(&mut self, plan: Plan, warmup: u64, warm_with: Workload) -> Result<Answer, Failed> {
         if plan.workload.is_fill() || warm_with.writes() {
-            return Err(Failed::request("a run is no fill, and what warms it up does not write"));
+            return Err(Failed::request("a run must not be a fill, and its warm-up must not write"));
         }
         if self.fill.loaded == 0 || plan.ops == 0 {
             return Err(Failed::request("there are no keys, or no operations"));
@@ -224,7 +224,7 @@ impl<E: Engine> Open<E> {
         let inserts = Fill::inserts(plan.workload, plan.ops);
         if self.fill.loaded + inserts > self.data.keys {
             let left = self.data.keys - self.fill.loaded;
-            return Err(Failed::request(format!("{inserts} keys are to be inserted, {left} are left")));
+            return Err(Failed::request(format!("{inserts} keys would be inserted, but {left} are left")));
         }
         let loaded = self.fill.loaded + inserts;
         let answer = self.measure(plan, loaded)?;
@@ -246,7 +246,7 @@ impl<E: Engine> Open<E> {
         }
     }
 
-    /// Runs what is planned; `loaded` keys are there afterwards.
+    /// Executes a plan; `loaded` keys are present afterwards.
     fn measure(&self, plan: Plan, loaded: u64) -> Result<Answer, Failed> {
         let size_before = Directory::of(&self.setup.dir)?;
         let before = Usage::now()?;
@@ -292,15 +292,15 @@ fn figures_of(timing: &Timing) -> Figures {
     }
 }
 
-/// Bytes written, by write calls; or what the directory grew by, where write calls are not how they came there. A tenth and
-/// a page of each file is left for what is counted to the end of a page.
+/// Returns the bytes written by write calls, or the growth of the directory if it cannot be explained by these.
+/// Tolerates a tenth and one page per file, since sizes are rounded up to pages.
 fn written_bytes(before: Directory, after: Directory, by_calls: u64, notes: &mut Vec<String>) -> u64 {
     let grown = after.held_bytes.saturating_sub(before.held_bytes);
     if grown <= by_calls + by_calls / 10 + after.files * PAGE {
         return by_calls;
     }
     notes.push(format!(
-        "files grew by {grown} bytes, write calls moved {by_calls}: it writes by maps or io_uring, and its write \
+        "files grew by {grown} bytes, but write calls wrote {by_calls}: it writes through maps or io_uring, and its write \
          amplification is at least the one shown"
     ));
     grown

@@ -1,4 +1,4 @@
-//! The program as people run it: real processes, files, exit codes.
+//! The program as used by people: real processes, files, exit codes.
 
 use std::io::Write;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 fn program(arguments: &str, out: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tamis-peers"));
     command.args(arguments.split_whitespace()).arg("--out").arg(out);
-    // Databases are made below `out`, so that a test sees what is left of them.
+    // Databases are created below `out`, so that a test sees what remains of them.
     command.arg("--dir").arg(out.join("databases"));
     command.output().unwrap()
 }
@@ -34,7 +34,7 @@ fn a_quick_run_of_all_suites_ends_with_a_report() {
         let systems: std::collections::BTreeSet<String> =
             rows(out.path()).iter().filter(|row| its(row)).map(|row| row["system"].to_string()).collect();
         assert_eq!(systems.len(), 2, "{suite}");
-        assert!(said(&output).contains(&format!("{suite} ")), "a line a row: {}", said(&output));
+        assert!(said(&output).contains(&format!("{suite} ")), "a line per row: {}", said(&output));
     }
     for file in ["report.html", "report.md", "summary.md"] {
         assert!(std::fs::read_to_string(out.path().join(file)).unwrap().contains("partitioned"), "{file}");
@@ -85,9 +85,9 @@ fn bad_arguments_have_an_exit_code_and_a_text() {
 }
 
 #[test]
-fn a_system_that_takes_too_long_is_an_exit_code_of_its_own() {
+fn a_timeout_has_its_own_exit_code() {
     let out = tempfile::tempdir().unwrap();
-    // A second is not enough for so many.
+    // One second is not enough for this number of keys.
     let arguments = "run --suites load --systems tamis --keys 50000000 --rounds 1 --limit 1";
     let output = program(arguments, out.path());
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
@@ -117,9 +117,9 @@ fn a_worker_ends_with_its_input_and_the_list_names_everything() {
     }
 }
 
-/// Noting the command line panicked.
+/// Regression: recording the command line panicked.
 #[test]
-fn a_path_that_is_not_utf8_is_told_to_be_unusable() {
+fn paths_that_are_not_utf8_are_refused() {
     use std::os::unix::ffi::OsStrExt;
 
     let out = tempfile::tempdir().unwrap();

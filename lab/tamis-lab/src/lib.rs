@@ -1,7 +1,7 @@
-//! The laboratory: the tables and figures of the papers behind tamis, measured again.
+//! The laboratory: measures the tables and figures of the papers behind tamis again.
 //!
-//! Key sets, workloads and measurements are those of [`tamis_bench`], which the program `tamis` measures with, too. Here is
-//! what they are put to: [`figures`] is what every experiment is, the other modules are the experiments.
+//! Key sets, workloads and measurements come from [`tamis_bench`], which the program `tamis` uses, too. [`figures`]
+//! defines what an experiment is; the other modules are the experiments.
 
 pub mod advised;
 pub mod elastic;

@@ -1,7 +1,7 @@
-//! The machine that measured, as a reader has to know it to judge figures, and the moment. It names no host, no user and no
-//! path. Whatever is measured in the laboratory tells of its machine with this.
+//! The machine that measured, described as far as a reader needs it to judge figures, and the time. The description
+//! contains no host name, user name or path. Everything that the laboratory measures carries it.
 //!
-//! Everything is read from `/proc` and `/sys`; what is not told there is unknown, never an error.
+//! All values are read from `/proc` and `/sys`. Missing ones are unknown, never an error.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,26 +13,27 @@ use tamis_bench::report::bytes;
 /// Where figures were measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// The processor's model; `unknown` where the system does not tell.
+    /// The processor's model; `unknown` where the system does not report it.
     pub cpu: String,
-    /// Threads that the program may run at once.
+    /// Number of threads that the program may run at once.
     pub cores: usize,
-    /// Memory that the program may use, in bytes; 0 where the system does not tell.
+    /// Memory available to the program, in bytes; 0 where the system does not report it.
     pub memory_bytes: u64,
-    /// Data caches of the first processor by level, as the system names their sizes: `L1 48K`. Empty where it does not tell.
+    /// Data caches of the first processor by level, with sizes as the system writes them: `L1 48K`. Empty where not
+    /// reported.
     #[serde(default)]
     pub caches: Vec<String>,
-    /// Operating system, its release, and the instruction set: `Linux 6.1.0 x86_64`.
+    /// Operating system, release and instruction set: `Linux 6.1.0 x86_64`.
     #[serde(alias = "kernel")]
     pub system: String,
-    /// What the databases were made on: model, kind and file system, as far as known: `SAMSUNG MZVL2512, solid state,
-    /// ext4`; `memory (tmpfs)`; `unknown`. Empty where no disk had a part in it.
+    /// The disk of the databases: model, kind and file system, as far as known: `SAMSUNG MZVL2512, solid state, ext4`;
+    /// `memory (tmpfs)`; `unknown`. Empty where no disk was involved.
     #[serde(default)]
     pub disk: String,
 }
 
 impl Machine {
-    /// This machine, with the disk below `place`, which need not exist yet. Reads a few small files of the system.
+    /// Returns this machine, with the disk below `place`, which need not exist yet. Reads a few small system files.
     pub fn read(place: Option<&Path>) -> Machine {
         let release = [text("/proc/sys/kernel/ostype"), text("/proc/sys/kernel/osrelease")];
         let named = release.iter().all(|part| !part.is_empty());
@@ -47,7 +48,7 @@ impl Machine {
         }
     }
 
-    /// In a line: `AMD EPYC 7B13, 2 cores, 23.5 GiB, Linux 6.1.0 x86_64; disk: solid state, ext4`.
+    /// Returns a one-line description: `AMD EPYC 7B13, 2 cores, 23.5 GiB, Linux 6.1.0 x86_64; disk: solid state, ext4`.
     pub fn describe(&self) -> String {
         let cores = if self.cores == 1 { "1 core".to_owned() } else { format!("{} cores", self.cores) };
         let memory =
@@ -56,25 +57,25 @@ impl Machine {
         format!("{}, {cores}, {memory}, {}{disk}", self.cpu, self.system)
     }
 
-    /// Bytes of the largest cache; 32 MiB if unknown.
+    /// Returns the size of the largest cache in bytes; 32 MiB if unknown.
     pub fn largest_cache(&self) -> usize {
         self.caches.iter().filter_map(|cache| size(cache.split_once(' ')?.1)).max().unwrap_or(32 << 20)
     }
 
-    /// Whether figures of both may stand side by side. Memory is left out: the kernel keeps a little more or less of it
-    /// from boot to boot.
+    /// Reports whether figures of both machines are comparable. Memory is ignored: the amount that the kernel reserves
+    /// differs slightly from boot to boot.
     pub fn is_same(&self, other: &Machine) -> bool {
         (&self.cpu, self.cores, &self.system, &self.disk)
             == (&other.cpu, other.cores, &other.system, &other.disk)
     }
 }
 
-/// A file's text without blanks around it; empty if it cannot be read.
+/// Returns the trimmed contents of a file; empty if it cannot be read.
 fn text(path: impl AsRef<Path>) -> String {
     fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
 }
 
-/// As "L1 48K", of the first processor.
+/// Returns the caches of the first processor as `L1 48K`.
 fn caches() -> Vec<String> {
     let read = |index: usize, what: &str| {
         let text = text(format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{what}"));
@@ -86,7 +87,7 @@ fn caches() -> Vec<String> {
         .collect()
 }
 
-/// A size as the system writes it: `48K`.
+/// Parses a size as the system writes it: `48K`.
 fn size(text: &str) -> Option<usize> {
     let digits = text.trim_end_matches(['K', 'M', 'G']);
     let shift = match &text[digits.len()..] {
@@ -103,14 +104,14 @@ fn model_name(cpuinfo: &str) -> Option<String> {
     fields.find_map(|(name, model)| (name.trim() == "model name").then(|| model.trim().to_owned()))
 }
 
-/// The machine's memory, or the control group's if that is less.
+/// Returns the machine's memory, or the control group's limit if that is lower.
 fn memory(meminfo: &str, group: &str) -> u64 {
     let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
     let kib: u64 = total.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0);
     kib.saturating_mul(1024).min(group.parse().unwrap_or(u64::MAX))
 }
 
-/// The directory that a path is in, or will be: the nearest one above that exists.
+/// Returns the directory of an existing or future path: its nearest existing ancestor.
 pub fn nearest(path: &Path) -> Option<PathBuf> {
     let path = std::path::absolute(path).ok()?;
     path.ancestors().find(|dir| dir.exists()).map(Path::to_path_buf)
@@ -128,18 +129,18 @@ fn disk(place: &Path) -> String {
     else {
         return "unknown".to_owned();
     };
-    // The C library's coding of device numbers: each is in two parts.
+    // The C library's encoding of device numbers splits each into two parts.
     let major = (device >> 8 & 0xfff) | (device >> 32 & 0xffff_f000);
     let minor = (device & 0xff) | (device >> 12 & 0xffff_ff00);
     let number = format!("{major}:{minor}");
     let block = fs::canonicalize(Path::new("/sys/dev/block").join(&number)).ok();
-    // A partition has no queue of its own: its disk, one above, has.
+    // A partition has no queue of its own; its disk, one level up, has one.
     let of_disk = |what: &str| {
         let block = block.as_deref()?;
         let found = [block.join(what), block.parent()?.join(what)].map(text);
         found.into_iter().find(|text| !text.is_empty())
     };
-    // What a virtual disk says of its turning is nobody's word: many say yes that have never turned.
+    // The rotational flag of a virtual disk is unreliable: many hypervisors set it for disks that never rotate.
     let of_host = block
         .as_deref()
         .is_some_and(|block| block.iter().any(|part| part.to_string_lossy().starts_with("virtio")));
@@ -151,7 +152,7 @@ fn disk(place: &Path) -> String {
     )
 }
 
-/// The kind of file system of a device, of a table as `/proc/self/mountinfo` has it.
+/// Returns the type of a device's file system, from the contents of `/proc/self/mountinfo`.
 #[cfg(any(target_os = "linux", test))]
 fn file_system<'t>(mounts: &'t str, device: &str) -> Option<&'t str> {
     // 36 35 98:0 /root /mount options optional… - ext4 source options
@@ -174,18 +175,18 @@ fn describe_disk(model: Option<&str>, rotational: Option<&str>, file_system: Opt
     if known.is_empty() { "unknown".to_owned() } else { known.join(", ") }
 }
 
-/// This moment, UTC: `2026-11-22T14:55:07Z`.
+/// Returns the current time in UTC: `2026-11-22T14:55:07Z`.
 pub fn now() -> String {
     moment(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
 }
 
-/// A moment in seconds since 1970, in the Gregorian calendar.
+/// Formats seconds since 1970 in the Gregorian calendar.
 fn moment(seconds: u64) -> String {
     let (mut day, second) = (seconds / 86_400, seconds % 86_400);
     let mut year = 1970;
     let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let length = |year| 365 + u64::from(leap(year));
-    // 400 years have as many days wherever they begin.
+    // 400 years have the same number of days wherever they begin.
     year += day / 146_097 * 400;
     day %= 146_097;
     while day >= length(year) {
@@ -256,10 +257,10 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_is_read_and_what_is_not_told_is_left_out() {
+    fn machines_are_parsed_and_missing_values_omitted() {
         let machine = Machine::read(None);
         assert!(machine.cores > 0 && !machine.cpu.is_empty() && !machine.describe().contains("disk"));
-        // As `tamis-peers` wrote it once.
+        // The format of earlier versions of `tamis-peers`.
         let old = r#"{"cpu": "Some CPU @ 2: x", "cores": 2, "memory_bytes": 2097152, "kernel": "6.1.0"}"#;
         let old: Machine = serde_json::from_str(old).unwrap();
         assert_eq!(old.describe(), "Some CPU @ 2: x, 2 cores, 2.0 MiB, 6.1.0");
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_system_does_not_tell_is_unknown() {
+    fn missing_system_values_are_unknown() {
         let cpuinfo =
             "processor\t: 0\nmodel name\t: Some CPU @ 2: x\n\nprocessor\t: 1\nmodel name\t: Other\n";
         assert_eq!(model_name(cpuinfo).unwrap(), "Some CPU @ 2: x");
@@ -291,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_is_described_without_its_paths() {
+    fn the_description_of_this_machine_contains_no_paths() {
         let machine = Machine::read(Some(&std::env::temp_dir().join("not there yet")));
         assert!(machine.cores > 0 && !machine.system.is_empty(), "{machine:?}");
         assert!(!machine.disk.contains('/'), "{machine:?}");

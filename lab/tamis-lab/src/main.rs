@@ -1,4 +1,4 @@
-//! `tamis-lab`: the tables and figures of the papers, measured again.
+//! `tamis-lab`: measures the tables and figures of the papers again.
 
 mod experiment;
 
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use tamis_cli::output::Out;
 
-/// The laboratory of tamis: measures the tables and figures of the papers behind it.
+/// The laboratory of tamis: measures the tables and figures of the papers behind it
 #[derive(Parser)]
 #[command(
     name = "tamis-lab",

@@ -1,4 +1,4 @@
-//! Devices by name: what is emulated, what is measured, and whether it is there.
+//! Devices by name: emulated or measured, and whether they are available.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use tamis_testkit::Device;
 use tamis_bench::BenchError;
 use tamis_bench::report;
 
-/// Where the tables lie and how they are read.
+/// Where tables are stored, and how they are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Medium {
-    /// In the disk's files, through the page cache. Emulated devices take bytes from a mapping of it.
+    /// In files on the disk, through the page cache. Emulated devices read from a mapping of them.
     Cached,
-    /// In the disk's files, past the page cache.
+    /// In files on the disk, bypassing the page cache.
     Direct,
     /// In a file system in memory.
     Ram,
 }
 
-/// How a device of some name is had.
+/// How a device with a given name is provided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Way {
     pub(crate) medium: Medium,
@@ -31,14 +31,14 @@ pub(crate) struct Way {
 const MEASURED: [(&str, Medium); 3] =
     [("page-cache", Medium::Cached), ("disk", Medium::Direct), ("ram-disk", Medium::Ram)];
 
-/// Where file systems in memory usually are.
+/// Usual mount points of file systems in memory.
 const RAM_DIRS: [&str; 3] = ["/dev/shm", "/run/shm", "/tmp"];
 
-/// Room that is left on a file system in memory.
+/// Space left free on a file system in memory.
 const RAM_RESERVE: u64 = 256 << 20;
 
 impl Way {
-    /// Fails with what there is if there is no such device.
+    /// Fails with a list of the known devices if the name is unknown.
     pub(crate) fn of(name: &str) -> Result<Way, BenchError> {
         let measured = MEASURED.into_iter().find(|(known, _)| *known == name);
         let measured = measured.map(|(_, medium)| Way { medium, device: Device::MEASURED });
@@ -46,16 +46,16 @@ impl Way {
         measured.or(emulated).ok_or_else(|| {
             let known = Device::EMULATED.iter().map(|device| device.name);
             let known: Vec<_> = known.chain(MEASURED.iter().map(|(name, _)| *name)).collect();
-            BenchError::Request(format!("no device is called `{name}`; there are {}", known.join(", ")))
+            BenchError::Request(format!("no device is called `{name}`; known are {}", known.join(", ")))
         })
     }
 
-    /// Whether latency is added.
+    /// Reports whether latency is added.
     pub(crate) fn is_emulated(&self) -> bool {
         self.device.read_ns > 0
     }
 
-    /// About what a read takes, for planning: nanoseconds.
+    /// Returns the approximate duration of a read in nanoseconds, for planning.
     pub(crate) fn expected_ns(&self) -> f64 {
         match self.medium {
             _ if self.is_emulated() => self.device.read_ns as f64,
@@ -66,7 +66,7 @@ impl Way {
 }
 
 impl Medium {
-    /// The file system below.
+    /// Returns the underlying file system.
     pub(crate) fn base(self) -> Arc<dyn FileSystem> {
         match self {
             Medium::Cached => Arc::new(DiskFs::new()),
@@ -75,24 +75,24 @@ impl Medium {
         }
     }
 
-    /// Where copies for it go, if not beside the tree; or why there is no such place. `dir` is the tree's, of so many
-    /// bytes.
+    /// Returns the directory for copies, if they do not go beside the tree, or why there is none. `dir` holds the tree
+    /// of `bytes` bytes.
     pub(crate) fn place(self, dir: &Path, bytes: u64) -> Result<Option<PathBuf>, String> {
         match self {
             Medium::Cached => Ok(None),
             Medium::Direct if is_in_memory(dir) => {
-                Err("the directory of the databases lies in memory; --db names one elsewhere".to_owned())
+                Err("the directory of the databases is in memory; pass another one with --db".to_owned())
             }
             Medium::Direct => Ok(None),
             Medium::Ram => {
                 let place = RAM_DIRS.iter().map(Path::new).find(|dir| is_in_memory(dir));
-                let place = place.ok_or("this machine has no file system in memory")?;
+                let place = place.ok_or("no file system in memory was found")?;
                 let free = DiskFs::new().available_space(place).ok().flatten().unwrap_or(0);
                 let needed = bytes + bytes / 8 + RAM_RESERVE;
                 match free >= needed {
                     true => Ok(Some(place.to_owned())),
                     false => Err(format!(
-                        "the file system in memory has {} free, {} are needed",
+                        "the file system in memory has {} free, but {} are needed",
                         report::bytes(free),
                         report::bytes(needed)
                     )),
@@ -102,13 +102,14 @@ impl Medium {
     }
 }
 
-/// Whether a directory is on a file system in memory, as far as the system tells.
+/// Reports whether a directory is on a file system in memory, as far as the system reveals it.
 fn is_in_memory(dir: &Path) -> bool {
     let Ok(dir) = dir.canonicalize() else { return false };
     std::fs::read_to_string("/proc/mounts").is_ok_and(|mounts| in_memory_by(&mounts, &dir))
 }
 
-/// The same by a table of mounts: lines of device, directory, kind. The longest directory wins, the later of equals.
+/// The same from a table of mounts: lines of device, directory, kind. The longest matching directory wins; the last one
+/// of equals.
 fn in_memory_by(mounts: &str, dir: &Path) -> bool {
     let mounts = mounts.lines().filter_map(|line| {
         let mut words = line.split_ascii_whitespace();
@@ -123,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn devices_have_names_and_others_are_refused_with_what_there_is() {
+    fn unknown_devices_are_refused_with_a_list_of_known_ones() {
         for (name, medium, emulated) in [
             ("hdd", Medium::Cached, true),
             ("pcie-ssd", Medium::Cached, true),
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_deepest_mount_says_what_a_directory_lies_on() {
+    fn the_deepest_mount_determines_the_file_system_of_a_directory() {
         let mounts = "/dev/vda / ext4 rw 0 0\ntmpfs /dev/shm tmpfs rw 0 0\ntmpfs /t tmpfs rw\n/dev/b /t/disk xfs rw\nbad\n";
         for (dir, memory) in
             [("/home", false), ("/dev/shm/x", true), ("/t/a", true), ("/t/disk/a", false), ("/tea", false)]

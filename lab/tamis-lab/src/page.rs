@@ -1,14 +1,14 @@
-//! Pages of HTML: elements that are closed and text that is escaped. A page is written with nothing else, and so is well-formed.
+//! HTML pages: closed elements and escaped text. Pages are written with nothing else, and so are well-formed.
 //!
-//! A [`document`] needs nothing else and runs nothing: no script, no font, no picture from elsewhere, and it forbids itself to
-//! load any. It is well-formed XML as well, so that a parser can check it.
+//! A [`document`] is self-contained and inert: it has no scripts, fonts or external images, and forbids itself to load
+//! any. It is also well-formed XML, so that a parser can check it.
 
 use crate::figures::draw::text::clean;
 
 /// Forbids a page to load or run anything.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
-/// A whole page: its head with the rules of style, and around what `body` writes its body.
+/// Returns a whole page: its head with the style sheet, and the body that `body` writes.
 pub fn document(title: &str, style: &'static str, body: impl FnOnce(&mut Page)) -> String {
     let mut page = Page::default();
     page.tag("html", &[("lang", "en")], |page| {
@@ -25,11 +25,11 @@ pub fn document(title: &str, style: &'static str, body: impl FnOnce(&mut Page)) 
     format!("<!DOCTYPE html>\n{}\n", page.finish())
 }
 
-/// A page in the making.
+/// A page under construction.
 #[derive(Debug, Default)]
 pub struct Page {
     out: String,
-    /// Names given out.
+    /// Number of names assigned.
     names: usize,
 }
 
@@ -37,13 +37,13 @@ pub struct Page {
 pub type With<'a> = &'a [(&'static str, &'a str)];
 
 impl Page {
-    /// An element around what `inner` writes.
+    /// Writes an element around the output of `inner`.
     pub fn tag(&mut self, name: &'static str, with: With<'_>, inner: impl FnOnce(&mut Page)) {
         self.open(name, with);
         self.out.push('>');
         inner(self);
         self.out.extend(["</", name, ">"]);
-        // Lines for those who read the source; not where white space would show.
+        // Line breaks for readers of the source, only where white space is not rendered.
         if matches!(
             name,
             "article" | "dd" | "div" | "figure" | "header" | "li" | "p" | "section" | "svg" | "table" | "tr"
@@ -52,18 +52,18 @@ impl Page {
         }
     }
 
-    /// An element around text.
+    /// Writes an element that contains text.
     pub fn text_tag(&mut self, name: &'static str, with: With<'_>, text: &str) {
         self.tag(name, with, |page| page.text(text));
     }
 
-    /// An element that has no content.
+    /// Writes an element without content.
     pub fn void(&mut self, name: &'static str, with: With<'_>) {
         self.open(name, with);
         self.out.push_str("/>");
     }
 
-    /// Text. Its lines stay lines, where white space shows.
+    /// Writes text. Line breaks remain, where white space is rendered.
     pub fn text(&mut self, text: &str) {
         for (n, line) in text.split('\n').enumerate() {
             if n > 0 {
@@ -81,24 +81,24 @@ impl Page {
         }
     }
 
-    /// A name that no other element of the page has, if all are made so.
+    /// Returns a name that is unique in the page, provided that all names come from here.
     pub fn name(&mut self) -> String {
         self.names += 1;
         format!("n{}", self.names)
     }
 
-    /// A document of [`draw`](crate::figures::draw), which is well-formed.
+    /// Embeds a document of [`draw`](crate::figures::draw), which is well-formed.
     pub fn picture(&mut self, svg: &str) {
         self.out.push_str(svg);
     }
 
-    /// The rules of style, which HTML takes as they are.
+    /// Writes the style sheet, which HTML takes verbatim.
     fn style(&mut self, rules: &'static str) {
         debug_assert!(!rules.contains(['<', '&']));
         self.out.extend(["<style>\n", rules, "</style>\n"]);
     }
 
-    /// All of it.
+    /// Returns the whole page.
     fn finish(self) -> String {
         self.out
     }

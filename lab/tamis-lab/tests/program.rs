@@ -1,4 +1,4 @@
-//! The built program, as a person or a script uses it: what it prints, and with which exit code it ends.
+//! The built program, as used by a person or a script: its output and exit codes.
 
 use std::path::Path;
 use std::process::Command;
@@ -62,12 +62,12 @@ fn an_experiment_is_measured_once_and_reported() {
     let pictures = files.iter().filter(|name| name.to_string_lossy().ends_with(".svg")).count();
     assert!(pictures > 0, "{files:?}");
 
-    // The same again shows what is there; two steps were done, and none is begun.
+    // The same command shows the results: both steps are done, and none is started.
     let again = go("grf-fig10 --filters monkey,snarf --bits 8,12");
     assert!(again.err.contains("all 2 steps are done"), "{again:?}");
     let text = again.ok();
     assert!(text.contains("paper: ") && text.contains("here: ") && text.contains("rows.csv"), "{text}");
-    // The last step is lost, and half a line of it is left.
+    // The last step is removed except for half a line.
     let path = dir.join("rows.jsonl");
     let lines = std::fs::read_to_string(&path).unwrap();
     let cut = lines.find("\"done\"").unwrap() + 200;
@@ -75,7 +75,7 @@ fn an_experiment_is_measured_once_and_reported() {
     std::fs::write(&path, &lines[..cut]).unwrap();
     let resumed = go("grf-fig10 --filters monkey,snarf --bits 8,12");
     assert!(
-        resumed.err.contains("1 of them done before") && resumed.err.contains("step 2 of 2"),
+        resumed.err.contains("1 of them already done") && resumed.err.contains("step 2 of 2"),
         "{resumed:?}"
     );
     resumed.ok();
@@ -110,7 +110,7 @@ fn experiments_are_listed_and_shown() {
     assert!(grf.len() >= 9 && grf.iter().all(|figure| figure["paper"] == "GRF"), "{grf:?}");
     for figure in &grf {
         let needs = |scale: &str, what: &str| figure["needs"][scale][what].as_u64().unwrap();
-        // What is only reckoned needs no disk.
+        // Computed figures need no disk.
         let grows = |what: &str| needs("small", what) < needs("paper", what);
         assert!(needs("paper", "disk_bytes") == 0 || grows("disk_bytes"), "{figure}");
         assert!(needs("small", "seconds") > 0 && grows("seconds"), "{figure}");
@@ -120,7 +120,7 @@ fn experiments_are_listed_and_shown() {
 }
 
 #[test]
-fn an_experiment_refuses_what_there_is_not() {
+fn unknown_names_and_invalid_settings_are_refused() {
     experiment(&["run", "grf-fig9"]).fails(2, "grf-fig10");
     experiment(&["run", "grf"]).fails(2, "`grf`");
     experiment(&["run"]).fails(2, "<NAME>");
@@ -148,16 +148,16 @@ fn an_experiment_refuses_what_there_is_not() {
     go("elastic-fig6 --bits 4,8").fails(2, "--bits");
     go("elastic-fig6 --filters grf").fails(2, "whole tree");
     go("elastic-fig6 --device hdd,ssd").fails(2, "elastic-fig16-device");
-    go("elastic-fig6 --device nvm --mapped").fails(2, "--device nvm says how tables are read");
+    go("elastic-fig6 --device nvm --mapped").fails(2, "--device nvm determines how tables are read");
     go("elastic-fig16-device --device tape").fails(2, "pcie-ssd");
-    go("elastic-fig16-device --direct").fails(2, "leave out --direct");
+    go("elastic-fig16-device --direct").fails(2, "omit --direct");
     go("elastic-fig6 --cache much").fails(2, "much");
     go("elastic-fig16").fails(2, "elastic-fig16-unit-bits");
     assert!(!Path::new(&out).exists(), "what is refused leaves nothing behind");
 }
 
 #[test]
-fn experiments_hold_elastic_filters_against_fixed_ones() {
+fn experiments_compare_elastic_filters_with_fixed_ones() {
     let place = tempfile::tempdir().unwrap();
     let (dir, out) = (within(&place, "bases"), within(&place, "results"));
     let go = |line: &str| {
@@ -170,9 +170,9 @@ fn experiments_hold_elastic_filters_against_fixed_ones() {
     let of = |kind: &str| rows.iter().filter(|row| row["kind"] == kind).count();
     assert_eq!(of("read"), 4, "{rows:?}");
     assert!(of("load") >= 2, "{rows:?}");
-    // Where databases and results are is nobody's business: neither of them is in what a report is made of.
+    // The locations of databases and results are private: no input of a report contains them.
     let setup = std::fs::read_to_string(Path::new(&out).join("elastic-fig6/small/setup.json")).unwrap();
     assert!(setup.contains("--db DIR") && !setup.contains(&dir), "{setup}");
     let text = go("elastic-shift --locality 64 --skew 1.2").ok();
-    assert!(text.contains("Databases, loaded alike") && text.contains("elastic"), "{text}");
+    assert!(text.contains("Databases, loaded equally") && text.contains("elastic"), "{text}");
 }

@@ -1,7 +1,7 @@
-//! The filter that chooses which system calls are decided by the listener.
+//! The seccomp filter that selects the system calls decided by the listener.
 //!
-//! Only calls of [`SITES`] are, and of them not those on the three standard descriptors, through which the worker
-//! reports, nor mappings that are memory and no file: the allocator makes those while it holds its lock.
+//! Only calls in [`SITES`] are, except those on the three standard descriptors, through which the worker reports, and
+//! anonymous mappings, which the allocator creates while it holds its lock.
 
 use std::mem::offset_of;
 
@@ -20,17 +20,17 @@ fn step(code: u32, k: u32, jump_true: u8, jump_false: u8) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt: jump_true, jf: jump_false, k }
 }
 
-/// Loads the lower half of an argument, which has descriptors and flags whole.
+/// Loads the lower half of an argument, which contains descriptors and flags completely.
 fn load_argument(index: usize) -> libc::sock_filter {
     let at = offset_of!(libc::seccomp_data, args) + 8 * index;
     let low_half = if cfg!(target_endian = "big") { 4 } else { 0 };
     step(LOAD, (at + low_half) as u32, 0, 0)
 }
 
-/// The program in the kernel's form.
+/// Returns the program in the kernel's form.
 pub(super) fn program() -> Vec<libc::sock_filter> {
     let mut program = vec![step(LOAD, offset_of!(libc::seccomp_data, nr) as u32, 0, 0)];
-    // Behind the comparisons: allow, mapping (3 steps), descriptor (2 steps), notify.
+    // After the comparisons: allow, mapping (3 steps), descriptor (2 steps), notify.
     let comparisons = SITES.len();
     for (at, site) in SITES.iter().enumerate() {
         let to_allow = comparisons - at - 1;
@@ -43,10 +43,10 @@ pub(super) fn program() -> Vec<libc::sock_filter> {
         program.push(step(JUMP_EQUAL, site.number as u32, target as u8, 0));
     }
     program.push(step(RETURN, libc::SECCOMP_RET_ALLOW, 0, 0));
-    // A mapping: of a file?
+    // A mapping: is it of a file?
     program.push(load_argument(3));
     program.push(step(JUMP_ANY_BIT, libc::MAP_ANONYMOUS as u32, 3, 2));
-    // Anything else: on a standard descriptor? Paths are addresses, or begin at AT_FDCWD, which is negative.
+    // Anything else: is it on a standard descriptor? Paths are addresses, or begin at AT_FDCWD, which is negative.
     program.push(load_argument(0));
     program.push(step(JUMP_GREATER, LAST_STANDARD, 0, 1));
     program.push(step(RETURN, libc::SECCOMP_RET_USER_NOTIF, 0, 0));
@@ -58,7 +58,7 @@ pub(super) fn program() -> Vec<libc::sock_filter> {
 mod tests {
     use super::*;
 
-    /// Runs the program as the kernel does.
+    /// Runs the program like the kernel.
     fn run(number: libc::c_long, args: [u64; 6]) -> u32 {
         let program = program();
         let (mut at, mut word) = (0, 0);
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_on_files_are_decided_and_others_go_on() {
+    fn calls_on_files_are_decided_and_others_allowed() {
         const DECIDED: u32 = libc::SECCOMP_RET_USER_NOTIF;
         const ALLOWED: u32 = libc::SECCOMP_RET_ALLOW;
         for site in SITES.iter().filter(|site| site.number != libc::SYS_mmap) {

@@ -1,30 +1,30 @@
-//! The kernel's side of injection: installing a filter, taking calls, answering them.
+//! The interface to the kernel: installing a filter, receiving calls, answering them.
 
 use std::io;
 
-/// A call that waits for an answer.
+/// A call waiting for an answer.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) number: i32,
     pub(super) args: [u64; 6],
 }
 
-/// What becomes of it.
+/// The answer to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     GoOn,
-    /// It is not done, and this error is its result.
+    /// It is not executed, and returns this error.
     Fail(i32),
-    /// It is done, and this error is its result.
+    /// It is executed, and returns this error.
     DoAndFail(i32),
-    /// It is done for half of the length that is its third argument.
+    /// It is executed for half of the length in its third argument.
     DoHalf,
-    /// The process ends before it is done.
+    /// The process is killed before it is executed.
     Kill,
 }
 
-/// Hands the calls that `program` chooses, of this thread and of those that it starts from now on, to a listener. Returns
-/// the listener's descriptor.
+/// Passes the calls selected by `program`, from this thread and from threads that it starts later, to a listener.
+/// Returns the listener's descriptor.
 pub(super) fn install(program: &[libc::sock_filter]) -> io::Result<i32> {
     let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
     // SAFETY: the first call takes numbers only. The second takes a pointer to `filter`, which lives until it returns
@@ -39,7 +39,7 @@ pub(super) fn install(program: &[libc::sock_filter]) -> io::Result<i32> {
     if descriptor < 0 { Err(io::Error::last_os_error()) } else { Ok(descriptor as i32) }
 }
 
-/// Takes calls for as long as the process lives.
+/// Receives calls until the process ends.
 #[derive(Debug)]
 pub(super) struct Listener {
     descriptor: i32,
@@ -50,15 +50,15 @@ impl Listener {
         Listener { descriptor }
     }
 
-    /// Answers every call as `decide` says. Returns only after the last caught thread has ended.
+    /// Answers every call with `decide`. Returns only after the last affected thread has ended.
     pub(super) fn serve(&self, decide: impl Fn(&Call) -> Answer) {
         loop {
-            // SAFETY: all bytes zero is a value of this struct of numbers, and what the kernel asks for here.
+            // SAFETY: the struct consists of numbers, for which zero bytes are valid; the kernel requires them here.
             let mut asked: libc::seccomp_notif = unsafe { std::mem::zeroed() };
-            // SAFETY: the request writes one `seccomp_notif` to the address, which is one's.
+            // SAFETY: the request writes one `seccomp_notif` to the address of one.
             if unsafe { libc::ioctl(self.descriptor, libc::SECCOMP_IOCTL_NOTIF_RECV, &mut asked) } != 0 {
                 match io::Error::last_os_error().raw_os_error() {
-                    // Interrupted, or the thread that asked is gone.
+                    // Interrupted, or the calling thread is gone.
                     Some(libc::EINTR | libc::ENOENT) => continue,
                     _ => return,
                 }
@@ -76,7 +76,7 @@ impl Listener {
             Answer::GoOn => reply.flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32,
             Answer::Fail(error) => reply.error = -error,
             Answer::DoAndFail(error) => {
-                // An error of its own would be another one that was not planned.
+                // Its own error would not be the planned one.
                 let _ = perform(call);
                 reply.error = -error;
             }
@@ -93,17 +93,18 @@ impl Listener {
                 unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
             }
         }
-        // A thread that is gone by now needs no answer.
-        // SAFETY: the request reads one `seccomp_notif_resp` from the address, which is one's.
+        // The calling thread may be gone.
+        // SAFETY: the request reads one `seccomp_notif_resp` from the address of one.
         unsafe { libc::ioctl(self.descriptor, libc::SECCOMP_IOCTL_NOTIF_SEND, &mut reply) };
     }
 }
 
-/// Does a call for the thread that made it, which is of this process: descriptors and addresses mean the same here.
+/// Executes a call on behalf of the calling thread, which belongs to this process: descriptors and addresses are valid
+/// here.
 fn perform(call: &Call) -> Result<i64, i32> {
     let [a, b, c, d, e, f] = call.args;
-    // SAFETY: the thread that made this call made it with these arguments, waits for its result, and keeps alive what
-    // they point to; done here, it reads and writes the same memory as if done there.
+    // SAFETY: the calling thread made this call with these arguments, waits for its result, and keeps alive what they
+    // point to; here it accesses the same memory as it would there.
     let result = unsafe { libc::syscall(libc::c_long::from(call.number), a, b, c, d, e, f) };
     match result {
         -1 => Err(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)),

@@ -1,16 +1,16 @@
 //! Transparent injection of failures into numbered system calls of this process.
 //!
-//! A seccomp filter hands every file call of the engine's threads to a separate thread (`SECCOMP_RET_USER_NOTIF`).
-//! That thread counts the calls by kind and continues them, answers with an error in the kernel's
-//! place, or ends the process. So calls are caught whatever their origin: some of the engine's calls are
-//! made without the C library (`fallocate`, `flock`), where `LD_PRELOAD` does not see them, and a call costs microseconds
-//! instead of the tracing stops of strace. It needs no privileges.
+//! A seccomp filter hands every file call of the engine's threads to a separate thread (`SECCOMP_RET_USER_NOTIF`). That
+//! thread counts the calls by kind and continues them, answers with an error in the kernel's place, or ends the
+//! process. So calls are caught whatever their origin: some of the engine's calls are made without the C library
+//! (`fallocate`, `flock`), where `LD_PRELOAD` does not see them, and a call costs microseconds instead of strace's
+//! stops. It needs no privileges.
 //!
 //! The deciding thread must never wait for the others: it allocates nothing and takes no lock, since a thread that is
 //! stopped in a call may hold the allocator's.
 //!
-//! Not caught: what io_uring does (tables are read through it only where they are not mapped, and never written), and page
-//! faults of mappings.
+//! Not caught: io_uring (tables are read through it only where they are not mapped, and never written), and page faults
+//! of mappings.
 
 mod filter;
 mod listener;
@@ -33,11 +33,11 @@ struct Desk {
     calls: [AtomicU64; SITES.len()],
     /// Calls that change files, since the last [`phase`](Injector::phase).
     changes: AtomicU64,
-    /// Calls that were not done or not reported as the kernel would have.
+    /// Number of calls that were not executed or not reported as the kernel would have.
     fired: AtomicU64,
     plan: Option<Plan>,
     kill_at: AtomicU64,
-    /// The listener's descriptor must not be mistaken for the engine's.
+    /// The listener's descriptor must not be mistaken for one of the engine's.
     listening: AtomicUsize,
 }
 
@@ -75,7 +75,7 @@ impl Injector {
         drop(deciding);
         let descriptor = listener::install(&filter::program())?;
         desk.listening.store(descriptor as usize, SeqCst);
-        // Leaked once for a process.
+        // Leaked once per process.
         let kill = kill.map(|kill| (&*kill.phase.leak(), kill.at));
         Ok(Injector { desk, kill })
     }
@@ -88,7 +88,7 @@ impl Injector {
         self.desk.armed.store(false, SeqCst);
     }
 
-    /// Begins a part of the session: calls that change files are counted from one again.
+    /// Begins a phase of the session: calls that change files are counted from one again.
     pub(crate) fn phase(&self, name: &str) {
         self.desk.kill_at.store(u64::MAX, SeqCst);
         self.desk.changes.store(0, SeqCst);

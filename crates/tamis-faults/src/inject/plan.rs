@@ -1,10 +1,10 @@
-//! Which calls fail, in words: `pwrite64:ENOSPC:17:once:before`.
+//! The failing calls as text: `pwrite64:ENOSPC:17:once:before`.
 
 use super::sites::{self, SITES};
 
 macro_rules! errors {
     ($($name:ident),*) => {
-        /// What a call may answer.
+        /// An error of a call.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         #[allow(clippy::upper_case_acronyms, reason = "these are their names")]
         pub(crate) enum Errno { $($name),* }
@@ -26,40 +26,40 @@ macro_rules! errors {
 errors!(EIO, ENOSPC, EMFILE, ENFILE, EINTR, EAGAIN, EDQUOT, EROFS, EACCES, ENOMEM, ENOLCK);
 
 impl Errno {
-    /// Whether callers may try again at once for ever: such an error is never given from some call on.
+    /// Reports whether callers may retry immediately and forever: such an error is never permanent.
     pub(crate) fn is_passing(self) -> bool {
         matches!(self, Errno::EINTR | Errno::EAGAIN)
     }
 }
 
-/// How many calls fail.
+/// The number of failing calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
     Once,
-    /// This one and the two after it.
+    /// This call and the two after it.
     Thrice,
-    /// This one and all after it.
+    /// This call and all after it.
     On,
 }
 
-/// What is done of a call that fails.
+/// The part of a failing call that is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum When {
     /// Nothing.
     Before,
-    /// All of it.
+    /// All.
     After,
-    /// Half of it, and that is reported: no error at all.
+    /// Half, which is reported: not an error.
     Short,
 }
 
-/// Calls of one kind that fail.
+/// Failing calls of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// The place in [`SITES`].
+    /// The index in [`SITES`].
     pub(super) site: usize,
     pub(crate) errno: Errno,
-    /// The first that fails, from 1.
+    /// The first failing call, from 1.
     pub(crate) at: u64,
     pub(crate) how: How,
     pub(crate) when: When,
@@ -85,7 +85,7 @@ impl Plan {
         SITES[self.site].name
     }
 
-    /// Whether the call with this number, from 1, fails.
+    /// Reports whether the call with this number, from 1, fails.
     pub(super) fn hits(&self, number: u64) -> bool {
         match self.how {
             How::Once => number == self.at,
@@ -94,7 +94,7 @@ impl Plan {
         }
     }
 
-    /// The last that fails, if there is one.
+    /// Returns the last failing call, if any.
     pub(super) fn last(&self) -> Option<u64> {
         match self.how {
             How::Once => Some(self.at),
@@ -103,7 +103,7 @@ impl Plan {
         }
     }
 
-    /// What the table of counts calls it.
+    /// Returns the name in the table of counts.
     pub(crate) fn error_name(&self) -> &'static str {
         if self.when == When::Short { "short" } else { self.errno.name() }
     }
@@ -132,7 +132,7 @@ impl std::str::FromStr for Plan {
     }
 }
 
-/// Where a process ends: before the call with this number, from 1, of those that change files in a phase.
+/// The end of a process: before the call with this number, from 1, among those that change files in a phase.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Kill {
     pub(crate) phase: String,
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plans_are_read_as_they_are_printed() {
+    fn plans_are_parsed_as_printed() {
         for text in
             ["pwrite64:ENOSPC:17:once:before", "fdatasync:EIO:1:on:after", "pread64:EINTR:3:thrice:short"]
         {

@@ -1,19 +1,20 @@
-//! The system calls that can be made to fail, and how.
+//! The system calls that can be made to fail, and their failures.
 
 use super::plan::Errno;
 
-/// One kind of call.
+/// One kind of system call.
 #[derive(Debug)]
 pub(crate) struct Site {
     pub(crate) name: &'static str,
     pub(crate) number: libc::c_long,
-    /// What the kernel may answer here, and the session tries.
+    /// Possible errors of the kernel that are tried.
     pub(crate) errors: &'static [Errno],
-    /// Whether the call may be done and fail all the same: a device or network file system that lost the answer.
+    /// Whether the call may take effect and fail nevertheless, as on a device or network file system that lost the
+    /// answer.
     pub(crate) after: bool,
-    /// Whether it may do half of what was asked: the length is the third argument.
+    /// Whether it may transfer only half: the length is the third argument.
     pub(crate) short: bool,
-    /// Whether it changes files, so that a kill before it is another state than a kill after it.
+    /// Whether it changes files, so that kills before and after it leave different states.
     changes: bool,
 }
 
@@ -21,7 +22,7 @@ const fn site(name: &'static str, number: libc::c_long, errors: &'static [Errno]
     Site { name, number, errors, after: false, short: false, changes: false }
 }
 
-/// A call that changes files and can be done without being acknowledged.
+/// Describes a call that changes files, and may take effect without being acknowledged.
 const fn change(name: &'static str, number: libc::c_long, errors: &'static [Errno]) -> Site {
     Site { after: true, changes: true, ..site(name, number, errors) }
 }
@@ -39,7 +40,7 @@ const NAME: &[Errno] = &[EIO, ENOSPC, EDQUOT, EROFS, EACCES];
 const LOOK: &[Errno] = &[EIO, EACCES, ENOMEM];
 const MAP: &[Errno] = &[ENOMEM, EMFILE, EAGAIN];
 
-/// Every kind of call that works with files, whether the engine makes it today or not.
+/// Every kind of call on files, whether or not the engine makes it at present.
 pub(crate) const SITES: &[Site] = &[
     site("openat", libc::SYS_openat, OPEN),
     short(site("read", libc::SYS_read, READ)),
@@ -87,19 +88,19 @@ pub(crate) const SITES: &[Site] = &[
     site("fcntl", libc::SYS_fcntl, &[EINTR, EMFILE]),
 ];
 
-/// The place of a call in [`SITES`].
+/// Returns the index of a call in [`SITES`].
 pub(super) fn find(number: i32) -> Option<usize> {
     SITES.iter().position(|site| site.number == libc::c_long::from(number))
 }
 
-/// The place of the call of that name.
+/// Returns the index of the call with this name.
 pub(super) fn named(name: &str) -> Option<usize> {
     SITES.iter().position(|site| site.name == name)
 }
 
-/// Whether a call changes files.
+/// Reports whether a call changes files.
 pub(super) fn changes_files(site: &Site, args: &[u64; 6]) -> bool {
-    // The flags are an int: what else is in the register is not looked at.
+    // The flags are an int: the upper half of the register is ignored.
     let creates = || args[2] as u32 & (libc::O_CREAT | libc::O_TRUNC) as u32 != 0;
     site.changes || (site.number == libc::SYS_openat && creates())
 }

@@ -1,5 +1,5 @@
-//! File systems of the suite's own: images behind loop devices, and memory. They are unmounted and detached when
-//! dropped, whatever happened.
+//! Dedicated file systems: images behind loop devices, and memory. They are unmounted and detached on drop, whatever
+//! happened.
 
 use std::fs::File;
 use std::os::fd::AsRawFd as _;
@@ -30,7 +30,7 @@ impl Kind {
         }
     }
 
-    /// Why there is none of these here.
+    /// Returns why this kind is not available.
     pub(crate) fn missing(self) -> Option<String> {
         if !is_root() {
             return Some(format!("{}: mounting needs root", self.name()));
@@ -55,14 +55,14 @@ impl Kind {
     }
 }
 
-/// What the kernel still does when a file system is shut down.
+/// What the kernel still writes when a file system is shut down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Shutdown {
-    /// Everything is written: nothing may be lost at all.
+    /// Everything: nothing may be lost.
     Whole = 0,
-    /// The journal is written, data is not.
+    /// The journal, but no data.
     Journal = 1,
-    /// Nothing is written any more, like a power cut.
+    /// Nothing, as in a power cut.
     Nothing = 2,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct Mounted {
 }
 
 impl Mounted {
-    /// Makes and mounts one of `bytes` with its image and mount point in `dir`.
+    /// Creates and mounts a file system of `bytes` with its image and mount point in `dir`.
     pub(crate) fn make(kind: Kind, dir: &Path, bytes: u64) -> Result<Mounted, String> {
         let io = |what: &str, error: std::io::Error| format!("{}: {what}: {error}", kind.name());
         let point = dir.join(format!("mount-{}", kind.name()));
@@ -94,7 +94,7 @@ impl Mounted {
             let image = image.to_string_lossy().into_owned();
             match kind {
                 Kind::Xfs => run("mkfs.xfs", &["-q", "-f", &image])?,
-                // Nothing is left to be initialised later: a cut is to fall on the engine's work.
+                // Deferred initialisation is disabled, since a cut is to interrupt the engine's work instead.
                 _ => run("mkfs.ext4", &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", &image])?,
             };
             made.device = Some(run("losetup", &["--find", "--show", &image])?);
@@ -122,7 +122,7 @@ impl Mounted {
         Ok(())
     }
 
-    /// Unmounts it. Processes that used it must have ended; the kernel may need a moment to notice.
+    /// Unmounts it. Processes that used it must have exited; the kernel may need a moment to notice.
     pub(crate) fn unmount(&mut self) -> Result<(), String> {
         for _ in 0..500 {
             match unmount(&self.point, UnmountFlags::empty()) {
@@ -137,13 +137,13 @@ impl Mounted {
         Err(format!("unmounting {}: it stays busy", self.point.display()))
     }
 
-    /// Lets it take writes, or not.
+    /// Remounts it read-only or writable.
     pub(crate) fn set_read_only(&self, read_only: bool) -> Result<(), String> {
         let flags = if read_only { MountFlags::RDONLY } else { MountFlags::empty() };
         mount_remount(&self.point, flags, c"").map_err(|error| format!("remounting: {error}"))
     }
 
-    /// Shuts it down while in use: from now on every call is an error.
+    /// Shuts it down while in use: from now on every call fails.
     pub(crate) fn shut_down(&self, how: Shutdown) -> Result<(), String> {
         let root = File::open(&self.point).map_err(|e| format!("opening {}: {e}", self.point.display()))?;
         let flags = how as u32;

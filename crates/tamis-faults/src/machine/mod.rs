@@ -1,4 +1,4 @@
-//! What the suites need of the machine: file systems of their own, workers as processes, and whether they may.
+//! The suites' interface to the machine: dedicated file systems, workers as processes, and privileges.
 
 mod loops;
 mod process;

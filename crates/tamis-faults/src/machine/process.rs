@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 
 use crate::wire::Message;
 
-/// How a worker came to its end.
+/// The end of a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     Exited(i32),
     Signal(i32),
-    /// It was killed because it took too long; what its threads were doing.
+    /// It was killed because it took too long; the text describes its threads.
     Hung(String),
 }
 
@@ -39,12 +39,12 @@ impl From<ExitStatus> for Ended {
     }
 }
 
-/// What a worker is started with.
+/// The parameters of a worker.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
-    /// Arguments behind `worker`.
+    /// Arguments after `worker`.
     pub(crate) args: Vec<String>,
-    /// Where its own words and what it reports are kept.
+    /// Directory for its output and its reports.
     pub(crate) logs: PathBuf,
 }
 
@@ -53,13 +53,13 @@ impl Setup {
         Setup { args: args.into_iter().map(Into::into).collect(), logs: logs.to_owned() }
     }
 
-    /// The command that does the same again.
+    /// Returns the command that repeats it.
     pub(crate) fn command(&self) -> String {
         format!("tamis-faults worker {}", self.args.join(" "))
     }
 }
 
-/// A worker that runs.
+/// A running worker.
 #[derive(Debug)]
 pub(crate) struct Worker {
     child: Child,
@@ -67,7 +67,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Starts a worker. `on` hears each message, in order, on a thread of its own.
+    /// Starts a worker. `on` receives each message, in order, on its own thread.
     pub(crate) fn start(
         setup: &Setup,
         mut on: impl FnMut(Message) + Send + 'static,
@@ -89,7 +89,7 @@ impl Worker {
             let mut line = String::new();
             let mut kept = Vec::new();
             while let Ok(1..) = lines.read_line(&mut line) {
-                // A line without an end is what a kill left of one.
+                // A line without an end was cut by a kill.
                 let Some(whole) = line.strip_suffix('\n') else { break };
                 let strange = || Message::Wrong(format!("an unknown report: {whole}"));
                 let message = Message::parse(whole).unwrap_or_else(strange);
@@ -99,17 +99,17 @@ impl Worker {
                 on(message);
                 line.clear();
             }
-            // A pipe that nobody empties would stop the worker.
+            // A full pipe would block the worker.
             let _ = lines.read_to_end(&mut Vec::new());
             let _ = reports.write_all(&kept);
         });
         Ok(Worker { child, reader: Some(reader) })
     }
 
-    /// Says one line to the worker.
+    /// Sends one line to the worker.
     pub(crate) fn say(&mut self, line: &str) {
         if let Some(input) = &mut self.child.stdin {
-            // A worker that has ended hears nothing.
+            // The worker may have exited.
             let _ = writeln!(input, "{line}");
         }
     }
@@ -118,7 +118,7 @@ impl Worker {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Waits until it has ended and all that it reported was heard.
+    /// Waits until it has exited and all its reports were received.
     pub(crate) fn wait(&mut self, patience: Duration) -> Ended {
         let began = Instant::now();
         let ended = loop {
@@ -137,7 +137,7 @@ impl Worker {
         ended
     }
 
-    /// Ends it now, and waits until all that it reported was heard.
+    /// Kills it, and waits until all its reports were received.
     pub(crate) fn kill(&mut self) -> Ended {
         let _ = self.child.kill();
         let ended = self.child.wait().map_or(Ended::Exited(-1), Ended::from);
@@ -147,7 +147,7 @@ impl Worker {
 
     fn hear_all(&mut self) {
         if let Some(reader) = self.reader.take() {
-            // Its panic is one of the handler's, and has been printed.
+            // A panic there comes from the handler, and has been printed.
             let _ = reader.join();
         }
     }
@@ -161,7 +161,7 @@ impl Drop for Worker {
     }
 }
 
-/// Where the threads of a process are, by name and by what they wait for.
+/// Describes the threads of a process by name and by what they wait for.
 fn threads_of(process: u32) -> String {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let read = |path: PathBuf, name: &str| std::fs::read_to_string(path.join(name)).unwrap_or_default();

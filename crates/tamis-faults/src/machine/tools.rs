@@ -1,21 +1,21 @@
-//! Programs and rights.
+//! External programs and privileges.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Whether this process may mount.
+/// Reports whether this process may mount.
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
 fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    // Where the programs of the system's administrator are, which may not be in the path.
+    // Directories of system administration programs, which may not be in the path.
     let places = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
     places.map(|place| place.join(program)).find(|file| file.is_file())
 }
 
-/// Why a program cannot be used; one that Debian's packages have is installed first, as root.
+/// Returns why a program cannot be used. As root, one that is in Debian's packages is installed first.
 pub(crate) fn missing_tool(program: &str, package: &str) -> Option<String> {
     if find(program).is_some() {
         return None;
@@ -33,7 +33,7 @@ pub(crate) fn missing_tool(program: &str, package: &str) -> Option<String> {
     Some(format!("{program} is missing (package {package}, on Debian: apt-get install {package})"))
 }
 
-/// Runs a program to its end; its own words if it fails.
+/// Runs a program; on failure the error is its own output.
 pub(super) fn run(program: &str, args: &[&str]) -> Result<String, String> {
     let path = find(program).ok_or_else(|| format!("{program} is missing"))?;
     let output = Command::new(path).args(args).output().map_err(|error| format!("{program}: {error}"))?;
@@ -44,7 +44,7 @@ pub(super) fn run(program: &str, args: &[&str]) -> Result<String, String> {
     }
 }
 
-/// Copies a directory with what is in it. What cannot be read is left out: this is for evidence.
+/// Copies a directory with its contents, as evidence. Unreadable files are skipped.
 pub(crate) fn copy_dir(from: &Path, to: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(from)? {

@@ -1,14 +1,14 @@
-//! The oracle of power cuts: the last writes of each of several threads may be lost, but none that was acknowledged as
-//! synced before the cut.
+//! The oracle of power cuts: the last writes of each thread may be lost, but none that was acknowledged as synced
+//! before the cut.
 //!
 //! # What is checked
 //!
 //! * A thread's counter is at least the number of its last synced write that was acknowledged before the cut, and at
 //!   most one more than its last acknowledged write.
-//! * The contents are exactly the result of each thread's writes up to its counter: no write is partial, none before the
-//!   counter is missing.
-//! * All threads' writes together are a prefix of one order: a write carries what its thread had seen acknowledged to
-//!   others when it began, and these must be there if it is.
+//! * The contents are exactly the result of each thread's writes up to its counter: no write is partial, and none
+//!   before the counter is missing.
+//! * All threads' writes together are a prefix of one order: a write records which writes of other threads were
+//!   acknowledged when it began, and these must be present if it is.
 
 use super::model::{Model, State};
 use super::stream::Stream;
@@ -16,10 +16,10 @@ use super::stream::Stream;
 /// One thread's account.
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
-    /// The last write that the base has.
+    /// The last write included in the base.
     base: u64,
     acked: u64,
-    /// Acknowledged as synced.
+    /// The last write acknowledged as synced.
     synced: u64,
     /// `synced` when the cut began.
     safe: u64,
@@ -29,30 +29,30 @@ struct Account {
 #[derive(Clone, Debug)]
 pub(crate) struct Cuts {
     seed: u64,
-    /// Of the writes after the base.
+    /// The epoch of the writes after the base.
     epoch: u64,
     long_keys: bool,
     base: Model,
     accounts: Vec<Account>,
 }
 
-/// What one judgement looked at.
+/// The extent of one judgement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Judged {
-    /// Synced writes that had been acknowledged before the cut, all of them found.
+    /// Synced writes acknowledged before the cut, all of which were found.
     pub(crate) safe: u64,
-    /// Writes that had been acknowledged in any way and are gone, as they may.
+    /// Acknowledged writes, synced or not, that are gone legitimately.
     pub(crate) lost_buffered: u64,
     /// Synced writes acknowledged after the cut had begun…
     pub(crate) in_flight: u64,
-    /// …and those of them that are gone.
+    /// … and those of them that are gone.
     pub(crate) in_flight_lost: u64,
-    /// Keys compared.
+    /// Number of keys compared.
     pub(crate) keys: u64,
 }
 
 impl Cuts {
-    /// The account of a database that is yet to be made.
+    /// Creates the account of a new database.
     pub(crate) fn new(seed: u64, threads: u32, long_keys: bool) -> Cuts {
         let accounts = vec![Account::default(); threads as usize];
         Cuts { seed, epoch: 0, long_keys, base: Model::default(), accounts }
@@ -67,12 +67,12 @@ impl Cuts {
         Ok(())
     }
 
-    /// The cut is about to begin: what has been acknowledged by now must survive it.
+    /// Marks the imminent beginning of the cut: everything acknowledged so far must survive it.
     pub(crate) fn freeze(&mut self) {
         self.accounts.iter_mut().for_each(|account| account.safe = account.synced);
     }
 
-    /// Judges the contents after a cut, and continues from there with writes of `epoch`.
+    /// Judges the contents after a cut, and continues from them with writes of `epoch`.
     pub(crate) fn judge(&mut self, found: &State, epoch: u64) -> Result<Judged, String> {
         let judged = self.look_at(found, None)?;
         for (thread, account) in self.accounts.iter_mut().enumerate() {
@@ -116,7 +116,7 @@ impl Cuts {
         }
         self.check_order(found)?;
         match expected.difference(&found.model) {
-            Some(difference) => Err(format!("the content is not that of its own writes: {difference}")),
+            Some(difference) => Err(format!("the contents do not match the writes: {difference}")),
             None => Ok(judged),
         }
     }
@@ -127,7 +127,7 @@ impl Cuts {
                 let number = found.number(other as u32);
                 if number < *seen {
                     return Err(format!(
-                        "no prefix: write {} of thread {thread} is there, which came after write {seen} of thread \
+                        "no prefix: write {} of thread {thread} is present, which came after write {seen} of thread \
                          {other}, which is gone ({number} is the last)",
                         counter[0]
                     ));

@@ -1,7 +1,8 @@
 //! The oracle of sessions with failing calls or kills: one thread and no power cut, so every acknowledged write must be
-//! there, however it was written.
+//! present, however it was written.
 //!
-//! A failed write may still be there if nothing was acknowledged after it: the error leaves the state of the disk
+//! A failed write may be present if nothing was acknowledged after it: the error leaves the state of the disk unknown.
+//! One that was followed by an acknowledged write, and that no reader saw, must not reappear.
 //! unknown. One that was followed by an acknowledged write, and that no reader saw, must not come back.
 
 use std::collections::BTreeSet;
@@ -13,9 +14,9 @@ use super::stream::{Op, Stream, Way, Write};
 #[derive(Clone, Debug)]
 pub(crate) struct Journal {
     stream: Stream,
-    /// Numbers of writes that are there.
+    /// Numbers of the writes that are present.
     held: Vec<u64>,
-    /// Writes that failed or were cut off, after the last that was acknowledged.
+    /// Writes that failed or were interrupted, after the last acknowledged one.
     doubtful: Vec<(u64, Way)>,
     model: Model,
 }
@@ -25,7 +26,7 @@ impl Journal {
         Journal { stream, held: Vec::new(), doubtful: Vec::new(), model: Model::default() }
     }
 
-    /// The write as it is made: sessions choose the way themselves, and external tables hold no operands.
+    /// Returns the write as executed: sessions choose the way themselves, and external tables have no operands.
     pub(crate) fn write(&self, number: u64, way: Way) -> Write {
         let mut write = self.stream.write(number);
         if way == Way::Ingestion {
@@ -39,7 +40,7 @@ impl Journal {
         self.doubtful.push((number, way));
     }
 
-    /// A write that began was acknowledged, or found to be there after opening anew.
+    /// Records that a write was acknowledged, or found after reopening.
     pub(crate) fn acknowledge(&mut self, number: u64) {
         let way =
             self.doubtful.iter().find(|doubtful| doubtful.0 == number).map_or(Way::Batch, |found| found.1);
@@ -53,17 +54,17 @@ impl Journal {
         self.model.apply(&write);
     }
 
-    /// Acknowledged writes, and those found to be there.
+    /// Returns the number of acknowledged writes, including those found later.
     pub(crate) fn held(&self) -> usize {
         self.held.len()
     }
 
-    /// Those that came after the first `before` of them.
+    /// Returns those after the first `before` of them.
     pub(crate) fn held_since(&self, before: usize) -> Vec<u64> {
         self.held.get(before..).unwrap_or_default().to_vec()
     }
 
-    /// Judges what an open database shows that has not been reopened since the last write.
+    /// Judges the contents of an open database that was not reopened since the last write.
     pub(crate) fn judge_open(&self, found: &State) -> Result<(), String> {
         let expected: BTreeSet<u64> = self.held.iter().copied().collect();
         if let Some(difference) = numbers(&expected, &found.done) {
@@ -72,7 +73,7 @@ impl Journal {
         self.model.difference(&found.model).map_or(Ok(()), Err)
     }
 
-    /// Judges what a new opening shows, and settles what was in doubt.
+    /// Judges the contents after reopening, and resolves doubtful writes.
     pub(crate) fn judge_reopened(&mut self, found: &State) -> Result<(), String> {
         let doubtful = std::mem::take(&mut self.doubtful);
         let there = doubtful.into_iter().filter(|(number, _)| found.done.contains(number));
@@ -84,6 +85,7 @@ impl Journal {
 fn numbers(expected: &BTreeSet<u64>, found: &BTreeSet<u64>) -> Option<String> {
     let lost: Vec<_> = expected.difference(found).take(5).collect();
     let strange: Vec<_> = found.difference(expected).take(5).collect();
-    (!lost.is_empty() || !strange.is_empty())
-        .then(|| format!("acknowledged writes LOST: {lost:?}; writes that should not be there: {strange:?}"))
+    (!lost.is_empty() || !strange.is_empty()).then(|| {
+        format!("acknowledged writes LOST: {lost:?}; writes that should not be present: {strange:?}")
+    })
 }

@@ -1,4 +1,4 @@
-//! The oracles: what was written and promised, and hence must be found.
+//! The oracles: they know what was written and promised, and so what must be found.
 //!
 //! Every write is a function of its number: the writing process and the judging one generate the same operations and
 //! exchange only numbers. A database itself names the writes it holds (a counter per thread, or a list of numbers), so

@@ -1,17 +1,17 @@
-//! What a database holds, in short: keys, and fingerprints of values.
+//! The contents of a database in short form: keys, and fingerprints of values.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hasher as _};
 
 use super::stream::{Op, Write};
 
-/// The keyspaces that are written to.
+/// The keyspaces that are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Space {
     Default,
     /// Keys of eight bytes that are numbers.
     Wide,
-    /// Values that are added to.
+    /// Values that are sums of operands.
     Sums,
 }
 
@@ -22,7 +22,7 @@ impl Space {
         ["default", "wide", "sums"][self as usize]
     }
 
-    /// What a value is compared by: sums by their value, since they are added to, others by a hash.
+    /// Returns the value for comparisons: the number for sums, whose encoding may differ, and a hash for others.
     pub(crate) fn fingerprint(self, value: &[u8]) -> u64 {
         match (self, <[u8; 8]>::try_from(value)) {
             (Space::Sums, Ok(number)) => u64::from_le_bytes(number),
@@ -37,7 +37,7 @@ fn hash(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// A key in few letters.
+/// Formats a key in short form.
 pub(crate) fn shown(key: &[u8]) -> String {
     const MOST: usize = 40;
     match key.split_at_checked(MOST) {
@@ -46,7 +46,7 @@ pub(crate) fn shown(key: &[u8]) -> String {
     }
 }
 
-/// Contents by keyspace. Keys are those that [`shown`] gives, since only equality matters.
+/// Contents by keyspace. Keys are stored as formatted by [`shown`], since only equality matters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Model {
     spaces: [BTreeMap<Vec<u8>, u64>; 3],
@@ -83,7 +83,7 @@ impl Model {
         self.spaces.iter().map(BTreeMap::len).sum()
     }
 
-    /// What differs, in words: at most three examples. `None` if nothing does.
+    /// Describes the difference with at most three examples. `None` if there is none.
     pub(crate) fn difference(&self, found: &Model) -> Option<String> {
         let mut examples = Vec::new();
         let mut count = 0;
@@ -103,7 +103,7 @@ impl Model {
     }
 }
 
-/// What was found in a database.
+/// The contents found in a database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) model: Model,

@@ -2,27 +2,27 @@
 
 use super::model::Space;
 
-/// Keys of one thread in one keyspace.
+/// Number of keys of one thread in one keyspace.
 const KEYS: u64 = 200;
-/// Length of the keys at both ends of a keyspace where keys are long: a few flushes with such keys fill a manifest,
-/// so that it is rolled.
+/// Length of the first and the last key of a keyspace where keys are long: a few flushes with such keys fill a
+/// manifest, so that it is rolled.
 const LONG_KEY_BYTES: usize = 40 << 10;
 
-/// Where the writes of one thread come from.
+/// The source of one thread's writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stream {
     pub(crate) seed: u64,
-    /// The session: a number that was lost and is given out again means another write.
+    /// The session: a number that was lost and is assigned again denotes another write.
     pub(crate) epoch: u64,
     pub(crate) thread: u32,
     pub(crate) long_keys: bool,
 }
 
-/// How a write comes in.
+/// The method of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     Batch,
-    /// As external tables, one for each keyspace that is written to.
+    /// As external tables, one for each keyspace written.
     Ingestion,
 }
 
@@ -31,37 +31,37 @@ pub(crate) enum Op {
     Put(Space, Vec<u8>, Vec<u8>),
     Delete(Space, Vec<u8>),
     DeleteRange(Space, Vec<u8>, Vec<u8>),
-    /// Of the keyspace of sums.
+    /// In the keyspace of sums.
     Add(Vec<u8>, u64),
 }
 
-/// One write: all of it or nothing.
+/// One atomic write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Write {
     pub(crate) ops: Vec<Op>,
     pub(crate) way: Way,
-    /// Whether its acknowledgement promises that it survives a power cut.
+    /// Whether its acknowledgement promises durability across a power cut.
     pub(crate) synced: bool,
 }
 
-/// The key under which a thread puts the number of its last write, and what it had seen of others by then.
+/// Returns the key under which a thread stores the number of its last write, and what it had seen of other threads.
 pub(crate) fn counter_key(thread: u32) -> Vec<u8> {
     format!("{}{thread:02}", layout::COUNTERS).into_bytes()
 }
 
-/// The key that a journalled write puts besides its own.
+/// Returns the key that a journalled write adds to its own.
 pub(crate) fn done_key(number: u64) -> Vec<u8> {
     format!("{}{number:08}", layout::DONE).into_bytes()
 }
 
-/// Prefixes of keys that are not a thread's data.
+/// Prefixes of keys that are not data.
 pub(crate) mod layout {
     pub(crate) const COUNTERS: &str = "seq/";
     pub(crate) const DONE: &str = "done/";
 }
 
 impl Stream {
-    /// The write with this number.
+    /// Returns the write with this number.
     pub(crate) fn write(&self, number: u64) -> Write {
         let mut rng = self.rng(number);
         let way = if rng.u32(..60) == 0 { Way::Ingestion } else { Way::Batch };
@@ -71,7 +71,7 @@ impl Stream {
         Write { ops, way, synced }
     }
 
-    /// A generator for the reads and the pace of one thread; no write depends on it.
+    /// Returns a generator for the reads and the pace of one thread; no write depends on it.
     pub(crate) fn aside(&self) -> fastrand::Rng {
         self.rng(u64::MAX)
     }
@@ -89,7 +89,7 @@ impl Stream {
         let space = match rng.u32(..10) {
             0..5 => Space::Default,
             5..8 => Space::Wide,
-            // External tables hold no operands.
+            // External tables have no operands.
             _ if way == Way::Ingestion => Space::Wide,
             _ => Space::Sums,
         };
@@ -109,7 +109,7 @@ impl Stream {
         }
     }
 
-    /// The key at a place of the thread's part of a keyspace. Those of one thread follow each other.
+    /// Returns the key at a position of the thread's part of a keyspace. The keys of a thread are contiguous.
     pub(crate) fn key(&self, space: Space, place: u64) -> Vec<u8> {
         let mut key = match space {
             Space::Default | Space::Sums => format!("{:02}/{place:05}", self.thread).into_bytes(),
@@ -121,14 +121,14 @@ impl Stream {
         key
     }
 
-    /// Every key that the thread ever writes in a keyspace.
+    /// Returns every key that the thread ever writes in a keyspace.
     pub(crate) fn keys(&self, space: Space) -> impl Iterator<Item = Vec<u8>> {
         let stream = *self;
         (0..KEYS).map(move |place| stream.key(space, place))
     }
 }
 
-/// Some bytes that are no other value's, and some that can be compressed.
+/// Returns bytes of which some are unique and some are compressible.
 fn value(rng: &mut fastrand::Rng) -> Vec<u8> {
     let len = match rng.u32(..10) {
         0..6 => rng.usize(..64),

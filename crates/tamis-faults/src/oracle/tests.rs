@@ -4,7 +4,7 @@ fn stream(epoch: u64, thread: u32) -> Stream {
     Stream { seed: 7, epoch, thread, long_keys: false }
 }
 
-/// What a database holds after writes `1..=number` of each thread, all of epoch 1.
+/// Returns the contents of a database after writes `1..=number` of each thread, all of epoch 1.
 fn state_of(numbers: &[u64]) -> State {
     let mut state = State::default();
     for (thread, &number) in numbers.iter().enumerate() {
@@ -16,7 +16,7 @@ fn state_of(numbers: &[u64]) -> State {
     state
 }
 
-/// An account of two threads, ten writes each acknowledged, of the first the first four as synced.
+/// Returns an account of two threads with ten acknowledged writes each; the first four of the first thread are synced.
 fn account() -> Cuts {
     let mut cuts = Cuts::new(7, 2, false);
     cuts.judge(&State::default(), 1).unwrap();
@@ -43,7 +43,7 @@ fn a_number_means_one_write_and_another_epoch_another_one() {
 }
 
 #[test]
-fn what_was_not_promised_may_be_lost_from_the_end() {
+fn unpromised_writes_may_be_lost_from_the_end() {
     for (first, second) in [(4, 0), (10, 10), (11, 3), (7, 11)] {
         let judged = account().judge(&state_of(&[first, second]), 2).unwrap();
         assert_eq!(judged.safe, 4);
@@ -52,13 +52,13 @@ fn what_was_not_promised_may_be_lost_from_the_end() {
 }
 
 #[test]
-fn a_lost_promise_is_found() {
+fn broken_promises_are_detected() {
     let error = account().judge(&state_of(&[3, 10]), 2).unwrap_err();
     assert!(error.contains("LOST") && error.contains("thread 0"), "{error}");
 }
 
 #[test]
-fn only_what_came_before_the_cut_is_promised() {
+fn only_writes_before_the_cut_are_promised() {
     let mut cuts = account();
     cuts.acknowledged(0, 11, true).unwrap();
     let judged = cuts.judge(&state_of(&[8, 10]), 2).unwrap();
@@ -66,12 +66,12 @@ fn only_what_came_before_the_cut_is_promised() {
 }
 
 #[test]
-fn a_write_from_nowhere_is_found() {
+fn invented_writes_are_detected() {
     assert!(account().judge(&state_of(&[12, 10]), 2).unwrap_err().contains("only 10 was acknowledged"));
 }
 
 #[test]
-fn a_write_in_part_is_found() {
+fn partial_writes_are_detected() {
     let mut found = state_of(&[10, 10]);
     let number = (1..=10).rev().find(|n| {
         let write = stream(1, 0).write(*n);
@@ -93,7 +93,7 @@ fn an_effect_without_its_cause_is_no_prefix() {
 }
 
 #[test]
-fn what_was_found_is_promised_from_then_on() {
+fn found_writes_are_promised_from_then_on() {
     let mut cuts = account();
     cuts.judge(&state_of(&[8, 10]), 2).unwrap();
     cuts.freeze();
@@ -101,7 +101,7 @@ fn what_was_found_is_promised_from_then_on() {
 }
 
 #[test]
-fn a_copy_holds_what_was_acknowledged_when_it_began() {
+fn a_copy_contains_the_writes_acknowledged_when_it_began() {
     let cuts = account();
     cuts.judge_copy(&state_of(&[5, 2]), &[5, 2]).unwrap();
     assert!(cuts.judge_copy(&state_of(&[5, 2]), &[5, 3]).unwrap_err().contains("LOST"));
@@ -114,7 +114,7 @@ fn journalled(numbers: &[u64]) -> State {
 }
 
 #[test]
-fn a_failed_write_may_be_there_after_opening_anew_but_not_before() {
+fn a_failed_write_may_be_present_after_reopening_but_not_before() {
     let mut journal = Journal::new(stream(1, 0));
     for number in 1..=3 {
         journal.begin(number, Way::Batch);
@@ -129,14 +129,14 @@ fn a_failed_write_may_be_there_after_opening_anew_but_not_before() {
 }
 
 #[test]
-fn a_failed_write_does_not_come_back_after_a_later_one_was_acknowledged() {
+fn a_failed_write_does_not_reappear_after_a_later_one_was_acknowledged() {
     let mut journal = Journal::new(stream(1, 0));
     journal.begin(1, Way::Batch);
     journal.begin(2, Way::Batch);
     journal.acknowledge(2);
     journal.clone().judge_reopened(&journalled(&[2])).unwrap();
     assert!(
-        journal.clone().judge_reopened(&journalled(&[1, 2])).unwrap_err().contains("should not be there")
+        journal.clone().judge_reopened(&journalled(&[1, 2])).unwrap_err().contains("should not be present")
     );
     assert!(journal.judge_reopened(&journalled(&[])).unwrap_err().contains("LOST: [2]"));
 }

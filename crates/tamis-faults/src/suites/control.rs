@@ -1,5 +1,5 @@
-//! The control of the cuts: the same with plain files that are appended to and synced, without the engine. It shows what
-//! the test itself loses, and that the file systems keep what the test counts as promised.
+//! The control of the cuts: the same with plain files that are appended to and synced, without the engine. It shows the
+//! losses of the test itself, and that the file systems keep what the test considers promised.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::worker::{control_path, control_records};
 const SUITE: &str = "control";
 const THREADS: u32 = 3;
 
-/// What one thread was told.
+/// The acknowledgements of one thread.
 #[derive(Clone, Copy, Debug)]
 struct Told {
     acked: u64,
@@ -24,7 +24,7 @@ struct Told {
 
 pub(super) fn run(bench: &Bench<'_>) -> Result<(), String> {
     let kinds: Vec<Kind> = bench.amount.on.iter().copied().filter(|kind| *kind != Kind::Tmpfs).collect();
-    // A quarter is enough: it is the file systems that are tried.
+    // A quarter is enough, since only the file systems are tested.
     let all = bench.amount.cuts.div_ceil(4);
     for (number, kind) in kinds.iter().enumerate() {
         let Some(mut mounted) = bench.mount(*kind, IMAGE_BYTES)? else { continue };

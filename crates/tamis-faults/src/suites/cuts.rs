@@ -10,7 +10,7 @@ use crate::machine::{Ended, Kind, Mounted, Setup, Shutdown, Worker, copy_dir};
 use crate::report::{Failure, stopped};
 
 const SUITE: &str = "cuts";
-/// The least that `mkfs.xfs` takes.
+/// Minimum size for `mkfs.xfs`.
 pub(super) const IMAGE_BYTES: u64 = 320 << 20;
 const THREADS: u32 = 3;
 /// An opening that takes longer hangs.
@@ -38,7 +38,7 @@ pub(super) fn share_of(all: u64, parts: usize, number: usize) -> u64 {
     all / parts + u64::from(number < all % parts)
 }
 
-/// How the next cut is made: mostly with nothing written any more.
+/// Draws the kind of the next cut: mostly one after which nothing is written.
 pub(super) fn draw_shutdown(rng: &mut fastrand::Rng) -> Shutdown {
     match rng.u32(..10) {
         0 => Shutdown::Whole,
@@ -70,7 +70,7 @@ impl<'a> Database<'a> {
         let long_keys = (number / bench.amount.cuts_per_database.max(1)) % 2 == 1;
         let home = point.join(format!("trial-{number}"));
         std::fs::create_dir_all(&home).map_err(|error| format!("{}: {error}", home.display()))?;
-        // The trial's own directory is not what is tried.
+        // The trial's own directory is not under test.
         rustix::fs::sync();
         let beside = bench.fresh_dir(&format!("beside-{}", kind.name()))?;
         let trial = Arc::new(Mutex::new(Trial::new(seed, THREADS, long_keys)));
@@ -80,7 +80,7 @@ impl<'a> Database<'a> {
 
     fn try_out(mut self, mounted: &mut Mounted, cuts: u64) -> Result<(), String> {
         for epoch in 1..=cuts + 1 {
-            // One opening more than there are cuts, so that the last one is judged, too.
+            // One more opening than cuts, so that the last one is judged, too.
             let cut = (epoch <= cuts).then(|| draw_shutdown(&mut self.rng));
             let sound = self.session(mounted, epoch, cut)?;
             if !sound || stopped() {
@@ -99,7 +99,7 @@ impl<'a> Database<'a> {
         let trial = self.trial.clone();
         let heard = move |message| lock(&trial).hear(&message);
         let mut worker = Worker::start(&setup, heard).map_err(|error| format!("a worker: {error}"))?;
-        // Now and then the opening is cut, or what recovery does.
+        // Occasionally the opening, including its recovery, is cut.
         let early = cut.is_some() && self.rng.u32(..8) == 0;
         if early {
             std::thread::sleep(Duration::from_micros(self.rng.u64(1000..60_000)));
@@ -112,7 +112,7 @@ impl<'a> Database<'a> {
         if let Some(how) = cut {
             lock(&self.trial).freeze();
             mounted.shut_down(how)?;
-            // What is still acknowledged now tells what a kernel says of syncs that it does not do.
+            // Acknowledgements from now on show whether the kernel acknowledges syncs that it does not perform.
             std::thread::sleep(Duration::from_millis(self.rng.u64(1..10)));
         }
         let ended = worker.kill();
@@ -145,7 +145,7 @@ impl<'a> Database<'a> {
         Setup::new(args, &self.beside.join("logs"))
     }
 
-    /// Whether the writers are at work, or the worker has ended.
+    /// Waits until the writers are working; returns `false` if the worker has ended.
     fn wait_for_writers(&self, worker: &mut Worker) -> bool {
         let began = Instant::now();
         while began.elapsed() < PATIENCE {
@@ -164,7 +164,7 @@ impl<'a> Database<'a> {
         }
     }
 
-    /// Counts, and keeps evidence of what went wrong. The evidence is the state before this session and after it.
+    /// Counts the results, and keeps evidence of failures: the state before this session and after it.
     fn settle(&self, setup: &Setup, cut: Option<Shutdown>, early: bool) -> Result<bool, String> {
         let (report, kind) = (self.bench.report, self.kind.name());
         let mut trial = lock(&self.trial);
@@ -179,7 +179,7 @@ impl<'a> Database<'a> {
                 ("openings judged", 1),
                 ("writes promised: synced and acknowledged before a cut, or before such", judged.safe),
                 ("writes so acknowledged after a cut began", judged.in_flight),
-                ("   of which lost: the kernel's word, see the control", judged.in_flight_lost),
+                ("   of which lost: acknowledged by the kernel, see the control", judged.in_flight_lost),
                 ("acknowledged writes lost that were not synced", judged.lost_buffered),
                 ("keys compared", judged.keys),
             ] {

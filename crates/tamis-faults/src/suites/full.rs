@@ -14,9 +14,9 @@ use crate::wire::Message;
 use crate::worker::{BALLAST, MOST_FLUSHED_WRITES};
 
 const SUITE: &str = "full";
-/// Filling takes seconds; recovering afterwards, too.
+/// Filling takes seconds, and so does the recovery afterwards.
 const PATIENCE: Duration = Duration::from_secs(180);
-/// What is left to be filled.
+/// The space left to be filled.
 const SPACE_BYTES: u64 = 16 << 20;
 /// The same where memtables and logs have their default sizes.
 const DEFAULT_SPACE_BYTES: u64 = 250 << 20;
@@ -32,7 +32,7 @@ struct Case {
 
 const CASES: [Case; 3] = [
     Case { name: "filled", reopen: false, flush_every: None, space: SPACE_BYTES },
-    Case { name: "filled and opened anew", reopen: true, flush_every: None, space: SPACE_BYTES },
+    Case { name: "filled and reopened", reopen: true, flush_every: None, space: SPACE_BYTES },
     Case { name: "defaults, flushed", reopen: false, flush_every: Some(10), space: DEFAULT_SPACE_BYTES },
 ];
 
@@ -69,7 +69,7 @@ fn balloon(path: &Path, point: &Path, left: u64) -> Result<(), String> {
 fn fill(bench: &Bench<'_>, kind: Kind, mounted: &Mounted, turn: u64, case: &Case) -> Result<(), String> {
     let home = mounted.point().join("home");
     std::fs::create_dir_all(&home).map_err(|error| format!("{}: {error}", home.display()))?;
-    // Beside the file system: logs must not fill it.
+    // On another file system, since logs must not fill this one.
     let logs = bench.fresh_dir("full-logs")?;
     let ground = Ground { home: home.clone(), seed: bench.amount.seed, turn };
     let mut more: Vec<String> = Vec::new();
@@ -78,7 +78,7 @@ fn fill(bench: &Bench<'_>, kind: Kind, mounted: &Mounted, turn: u64, case: &Case
     let mut setup = ground.setup("fill", &more);
     setup.logs = logs.clone();
     let air = mounted.point().join("balloon");
-    // A little of it comes back when the file system is full: what is deleted needs no more than that.
+    // A small part of it is returned when the file system is full: deletes must not need more than that.
     balloon(&air, mounted.point(), case.space)?;
     let space = free(mounted.point())?;
     let messages = Arc::new(Mutex::new(Vec::new()));
@@ -131,7 +131,7 @@ fn tally(bench: &Bench<'_>, kind: Kind, case: &Case, space: u64, account: &Accou
     {
         broken.push("writes did not resume with the same handle".to_owned());
     }
-    // Where a write waited for space instead of failing, it was not opened anew.
+    // It was only reopened if a write failed instead of waiting for space.
     if case.reopen && OPENS_WHILE_FULL && account.counted("not opened while full") > 0 {
         broken.push(format!("it could not be opened while full: {:?}", account.failed.last()));
     }
@@ -141,7 +141,7 @@ fn tally(bench: &Bench<'_>, kind: Kind, case: &Case, space: u64, account: &Accou
     broken
 }
 
-/// A file system that is remounted read-only: it can be read, and opening for writing is an error.
+/// Tests a file system that is remounted read-only: it can be read, and opening for writing is an error.
 fn read_only(bench: &Bench<'_>, kind: Kind, mounted: &Mounted) -> Result<(), String> {
     let home = mounted.point().join("home");
     std::fs::create_dir_all(&home).map_err(|error| format!("{}: {error}", home.display()))?;
@@ -156,7 +156,7 @@ fn read_only(bench: &Bench<'_>, kind: Kind, mounted: &Mounted) -> Result<(), Str
                 crate::machine::collect(&setup, PATIENCE).map_err(|error| format!("a worker: {error}"))?;
             Ok(ground.account(ended, &messages))
         };
-        // Closed in order, or killed with logs that are to be replayed.
+        // Closed in order, or killed, which leaves logs to be replayed.
         let more: Vec<String> = match turn % 2 {
             0 => vec![],
             _ => vec!["--kill".to_owned(), "tail:3".to_owned()],

@@ -10,14 +10,14 @@ use crate::report::Failure;
 const SUITE: &str = "injections";
 /// The number of option sets through which sessions rotate: every filter, each with some policies.
 const TURNS: u64 = 48;
-/// Calls whose failure the engine has most to do about come up so many times as often. Syncs first: few of them belong to the
-/// manifest, and what they interrupt lies open only while another job is about to end.
+/// Weights of calls whose failure requires the most work of the engine. Syncs come first: few of them belong to the
+/// manifest, and the state that they interrupt only exists while another job is about to end.
 const WEIGHTS: [(&str, usize); 5] =
     [("fdatasync", 16), ("openat", 4), ("pwrite64", 4), ("fsync", 4), ("rename", 4)];
-/// Numbers spread over a range by multiples of this are never close to each other.
+/// Multiples of this are well distributed over a range.
 const GOLDEN: f64 = 0.618_033_988_749_894_9;
 
-/// One way for calls to fail, wherever they are.
+/// One way for calls to fail, independent of the position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Trouble {
     site: &'static str,
@@ -26,7 +26,7 @@ struct Trouble {
     when: When,
 }
 
-/// Every way that is tried, those of one kind of call far from each other.
+/// Returns all ways to try, with those of the same kind of call far apart.
 fn troubles() -> Vec<Trouble> {
     let mut all = Vec::new();
     let times = |site| WEIGHTS.iter().find(|(name, _)| *name == site).map_or(1, |(_, times)| *times);
@@ -95,7 +95,7 @@ fn count_calls(bench: &Bench<'_>) -> Result<BTreeMap<u64, BTreeMap<String, u64>>
     Ok(seen.into_inner().unwrap_or_else(|e| e.into_inner()))
 }
 
-/// What is tried: all troubles by turns over all sets of options, at places that are spread over all calls.
+/// Returns the plans: all troubles in turn over all sets of options, at positions distributed over all calls.
 fn plan(seed: u64, count: u64, seen: &BTreeMap<u64, BTreeMap<String, u64>>) -> Vec<(u64, Plan)> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut troubles = troubles();
@@ -107,7 +107,7 @@ fn plan(seed: u64, count: u64, seen: &BTreeMap<u64, BTreeMap<String, u64>>) -> V
     while (plans.len() as u64) < count && !troubles.is_empty() {
         for (number, trouble) in troubles.iter().enumerate() {
             let turn = turns[(number + round * 7) % turns.len()];
-            // Not every set of options makes every call.
+            // Some sets of options do not make every call.
             let Some(calls) = seen[&turn].get(trouble.site) else { continue };
             let place = (round as f64 * GOLDEN + rng.f64() / 10.0).fract();
             let at = 1 + (place * *calls as f64) as u64;
@@ -129,7 +129,7 @@ fn one(bench: &Bench<'_>, number: usize, turn: u64, plan: Plan) -> Result<Accoun
     let account = ground.run("session", &more)?;
     let mut wrong = account.all_wrong();
     if !account.finished {
-        // What it left must be right even so.
+        // The resulting files must be correct nevertheless.
         wrong.extend(ground.judge(&account)?);
     }
     for what in wrong {
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn plans_follow_from_the_seed_and_stay_within_what_is_called() {
+    fn plans_depend_on_the_seed_and_stay_within_the_calls_made() {
         let plans = plan(1, 500, &seen());
         assert_eq!(plans, plan(1, 500, &seen()));
         assert_ne!(plans, plan(2, 500, &seen()));
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_that_callers_retry_never_stays() {
+    fn errors_that_callers_retry_are_never_permanent() {
         assert!(
             troubles().iter().all(|t| t.how != How::On || !t.errno.is_passing() || t.when == When::Short)
         );

@@ -8,13 +8,14 @@ use crate::report::Failure;
 use crate::worker::step_names;
 
 const SUITE: &str = "kill";
-/// Background threads make a few calls more or less from session to session: so many boundaries more are tried.
+/// The number of calls varies slightly between sessions because of background threads, so this many more boundaries are
+/// tried.
 const MARGIN: u64 = 3;
 
 pub(super) fn run(bench: &Bench<'_>) -> Result<(), String> {
     let mut kills = Vec::new();
     for turn in 0..bench.amount.kill_turns {
-        // Sets of options that differ in most.
+        // Sets of options with many differences.
         let turn = bench.amount.seed.wrapping_mul(31).wrapping_add(turn * 7) % 1000;
         let home = bench.fresh_dir(&format!("kill-calls-{turn}"))?;
         let ground = Ground { home, seed: bench.amount.seed, turn };
@@ -49,7 +50,7 @@ fn one(bench: &Bench<'_>, number: usize, turn: u64, kill: &Kill) -> Result<(), S
             wrong.extend(ground.judge(&account)?);
             bench.report.count(SUITE, "acknowledged writes found again", account.journal.held() as u64);
         }
-        // The step was over before: nothing was tried.
+        // The step had already ended.
         Ended::Exited(0) => bench.report.count(SUITE, "boundaries that did not come", 1),
         _ => wrong.extend(account.all_wrong()),
     }

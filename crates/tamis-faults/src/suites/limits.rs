@@ -9,7 +9,7 @@ use crate::worker::Limit;
 
 const SUITE: &str = "limits";
 
-/// What is limited, and to how much: see [`Limit`] for units.
+/// The limits and their values: see [`Limit`] for units.
 const CASES: [(Limit, &str, u64); 11] = [
     (Limit::Nofile, "nofile", 64),
     (Limit::Nofile, "nofile", 128),
@@ -23,7 +23,7 @@ const CASES: [(Limit, &str, u64); 11] = [
     (Limit::Fsize, "fsize", 1000),
     (Limit::FsizeSignal, "fsize-signal", 100),
 ];
-/// Sets of options for each.
+/// Number of sets of options for each.
 const TURNS: usize = 3;
 
 pub(super) fn run(bench: &Bench<'_>) -> Result<(), String> {
@@ -53,11 +53,11 @@ pub(super) fn run(bench: &Bench<'_>) -> Result<(), String> {
     })
 }
 
-/// An end that the limit itself brings, and that no program in Rust can prevent: memory that is not to be had aborts it, and a
-/// file that is too long ends it by a signal unless that is ignored.
+/// Returns the name of an end that is caused by the limit itself, and that no Rust program can prevent: missing memory
+/// aborts it, and an excessive file size ends it by a signal unless ignored.
 fn how_it_ended(limit: Limit, account: &Account) -> Option<&'static str> {
     match (limit, &account.ended) {
-        (Limit::As, Ended::Signal(libc::SIGABRT)) => Some("ended for want of memory"),
+        (Limit::As, Ended::Signal(libc::SIGABRT)) => Some("ended for lack of memory"),
         (Limit::FsizeSignal, Ended::Signal(libc::SIGXFSZ)) => Some("ended by the signal"),
         _ => None,
     }

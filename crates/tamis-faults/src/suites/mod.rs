@@ -33,7 +33,7 @@ pub(crate) enum Suite {
     Kill,
 }
 
-/// How much of it.
+/// The amount of testing.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Amount {
     /// The seed of all random choices.

@@ -10,7 +10,7 @@ use crate::oracle::{Journal, State};
 use crate::wire::{DATABASE, Message, StateReader};
 use crate::worker::session_stream;
 
-/// A session that takes longer hangs: it takes a second at most.
+/// A session that takes longer hangs: it normally takes at most a second.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The place and the parameters of a session.
@@ -33,9 +33,9 @@ pub(super) struct Account {
     pub(super) failed: Vec<String>,
     pub(super) counts: BTreeMap<String, u64>,
     pub(super) phase: String,
-    /// What must be there now.
+    /// The required contents.
     pub(super) journal: Journal,
-    /// Copies by name: what they must hold, and whether they were done.
+    /// Copies by name: their required contents, and whether they were complete.
     pub(super) copies: BTreeMap<String, (Journal, bool)>,
     states: BTreeMap<String, State>,
     absent: Vec<String>,
@@ -112,7 +112,7 @@ impl Ground {
         Ok(wrong)
     }
 
-    /// Judges what another worker found of what a session left.
+    /// Judges the findings of another worker on the files of a session.
     pub(super) fn judge_found(&self, left: &Account, found: &Account) -> Option<String> {
         match found.states.get(DATABASE) {
             Some(state) => {
@@ -122,7 +122,7 @@ impl Ground {
         }
     }
 
-    /// What belongs to a failure.
+    /// Returns the evidence of a failure.
     pub(super) fn evidence(&self) -> [&Path; 1] {
         [&self.home]
     }
@@ -157,7 +157,7 @@ impl Account {
         self.counts.get(what).copied().unwrap_or(0)
     }
 
-    /// What is wrong, the way it ended among it.
+    /// Returns everything that is wrong, including an abnormal end.
     pub(super) fn all_wrong(&self) -> Vec<String> {
         let mut wrong = self.wrong.clone();
         if !self.finished && wrong.is_empty() {
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reports_become_an_account() {
+    fn reports_are_collected_in_an_account() {
         let ground = Ground { home: "nowhere".into(), seed: 1, turn: 2 };
         let messages = [
             Message::Phase("write".into()),

@@ -1,4 +1,4 @@
-//! The state of one database that is cut again and again: its account, and the observations of the current session.
+//! The state of one database that is cut repeatedly: its account, and the observations of the current session.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::wire::{DATABASE, Message, StateReader};
 struct Copy {
     seen: Vec<u64>,
     done: bool,
-    /// It was done before the cut began.
+    /// Whether it was complete before the cut began.
     safe: bool,
 }
 
@@ -19,15 +19,15 @@ struct Copy {
 #[derive(Debug)]
 pub(super) struct Trial {
     oracle: Cuts,
-    /// Of the session under way.
+    /// The epoch of the current session.
     epoch: u64,
     copies: BTreeMap<String, Copy>,
     reader: StateReader,
-    /// The cut has begun: from now on errors are to be expected.
+    /// Whether the cut has begun: errors are expected from now on.
     frozen: bool,
-    /// Writers are at work.
+    /// Whether the writers are working.
     pub(super) writing: bool,
-    /// What the database held at the last opening was judged.
+    /// The verdict on the contents at the last opening.
     pub(super) judged: Option<Judged>,
     pub(super) copies_judged: u64,
     pub(super) acked: u64,
@@ -50,7 +50,7 @@ impl Trial {
         }
     }
 
-    /// A session begins.
+    /// Begins a session.
     pub(super) fn begin(&mut self, epoch: u64) {
         self.epoch = epoch;
         self.reader = StateReader::default();
@@ -61,17 +61,17 @@ impl Trial {
         self.acked = 0;
     }
 
-    /// The cut is about to begin.
+    /// Marks the imminent beginning of the cut.
     pub(super) fn freeze(&mut self) {
         self.frozen = true;
-        // What an unfinished opening has not shown stays promised as it was.
+        // The promises remain if the opening did not complete.
         if self.judged.is_some() {
             self.oracle.freeze();
         }
         self.copies.values_mut().for_each(|copy| copy.safe |= copy.done);
     }
 
-    /// Copies that are yet to be looked at.
+    /// Returns the copies not checked yet.
     pub(super) fn copies(&self, beside: &std::path::Path) -> Vec<PathBuf> {
         self.copies.keys().map(|name| beside.join(name)).collect()
     }
@@ -113,7 +113,7 @@ impl Trial {
                 }
             }
             Message::Phase(name) if name == "writing" => self.writing = true,
-            // A panic is one also when calls fail.
+            // A panic is always wrong, even when calls fail.
             Message::Wrong(what) if !self.frozen || what.starts_with("PANIC") => {
                 self.problems.push(what.clone())
             }
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_count_before_the_cut_and_panics_always() {
+    fn errors_count_before_the_cut_and_panics_always_do() {
         let mut trial = trial();
         trial.hear(&Message::Failed("write".into()));
         assert_eq!(trial.problems.len(), 1);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_done_before_the_cut_must_be_there() {
+    fn a_copy_completed_before_the_cut_must_be_present() {
         for done in [false, true] {
             let mut trial = trial();
             trial.hear(&Message::CopyBegan { name: "copy".into(), seen: vec![0] });
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_unfinished_opening_did_not_show_stays_promised() {
+    fn promises_remain_after_an_unfinished_opening() {
         let mut trial = trial();
         trial.hear(&Message::Acked { thread: 0, number: 1, synced: true });
         trial.freeze();

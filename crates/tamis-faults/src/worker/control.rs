@@ -1,4 +1,5 @@
-//! The control: plain files that are appended to and synced, without the engine. Losses here are the test's own.
+//! The control: plain files that are appended to and synced, without the engine. Losses here are caused by the test
+//! itself.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -8,10 +9,10 @@ use crate::wire::{Message, tell};
 
 const RECORD_BYTES: usize = 512;
 
-/// What the worker is told.
+/// The worker's arguments.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Where the files are.
+    /// The directory of the files.
     #[arg(long)]
     dir: PathBuf,
     /// The number of writing threads, each with its own file.
@@ -19,12 +20,12 @@ pub(crate) struct Args {
     threads: u32,
 }
 
-/// The file of one thread.
+/// Returns the file of one thread.
 pub(crate) fn path(dir: &Path, thread: u32) -> PathBuf {
     dir.join(format!("control-{thread}"))
 }
 
-/// How many records a file has: each has its number at its start, and they follow each other.
+/// Counts the records of a file: they are consecutive, and each begins with its number.
 pub(crate) fn records(path: &Path) -> u64 {
     let bytes = std::fs::read(path).unwrap_or_default();
     let whole = bytes.chunks_exact(RECORD_BYTES).zip(1u64..);

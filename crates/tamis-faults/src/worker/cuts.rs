@@ -1,4 +1,4 @@
-//! The load under power cuts: several writing threads, one that requests background work, one that reads.
+//! The load under power cuts: several writing threads, one that requests background work, and one that reads.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::oracle::{Space, State, Stream, Way, counter_key};
 use crate::turns::{self, Sizes};
 use crate::wire::{DATABASE, Message, tell, tell_state};
 
-/// What the worker is told.
+/// The worker's arguments.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -24,19 +24,19 @@ pub(crate) struct Args {
     /// The number of writing threads.
     #[arg(long)]
     threads: u32,
-    /// Some keys are long.
+    /// Use some long keys.
     #[arg(long)]
     long_keys: bool,
-    /// Copies of earlier sessions that are to be looked at and removed.
+    /// Copies of earlier sessions, to be checked and removed.
     #[arg(long, value_delimiter = ',')]
     copies: Vec<PathBuf>,
 }
 
-/// What the threads share.
+/// State shared by the threads.
 struct Shared {
     args: Args,
     spaces: Spaces,
-    /// By thread: the last write that was acknowledged.
+    /// The last acknowledged write of each thread.
     acked: Vec<AtomicU64>,
 }
 
@@ -71,11 +71,11 @@ pub(super) fn run(args: &Args) {
     threads.push(std::thread::spawn(move || ask_for_work(&other)));
     let other = shared.clone();
     threads.push(std::thread::spawn(move || read(&other)));
-    // A panic has been told of by then.
+    // Panics have already been reported.
     threads.into_iter().for_each(|thread| drop(thread.join()));
 }
 
-/// Says what a database holds, and whether it is sound.
+/// Reports the contents of a database, and whether it is sound.
 fn tell_contents(db: &Db, name: &str) -> Option<State> {
     match db.verify() {
         Ok(report) => {
@@ -97,7 +97,7 @@ fn tell_contents(db: &Db, name: &str) -> Option<State> {
     }
 }
 
-/// A copy is a database that can be opened, or none.
+/// Checks a copy, which is either a valid database or absent.
 fn look_at_copy(path: &PathBuf) {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let options = tamis::Options { create_if_missing: false, ..turns::database(0, Sizes::CUTS) };
@@ -134,7 +134,7 @@ fn write(shared: &Shared, thread: u32) {
         tell(&Message::Acked { thread, number, synced: write.synced });
         match pace.u32(..400) {
             0 => std::thread::sleep(Duration::from_millis(pace.u64(1..10))),
-            // What was acknowledged by now, by this thread, is synced by it.
+            // This sync makes all of the thread's acknowledged writes durable.
             1 if shared.spaces.db.sync().is_ok() => tell(&Message::Acked { thread, number, synced: true }),
             _ => {}
         }
@@ -173,7 +173,7 @@ fn ask_for_work(shared: &Shared) {
                 let options = keyspace_options(space, rng.u64(..500), Sizes::CUTS);
                 let changes = [("compaction", options.compaction.to_string()), ("merge", "auto".to_owned())];
                 let changes: Vec<_> = changes.iter().map(|(name, value)| (*name, value.as_str())).collect();
-                // A deterministic keyspace refuses some.
+                // A deterministic keyspace rejects some.
                 match keyspace.set_options(&changes) {
                     Err(AdminError::Options(_)) => Ok(()),
                     other => other,
@@ -198,7 +198,7 @@ fn ask_for_work(shared: &Shared) {
     }
 }
 
-/// Makes a keyspace, uses it and drops it, so that cuts also fall there.
+/// Creates, uses and drops a keyspace, so that cuts also interrupt this.
 fn passing_keyspace(db: &Db, round: u64) -> Result<(), AdminError> {
     let left = db.keyspaces().into_iter().filter(|name| name.starts_with("passing"));
     for name in left {
@@ -218,7 +218,7 @@ fn read(shared: &Shared) {
         let keyspace = shared.spaces.get(space);
         let stream = shared.stream(rng.u32(..shared.args.threads));
         for place in 0..20 {
-            // Answers are judged when nothing is written any more; here they are to keep filters and caches busy.
+            // Answers are judged after the writes have ended; here they only exercise filters and caches.
             if let Err(error) = keyspace.get(stream.key(space, (place * 37 + rng.u64(..50)) % 200)) {
                 return tell(&Message::Failed(format!("get: {error}")));
             }
@@ -231,7 +231,7 @@ fn read(shared: &Shared) {
     }
 }
 
-/// The reader draws from a stream that no writer has.
+/// Returns the reader's number, whose stream no writer uses.
 fn args_thread(shared: &Shared) -> u32 {
     shared.args.threads + 1
 }

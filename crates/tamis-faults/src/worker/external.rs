@@ -1,4 +1,4 @@
-//! Writes that come in as external tables, and as batches.
+//! Writes as external tables, and as batches.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use tamis::{AdminError, Durability, ExternalTableBuilder, IngestOptions, WriteBa
 use super::Spaces;
 use crate::oracle::{Op, Space, Write};
 
-/// A key and value that a write puts besides what it is generated to.
+/// An additional key and value of a write.
 pub(super) type Besides = (Vec<u8>, Vec<u8>);
 
 /// Writes one batch.
@@ -31,14 +31,14 @@ pub(super) fn write_batch(spaces: &Spaces, write: &Write, besides: Besides) -> R
     }
 }
 
-/// What the operations come to, key by key: later ones hide earlier ones.
+/// The effects of operations by key: later ones hide earlier ones.
 #[derive(Debug, Default)]
 struct Merged {
     entries: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     ranges: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Builds external tables beside the database, and ingests them at one moment.
+/// Builds external tables beside the database, and ingests them atomically.
 pub(super) fn ingest(
     spaces: &Spaces,
     write: &Write,
@@ -67,7 +67,7 @@ pub(super) fn ingest(
     let mut files: Vec<(Space, PathBuf)> = Vec::new();
     let built = merged.into_iter().try_for_each(|(space, merged)| {
         let path = beside.with_extension(format!("{}.tam", space.name()));
-        // One that an earlier failure left.
+        // It may be left over from an earlier failure.
         let _ = std::fs::remove_file(&path);
         let mut builder = ExternalTableBuilder::create(&path, &spaces.get(space).options())?;
         for (key, value) in merged.entries {

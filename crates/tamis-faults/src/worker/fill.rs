@@ -1,4 +1,4 @@
-//! A file system that fills up under a database, and has space again later.
+//! A file system that fills up under a database, and later has space again.
 
 use std::io::BufRead as _;
 use std::sync::Arc;
@@ -11,25 +11,25 @@ use crate::oracle::Way;
 use crate::turns::Sizes;
 use crate::wire::{Message, tell};
 
-/// Bytes that each write puts besides others.
+/// Additional bytes in each write.
 pub(crate) const BALLAST: usize = 4000;
-/// Writes after which a file system that is still not full is not going to be.
+/// Number of writes after which a file system is considered impossible to fill.
 const MOST_WRITES: u64 = 80_000;
-/// The same where memtables are flushed again and again: a small part of the space, which must be enough for them.
+/// The same with frequent flushes: these writes use a small part of the space, which must suffice.
 pub(crate) const MOST_FLUSHED_WRITES: u64 = 2000;
-/// Where memtables are flushed, a copy is also made after this many writes.
+/// With frequent flushes, a copy is also made after this many writes.
 const COPY_EVERY: u64 = 200;
-/// A write that takes longer waits for space: for a compaction that has no room, on which writers wait.
+/// A write that takes longer is considered to be waiting for space, such as for a compaction that has none.
 const STALLED: Duration = Duration::from_secs(8);
-/// How long writes are tried anew when there is space again.
+/// Time for retrying writes when there is space again.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What the worker is told.
+/// The worker's arguments.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     place: Place,
-    /// Close on the full file system and open there, instead of going on with the same handle.
+    /// Close and reopen on the full file system instead of continuing with the same handle.
     #[arg(long)]
     reopen: bool,
     /// Use default memtables and logs, and flush after this many writes.
@@ -59,10 +59,10 @@ pub(super) fn run(args: &Args) {
     watch.over.store(true, SeqCst);
     count("writes until full", written);
     if !session.look() {
-        tell(&Message::Wrong("reads do not go on while the file system is full".into()));
+        tell(&Message::Wrong("reads do not continue while the file system is full".into()));
     }
     if watch.stalled() {
-        // There is space again by now, and the write that waited was acknowledged.
+        // There is space again now, and the waiting write was acknowledged.
     } else if args.reopen {
         session.close();
         let opened = session.open();
@@ -90,10 +90,10 @@ pub(super) fn run(args: &Args) {
     }
     session.close();
     if !session.open() {
-        tell(&Message::Wrong("opening anew failed though there is space".into()));
+        tell(&Message::Wrong("reopening failed despite free space".into()));
     }
     if !session.write(10, Way::Batch) {
-        tell(&Message::Wrong("writing after opening anew failed though there is space".into()));
+        tell(&Message::Wrong("writing after reopening failed despite free space".into()));
     }
     session.look();
     session.close();
@@ -103,7 +103,7 @@ fn count(what: &str, count: u64) {
     tell(&Message::Count { what: what.to_owned(), count });
 }
 
-/// Sees from outside that a write waits.
+/// Detects from outside that a write is waiting.
 #[derive(Debug, Default)]
 struct Watch {
     written: AtomicU64,

@@ -8,23 +8,23 @@ use crate::oracle::Way;
 use crate::turns::Sizes;
 use crate::wire::{Message, tell};
 
-/// Writes tried under the limit.
+/// Number of writes under the limit.
 const WRITES: u64 = 1500;
 
-/// What is limited.
+/// The kind of limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Limit {
     /// Open descriptors.
     Nofile,
-    /// Address space, in MiB beyond what the process has when it begins.
+    /// Address space, in MiB beyond the process's initial size.
     As,
-    /// Length of a file in KiB; the signal is ignored, so that calls fail.
+    /// File size in KiB; the signal is ignored, so that calls fail.
     Fsize,
-    /// The same, and the signal ends the process.
+    /// The same, but the signal ends the process.
     FsizeSignal,
 }
 
-/// What the worker is told.
+/// The worker's arguments.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -42,7 +42,7 @@ pub(super) fn run(args: &Args) {
         Limit::Fsize | Limit::FsizeSignal => (Resource::Fsize, args.value << 10),
     };
     if args.limit == Limit::Fsize {
-        // SAFETY: no handler is installed; ignoring a signal takes numbers only.
+        // SAFETY: no handler is installed; the call takes numbers only.
         unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     }
     let before = getrlimit(resource);
@@ -70,7 +70,7 @@ pub(super) fn run(args: &Args) {
     }
     if session.is_open() {
         if !session.look() {
-            tell(&Message::Wrong("reads do not go on when the limit is lifted".into()));
+            tell(&Message::Wrong("reads do not continue when the limit is lifted".into()));
         }
         if written < WRITES {
             let resumed = session.write(1, Way::Batch);
@@ -79,7 +79,7 @@ pub(super) fn run(args: &Args) {
     }
     session.close();
     if !session.open() || !session.write(10, Way::Batch) {
-        tell(&Message::Wrong("opening anew and writing failed though the limit is lifted".into()));
+        tell(&Message::Wrong("reopening and writing failed after the limit was lifted".into()));
     }
     session.look();
     session.close();
@@ -90,11 +90,11 @@ fn count(what: &str, count: u64) {
 }
 
 fn open_descriptors() -> Option<u64> {
-    // One of them is that of the directory itself.
+    // One of them is the descriptor of the directory itself.
     Some(std::fs::read_dir("/proc/self/fd").ok()?.count() as u64 - 1)
 }
 
-/// In bytes.
+/// Returns the address space in bytes.
 fn address_space() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: u64 = pages.split(' ').next().and_then(|pages| pages.parse().ok()).unwrap_or(0);

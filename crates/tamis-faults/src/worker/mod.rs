@@ -26,22 +26,22 @@ use crate::oracle::{Space, State, layout};
 use crate::turns::{self, Sizes};
 use crate::wire::{Message, tell};
 
-/// What a worker is to do.
+/// The job of a worker.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub(crate) enum Job {
     /// Write with several threads until killed.
     Cuts(cuts::Args),
     /// Append to plain files and sync them until killed, without an engine.
     Control(control::Args),
-    /// Go through a session in which calls fail or that is killed.
+    /// Execute a session in which calls fail or that is killed.
     Session(session::Args),
-    /// Open a database, say what it holds, write to it, close it.
+    /// Open a database, report its contents, write to it, close it.
     Check(session::CheckArgs),
-    /// Write until the file system is full, and when space is back.
+    /// Write until the file system is full, and again when it has space.
     Fill(fill::Args),
-    /// Write within limits of the process.
+    /// Write under limits of the process.
     Limits(limits::Args),
-    /// Open on a file system that takes no writes.
+    /// Open on a read-only file system.
     ReadOnly(readonly::Args),
 }
 
@@ -51,25 +51,25 @@ pub(crate) struct Place {
     /// The database's directory.
     #[arg(long)]
     pub(crate) dir: PathBuf,
-    /// Decides what is written.
+    /// Seed of the writes.
     #[arg(long)]
     pub(crate) seed: u64,
-    /// Decides the options.
+    /// Number of the set of options.
     #[arg(long)]
     pub(crate) turn: u64,
 }
 
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
-/// Does the job in this process. Its exit code says only whether it came to an end.
+/// Executes the job in this process. The exit code only says whether it finished.
 pub(crate) fn run(job: Job) -> std::process::ExitCode {
-    // The message of a panic goes to the log with the thread's name; no panic of any thread stays unnoticed.
+    // The message of a panic is logged with the thread's name, so that no panic goes unnoticed.
     std::panic::set_hook(Box::new(|info| {
         PANICS.fetch_add(1, SeqCst);
         let thread = std::thread::current();
         tell(&Message::Wrong(format!("PANIC in {}: {info}", thread.name().unwrap_or("a thread"))));
     }));
-    // Said once for a process, so it cannot have been said before.
+    // Called once per process, so it cannot fail.
     let _ = log::set_logger(&ToStderr);
     log::set_max_level(log::LevelFilter::Info);
     match job {
@@ -88,7 +88,7 @@ pub(crate) fn run(job: Job) -> std::process::ExitCode {
     std::process::ExitCode::SUCCESS
 }
 
-/// What the engine logs, for the evidence.
+/// Writes the engine's log messages to standard error, as evidence.
 struct ToStderr;
 
 impl log::Log for ToStderr {
@@ -103,7 +103,7 @@ impl log::Log for ToStderr {
     fn flush(&self) {}
 }
 
-/// The options of a keyspace that is made beside the default one.
+/// Returns the options of a keyspace other than the default one.
 fn keyspace_options(space: Space, turn: u64, sizes: Sizes) -> KeyspaceOptions {
     let mut options = turns::keyspace(turn.wrapping_mul(7) + space as u64, sizes);
     if space == Space::Sums {
@@ -112,14 +112,14 @@ fn keyspace_options(space: Space, turn: u64, sizes: Sizes) -> KeyspaceOptions {
     options
 }
 
-/// A database and the keyspaces that are written to.
+/// A database and the keyspaces that are written.
 struct Spaces {
     db: Db,
     spaces: [tamis::Keyspace; 3],
 }
 
 impl Spaces {
-    /// Opens the database and what is missing of its keyspaces.
+    /// Opens the database and creates missing keyspaces.
     fn open(place: &Place, sizes: Sizes, options: Options) -> Result<Spaces, tamis::Error> {
         let db = Db::open(&place.dir, options)?;
         Spaces::of(db, place.turn, sizes)
@@ -141,12 +141,12 @@ impl Spaces {
     }
 }
 
-/// Why a state could not be told.
+/// The reason why a state could not be read.
 #[derive(Debug)]
 enum Unreadable {
-    /// A read failed, as it may while calls fail.
+    /// A read failed, as it may when calls fail.
     Failed(tamis::ReadError),
-    /// Two ways of reading gave two answers, which must never be.
+    /// Two ways of reading disagreed, which must never happen.
     Wrong(String),
 }
 
@@ -165,7 +165,7 @@ impl std::fmt::Display for Unreadable {
     }
 }
 
-/// Reads everything: forwards, backwards, and key by key, which must agree.
+/// Reads everything forwards, backwards, and key by key, and checks that the results agree.
 fn read_state(db: &Db) -> Result<State, Unreadable> {
     let mut state = State::default();
     let names = db.keyspaces();
@@ -193,7 +193,7 @@ fn read_state(db: &Db) -> Result<State, Unreadable> {
                 other => {
                     let other = other.map(|(key, _)| crate::oracle::shown(&key));
                     let (name, key) = (space.name(), crate::oracle::shown(key));
-                    let why = format!("backwards in {name} `{key}` was expected and {other:?} found");
+                    let why = format!("backwards in {name}, `{key}` was expected but {other:?} found");
                     return Err(Unreadable::Wrong(why));
                 }
             }
@@ -202,7 +202,7 @@ fn read_state(db: &Db) -> Result<State, Unreadable> {
     Ok(state)
 }
 
-/// Puts an entry where it belongs: data, or what a thread says of itself.
+/// Classifies an entry as data or as bookkeeping of a thread.
 fn file(state: &mut State, space: Space, key: &[u8], value: &[u8]) -> Result<(), Unreadable> {
     let text = if space == Space::Default { std::str::from_utf8(key).unwrap_or("") } else { "" };
     let strange = || Unreadable::Wrong(format!("a key that was never written: `{}`", key.escape_ascii()));
@@ -218,7 +218,7 @@ fn file(state: &mut State, space: Space, key: &[u8], value: &[u8]) -> Result<(),
     Ok(())
 }
 
-/// A counter's bytes.
+/// Encodes a counter.
 fn encode(numbers: impl IntoIterator<Item = u64>) -> Vec<u8> {
     numbers.into_iter().flat_map(u64::to_le_bytes).collect()
 }

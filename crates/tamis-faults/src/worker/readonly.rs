@@ -6,7 +6,7 @@ use super::{Place, read_state};
 use crate::turns::{self, Sizes};
 use crate::wire::{DATABASE, Message, tell, tell_state};
 
-/// What the worker is told.
+/// The worker's arguments.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -29,7 +29,7 @@ pub(super) fn run(args: &Args) {
                 Err(error) => wrong(format!("verify: {error}")),
             }
             if db.put("key", "value").is_ok() {
-                wrong("a write was acknowledged on a file system that takes none".into());
+                wrong("a write was acknowledged on a read-only file system".into());
             }
             db.close().unwrap_or_else(|error| wrong(format!("closing: {error}")));
         }

@@ -1,4 +1,4 @@
-//! A session in which calls fail, or that ends by a kill: what is open, what was written, and how it is judged.
+//! A session in which calls fail, or that ends by a kill: its state, its writes, and their judgement.
 
 use std::path::PathBuf;
 
@@ -11,57 +11,57 @@ use crate::oracle::{Journal, Stream, Way, done_key};
 use crate::turns::{self, Sizes};
 use crate::wire::{DATABASE, Message, tell, tell_state};
 
-/// What the worker is told.
+/// The worker's arguments.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(super) place: Place,
-    /// Which calls fail.
+    /// Calls that fail
     #[arg(long, value_parser = parse_plan)]
     plan: Option<Plan>,
-    /// Before which call the process ends.
+    /// Call before which the process is killed
     #[arg(long, value_parser = parse_kill)]
     kill: Option<Kill>,
 }
 
-/// What the worker is told that looks at what a session left.
+/// The arguments of a worker that checks the files of a session.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct CheckArgs {
     #[command(flatten)]
     place: Place,
-    /// Copies that may be there.
+    /// Copies that may be present
     #[arg(long, value_delimiter = ',')]
     copies: Vec<PathBuf>,
 }
 
-/// Where the writes of a session come from; odd turns have long keys.
+/// Returns the source of a session's writes; odd turns have long keys.
 pub(crate) fn stream(seed: u64, turn: u64) -> Stream {
     Stream { seed, epoch: 0, thread: 0, long_keys: turn % 2 == 1 }
 }
 
-/// Where failures come from.
+/// The source of failures.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Cause {
-    /// Calls that this process makes fail.
+    /// Injected failures of system calls.
     Calls(Injector),
     /// The file system, or limits of the process.
     Surroundings,
 }
 
-/// A session under way.
+/// The state of a session.
 pub(super) struct Session {
     pub(super) place: Place,
     sizes: Sizes,
     cause: Cause,
-    /// Bytes that every write puts besides what it is generated to, so that a database grows.
+    /// Additional bytes in every write, so that a database grows.
     ballast: usize,
     pub(super) spaces: Option<Spaces>,
     journal: Journal,
-    /// The number of the last write that was tried.
+    /// The number of the last attempted write.
     last: u64,
-    /// Whether what was in doubt has been looked at since the last opening.
+    /// Whether the state of doubtful writes has been determined since the last opening.
     settled: bool,
-    /// Copies, with what they must hold, and whether they were reported done.
+    /// Copies, with their required contents, and whether they were reported as complete.
     copies: Vec<(PathBuf, Journal, bool)>,
 }
 
@@ -107,13 +107,13 @@ impl Session {
         turns::database(self.place.turn, self.sizes)
     }
 
-    /// Takes an error, which is fine as long as it is known where it comes from.
+    /// Accepts an error, if its source is known.
     pub(super) fn failed(&self, what: &str, error: &dyn std::fmt::Display) {
         tell(&Message::Failed(format!("{what}: {error}")));
         if let Cause::Calls(injector) = self.cause
             && injector.fired() == 0
         {
-            wrong(format!("{what} failed, and no call had: {error}"));
+            wrong(format!("{what} failed, but no call had failed: {error}"));
         }
     }
 
@@ -132,7 +132,7 @@ impl Session {
         self.spaces.is_some()
     }
 
-    /// Closes the database, whatever becomes of it.
+    /// Closes the database, whatever the result.
     pub(super) fn close(&mut self) -> bool {
         let Some(Spaces { db, spaces }) = self.spaces.take() else { return true };
         let what = if db.stats().poisoned.is_some() { "writes had ended" } else { "writes went on" };
@@ -142,9 +142,9 @@ impl Session {
         db.close().map_err(|error| self.failed("close", &error)).is_ok()
     }
 
-    /// Tries `count` writes. Reports whether all were acknowledged.
+    /// Attempts `count` writes. Reports whether all were acknowledged.
     pub(super) fn write(&mut self, count: u64, way: Way) -> bool {
-        // While it is open what is in doubt, the next writes would make it unknown for good.
+        // Doubtful writes must be resolved first, since the next writes would make their state unknowable.
         if !self.open() || !self.settled {
             return false;
         }
@@ -185,7 +185,7 @@ impl Session {
         spaces.db.flush().map_err(|error| self.failed("flush", &error)).is_ok()
     }
 
-    /// Deletes uncounted data, as a user would to free space. Reports whether that succeeded.
+    /// Deletes the ballast, as a user would to free space. Reports whether that succeeded.
     pub(super) fn delete_ballast(&mut self) -> bool {
         let Some(spaces) = &self.spaces else { return false };
         spaces.db.delete_range("z".."zz").map_err(|error| self.failed("delete", &error)).is_ok()
@@ -205,7 +205,7 @@ impl Session {
         }
     }
 
-    /// Reads everything and judges it. Reports whether it could be read.
+    /// Reads and judges everything. Reports whether it could be read.
     pub(super) fn look(&mut self) -> bool {
         let Some(spaces) = &self.spaces else { return false };
         let over = matches!(self.cause, Cause::Calls(injector) if injector.is_over());
@@ -214,7 +214,7 @@ impl Session {
             Err(Unreadable::Failed(error)) => {
                 self.failed("reading", &error);
                 if over {
-                    wrong(format!("reads do not go on after the last call that failed: {error}"));
+                    wrong(format!("reads do not continue after the last failed call: {error}"));
                 }
                 return false;
             }
@@ -236,11 +236,11 @@ impl Session {
         true
     }
 
-    /// Nothing fails any more: reads must go on, and after opening anew everything must.
+    /// Checks that reads continue once nothing fails any more, and that everything works after reopening.
     fn after(&mut self) {
         if self.spaces.is_some() {
             if !self.look() {
-                wrong("reads do not go on when no call fails any more".into());
+                wrong("reads do not continue when no call fails any more".into());
             }
             self.last += 1;
             let went_on = self.write_one(self.last, Way::Batch);
@@ -253,7 +253,7 @@ impl Session {
             self.look();
         }
         self.close();
-        for round in ["opening anew", "opening once more"] {
+        for round in ["reopening", "reopening again"] {
             if !self.open() {
                 return wrong(format!("{round} failed when no call fails any more"));
             }
@@ -295,7 +295,7 @@ impl Session {
     }
 }
 
-/// Bytes that cannot be compressed.
+/// Returns incompressible bytes.
 fn ballast(number: u64, len: usize) -> Vec<u8> {
     let mut rng = fastrand::Rng::with_seed(number);
     let mut bytes = vec![0; len];
@@ -303,7 +303,7 @@ fn ballast(number: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Opens what a session left, says what it holds, and does what must be possible then.
+/// Opens the files of a session, reports their contents, and does what must be possible.
 pub(super) fn check(args: &CheckArgs) {
     let options = turns::database(args.place.turn, Sizes::SESSION);
     for path in &args.copies {

@@ -1,5 +1,5 @@
-//! The steps of a session, in their order. Every one is tried whatever became of those before it, with the database
-//! opened anew where it is closed.
+//! The steps of a session, in order. Each is tried whatever the result of the preceding ones; the database is reopened
+//! if closed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -10,10 +10,10 @@ use crate::oracle::{Space, Way};
 use crate::turns;
 use crate::wire::{Message, tell};
 
-/// A step's name, by which kills are planned, and what it does.
+/// A step: its name, which plans of kills refer to, and its code.
 type Step = (&'static str, fn(&mut Session));
 
-/// The steps of which every call that changes a file is a place to be killed at.
+/// The steps. A kill may happen at every call in them that changes a file.
 const STEPS: [Step; 16] = [
     ("open", |session| {
         session.open();
@@ -52,18 +52,18 @@ const STEPS: [Step; 16] = [
         session.copy();
         session.close();
     }),
-    // Stays open: what can still be done with it is judged when nothing fails any more.
+    // Stays open: its remaining abilities are judged when nothing fails any more.
     ("last", |session| {
         session.write(10, Way::Batch);
     }),
 ];
 
-/// The names of all steps, by which kills are planned.
+/// Returns the names of all steps, which plans of kills refer to.
 pub(crate) fn step_names() -> impl Iterator<Item = &'static str> {
     STEPS.iter().map(|(name, _)| *name)
 }
 
-/// Goes through all steps; what can be read is judged after each.
+/// Executes all steps; the readable contents are judged after each.
 pub(super) fn all(session: &mut Session, injector: &Injector) {
     for (name, step) in STEPS {
         tell(&Message::Phase(name.to_owned()));
@@ -90,8 +90,8 @@ fn ask(
     }
 }
 
-/// Writes while others flush and compact, so that jobs end side by side: what one of them leaves behind when it fails is there
-/// for the next.
+/// Writes while other threads flush and compact, so that jobs end concurrently: the next one finds what a failed one
+/// leaves behind.
 fn crowd(session: &mut Session) {
     if !session.open() {
         return;
@@ -116,14 +116,14 @@ fn crowd(session: &mut Session) {
     session.write(40, Way::Batch);
     over.store(true, SeqCst);
     for thread in threads {
-        // A panic has been told of where it was.
+        // A panic has already been reported where it happened.
         if let Ok(Err(error)) = thread.join() {
             session.failed("crowd", &error);
         }
     }
 }
 
-/// A keyspace that comes and goes, and another shape for one that stays.
+/// Creates and drops a keyspace, and changes the shape of a permanent one.
 fn passing_keyspace(db: &tamis::Db, spaces: &[tamis::Keyspace]) -> Result<(), tamis::AdminError> {
     let keyspace = db.create_keyspace("passing", turns::keyspace(5, turns::Sizes::SESSION))?;
     for number in 0..30u64 {

@@ -1,4 +1,4 @@
-//! Keys from files and directories that the user names.
+//! Keys from files and directories named by the user.
 
 use std::error::Error;
 use std::fs;
@@ -7,14 +7,14 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// More paths than this are not read.
+/// Maximum number of paths read.
 const MOST_PATHS: usize = 4_000_000;
 
 fn read(file: &Path) -> Result<Vec<u8>, Box<dyn Error>> {
     fs::read(file).map_err(|error| format!("could not read {}: {error}", file.display()).into())
 }
 
-/// The lines that are not empty.
+/// Returns the lines that are not empty.
 pub(super) fn lines(file: &Path) -> Result<Vec<Vec<u8>>, Box<dyn Error>> {
     let bytes = read(file)?;
     let lines = bytes.split(|&byte| byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
@@ -30,7 +30,7 @@ fn parsed<T>(file: &Path, what: &str, parse: impl Fn(&str) -> Option<T>) -> Resu
     items.collect()
 }
 
-/// IPv4 addresses, dotted or as numbers.
+/// Parses IPv4 addresses, dotted or as numbers.
 pub(super) fn addresses(file: &Path) -> Result<Vec<u64>, Box<dyn Error>> {
     parsed(file, "IPv4 address", |line| {
         let dotted = line.parse::<Ipv4Addr>().map(u32::from).ok();
@@ -38,7 +38,7 @@ pub(super) fn addresses(file: &Path) -> Result<Vec<u64>, Box<dyn Error>> {
     })
 }
 
-/// Latitude and longitude in degrees, a comma between.
+/// Parses latitudes and longitudes in degrees, separated by a comma.
 pub(super) fn coordinates(file: &Path) -> Result<Vec<(f64, f64)>, Box<dyn Error>> {
     parsed(file, "LATITUDE,LONGITUDE", |line| {
         let (latitude, longitude) = line.split_once(',')?;
@@ -46,7 +46,7 @@ pub(super) fn coordinates(file: &Path) -> Result<Vec<(f64, f64)>, Box<dyn Error>
     })
 }
 
-/// The directory asked for; else /usr; else that of the Rust tool chain.
+/// Returns the requested directory, or /usr, or that of the Rust toolchain.
 pub(super) fn default_root(asked: Option<&Path>) -> PathBuf {
     let usr = Path::new("/usr");
     if let Some(given) = asked.or(Some(usr).filter(|usr| usr.is_dir())) {
@@ -57,7 +57,7 @@ pub(super) fn default_root(asked: Option<&Path>) -> PathBuf {
     path.map_or_else(|| ".".into(), |path| PathBuf::from(path.trim()))
 }
 
-/// The paths of all files below `root`, without following links. What may not be read is left out.
+/// Returns the paths of all files below `root`, without following links. Unreadable directories are skipped.
 pub(super) fn walk(root: &Path) -> Result<Vec<Vec<u8>>, Box<dyn Error>> {
     let first = fs::read_dir(root);
     first.map_err(|error: io::Error| format!("could not list {}: {error}", root.display()))?;

@@ -1,7 +1,7 @@
-//! Key sets: the keys a filter holds, and keys of the same source that it does not hold.
+//! Key sets: the keys of a filter, and absent keys of the same source.
 //!
-//! Every set is split in two halves by a hash of the key, so that the split does not depend on the order of the
-//! source, on how many keys are asked for, or on chance. The first half goes into filters; the second is held out.
+//! Every set is divided into two halves by a hash of the key, so that the division does not depend on the order of the
+//! source, on the number of requested keys, or on chance. The first half goes into filters; the second is held out.
 
 mod files;
 mod sample;
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use tamis_filter::{Digest, KeyList};
 
-/// The key sets by name.
+/// A key set by name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Name {
     /// Uniform 64-bit integers.
@@ -28,16 +28,16 @@ pub(crate) enum Name {
     Words,
     /// Paths of files on this machine.
     Paths,
-    /// Names of places of the GeoNames sample, as the main program's keys.
+    /// Names of places of the GeoNames sample, as in the main program's keys.
     Places,
 }
 
 impl Name {
-    /// All of them.
+    /// All key sets.
     pub(crate) const ALL: [Name; 7] =
         [Name::Uniform, Name::Normal, Name::Cells, Name::Ips, Name::Words, Name::Paths, Name::Places];
 
-    /// As on the command line.
+    /// Returns the name on the command line.
     pub(crate) fn text(self) -> &'static str {
         match self {
             Name::Uniform => "uniform",
@@ -51,40 +51,40 @@ impl Name {
     }
 }
 
-/// Where keys come from, if not from the samples that the program carries.
+/// The sources of keys, if not the included samples.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Sources {
-    /// A file of IPv4 addresses, one a line, instead of the sample
+    /// File of IPv4 addresses, one per line, instead of the sample
     #[arg(long, value_name = "FILE")]
     pub ips: Option<PathBuf>,
-    /// A file of coordinates, LATITUDE,LONGITUDE one a line, instead of the sample's
+    /// File of coordinates, LATITUDE,LONGITUDE, one per line, instead of the sample's
     #[arg(long, value_name = "FILE")]
     pub cells: Option<PathBuf>,
-    /// A file of words, one a line, instead of the sample
+    /// File of words, one per line, instead of the sample
     #[arg(long, value_name = "FILE")]
     pub words: Option<PathBuf>,
-    /// The directory whose files' paths are the keys of `paths` [default: /usr, else the Rust tool chain]
+    /// Directory of the files whose paths are the keys of `paths` [default: /usr, else the Rust toolchain]
     #[arg(long, value_name = "DIR")]
     pub paths: Option<PathBuf>,
 }
 
-/// Keys that a filter holds and keys that it does not.
+/// The keys of a filter, and absent keys.
 #[derive(Clone, Debug)]
 pub(crate) struct KeySet {
     /// Short name.
     pub name: &'static str,
-    /// What the keys are and where they come from.
+    /// Description and source of the keys.
     pub about: String,
     /// Whether keys are 64-bit integers, written as eight big-endian bytes.
     pub integers: bool,
-    /// The keys that filters are built over, ascending, each once.
+    /// The keys that filters are built over, ascending, without duplicates.
     pub members: KeyList,
-    /// Keys of the same source that are not members, ascending, each once.
+    /// Keys of the same source that are not members, ascending, without duplicates.
     pub held_out: KeyList,
 }
 
 impl KeySet {
-    /// The set called `name`, of about `keys` members (as many as the source has, if it has fewer).
+    /// Loads the set called `name` with about `keys` members, or with all if the source has fewer.
     pub(crate) fn load(
         name: Name,
         keys: usize,
@@ -164,7 +164,7 @@ impl KeySet {
         Self { name, about: about.into(), integers: false, members, held_out }
     }
 
-    /// The same with at most `count` members, taken at equal distances in key order.
+    /// Returns the set with at most `count` members, taken at equal distances in key order.
     pub(crate) fn thinned(&self, count: usize) -> Self {
         let have = self.members.len();
         if have <= count {
@@ -175,21 +175,21 @@ impl KeySet {
         Self { members: members.collect(), ..self.clone() }
     }
 
-    /// The digests of the members, in key order.
+    /// Returns the digests of the members, in key order.
     pub(crate) fn digests(&self) -> Vec<Digest> {
         self.members.iter().map(Digest::of).collect()
     }
 
-    /// Mean length of a member in bytes.
+    /// Returns the mean length of a member in bytes.
     pub(crate) fn mean_bytes(&self) -> f64 {
         self.members.iter().map(|key| key.len() as f64).sum::<f64>() / self.members.len() as f64
     }
 }
 
-/// Splits ascending keys by the lowest bit of a hash, and keeps of each half at most `limit` keys: those with the
-/// smallest hashes, which are spread evenly over the half.
+/// Divides ascending keys by the lowest bit of a hash, and keeps at most `limit` keys of each half: those with the
+/// smallest hashes, which are spread evenly.
 fn split(keys: &KeyList, limit: usize) -> (KeyList, KeyList) {
-    /// Any seed but 0, which is the digest that filters use.
+    /// Any seed except 0, which is the one of the digests in filters.
     const SPLIT: u64 = 0x5911;
     let hash = |key: &[u8]| Digest::seeded(key, SPLIT).get();
     let half = |side: u64| -> KeyList {
@@ -204,7 +204,7 @@ fn split(keys: &KeyList, limit: usize) -> (KeyList, KeyList) {
     (half(0), half(1))
 }
 
-/// The position of the first key that is not below `key`.
+/// Returns the position of the first key that is not below `key`.
 pub(crate) fn lower_bound(keys: &KeyList, key: &[u8]) -> usize {
     let (mut low, mut high) = (0, keys.len());
     while low < high {
@@ -214,7 +214,7 @@ pub(crate) fn lower_bound(keys: &KeyList, key: &[u8]) -> usize {
     low
 }
 
-/// Whether one of the ascending `keys` is `key`.
+/// Reports whether `key` is one of the ascending `keys`.
 #[cfg(test)]
 pub(crate) fn holds(keys: &KeyList, key: &[u8]) -> bool {
     let at = lower_bound(keys, key);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_halves_are_disjoint_complete_and_alike_in_size() {
+    fn the_halves_are_disjoint_complete_and_of_similar_size() {
         let set = KeySet::of_strings("x", "", words(10_000), usize::MAX);
         assert_eq!(set.members.len() + set.held_out.len(), 10_000);
         assert!((4_700..5_300).contains(&set.members.len()));
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn every_carried_set_has_keys_of_its_form() {
+    fn every_included_set_has_keys_of_its_form() {
         for name in Name::ALL {
             let set = KeySet::load(name, 3_000, 1, &Sources::default()).unwrap();
             assert!(set.members.len() > 1_000, "{name:?}");

@@ -1,4 +1,4 @@
-//! The samples that the program carries. `data/README.md` tells their sources and licences.
+//! The included samples. See `data/README.md` for their sources and licences.
 
 use std::error::Error;
 use std::io::Read;
@@ -15,12 +15,12 @@ fn unpack(packed: &[u8]) -> Result<String, std::io::Error> {
     Ok(text)
 }
 
-/// `COUNTRY/REGION/NAME@LATITUDE,LONGITUDE` of every place.
+/// Returns `COUNTRY/REGION/NAME@LATITUDE,LONGITUDE` of every place.
 pub(super) fn places() -> Vec<Vec<u8>> {
     Sample::load().records().map(|record| record.key.into()).collect()
 }
 
-/// The first address of every block: the file holds differences.
+/// Returns the first address of every block: the file contains differences.
 pub(super) fn addresses() -> Result<Vec<u64>, Box<dyn Error>> {
     let mut address = 0;
     unpack(BLOCKS)?
@@ -32,7 +32,7 @@ pub(super) fn addresses() -> Result<Vec<u64>, Box<dyn Error>> {
         .collect()
 }
 
-/// English words.
+/// Returns English words.
 pub(super) fn words() -> Result<Vec<Vec<u8>>, Box<dyn Error>> {
     Ok(unpack(WORDS)?.lines().map(|word| word.as_bytes().to_vec()).collect())
 }

@@ -2,25 +2,25 @@
 
 use tamis_bench::random::Random;
 
-/// Keys and queries are drawn of parts of the seed: of one and the same, queries would be keys again.
+/// Keys and queries use different streams of the seed, since queries would be keys otherwise.
 const PARTS: u64 = 0x66_6B65_7973;
 
-/// Draws enough for `keys` members and as many keys held out, whatever the split does.
+/// Returns a number of draws that suffices for `keys` members and the same number of held-out keys.
 fn draws(keys: usize) -> usize {
     keys * 2 + keys / 8 + 200
 }
 
-/// Uniform integers, in no order; some may repeat.
+/// Returns uniform integers, unordered, possibly with duplicates.
 pub(super) fn uniform(keys: usize, seed: u64) -> Vec<u64> {
     let mut random = Random::part(seed, PARTS);
     (0..draws(keys)).map(|_| random.next_u64()).collect()
 }
 
-/// Normally distributed integers around the middle.
+/// Returns normally distributed integers around the middle.
 pub(super) fn normal(keys: usize, seed: u64) -> Vec<u64> {
     let mut random = Random::part(seed, PARTS + 1);
     let mut draw = || (2f64.powi(63) + 2f64.powi(59) * random.gauss()) as u64 ^ random.below(2048);
-    // A double has 53 bits: the lowest come from elsewhere, or keys would only be multiples of 1024.
+    // A double has 53 bits: the lowest are drawn separately, since keys would be multiples of 1024 otherwise.
     (0..draws(keys)).map(|_| draw()).collect()
 }
 

@@ -14,10 +14,10 @@ use xorf::{BinaryFuse8, BinaryFuse16, Filter as _, Xor8};
 
 use super::interface::{Candidate, Keys, Recipe};
 
-/// Neighbouring integers that are asked for at once where ranges are compared.
+/// Number of neighbouring integers queried at once where ranges are compared.
 pub(super) const RANGE: u64 = 16;
 
-/// For crates that insist on hashing: keys are hashes already, so this costs about as little as can be.
+/// For crates that insist on hashing: keys are already hashes, so this costs next to nothing.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mixer(u64);
 
@@ -47,8 +47,8 @@ fn text(error: impl std::fmt::Debug) -> String {
     format!("{error:?}")
 }
 
-/// A point filter of tamis, as its own type on both sides of the comparison: what choosing among kinds at run time
-/// costs is part of `table`.
+/// A point filter of tamis, with its concrete type on both sides of the comparison: the costs of dynamic dispatch are
+/// part of `table`.
 macro_rules! ours {
     ($name:literal, $filter:ident, $build:expr) => {{
         let build: fn(&[Digest], f64, u64) -> Result<$filter, FilterError> = $build;
@@ -94,7 +94,7 @@ pub(super) fn cuckoo() -> Box<dyn Candidate> {
     ours!("tamis cuckoo", Cuckoo, Cuckoo::build)
 }
 
-/// Grafite of tamis, asked for ranges of integers.
+/// Grafite of tamis, queried for ranges of integers.
 pub(super) fn grafite() -> Box<dyn Candidate> {
     Box::new(Recipe {
         name: "tamis grafite",
@@ -172,7 +172,7 @@ xorf!(xorf_fuse16, BinaryFuse16, "xorf BinaryFuse16", 2);
 pub(super) fn cuckoofilter() -> Box<dyn Candidate> {
     Box::new(Recipe {
         name: "cuckoofilter",
-        note: "hashes again (twice a probe), here with a few multiplications; size rounded to a power of two",
+        note: "hashes again (twice per probe), here with a few multiplications; size rounded to a power of two",
         build: |keys: &Keys, _| {
             let mut filter = CuckooFilter::<Mixer>::with_capacity(keys.len() * 20 / 19);
             for key in &keys.hashes {
@@ -190,7 +190,7 @@ pub(super) fn scalable_cuckoo() -> Box<dyn Candidate> {
     type Filter = scalable_cuckoo_filter::ScalableCuckooFilter<u64, Mixer>;
     Box::new(Recipe {
         name: "scalable_cuckoo_filter",
-        note: "hashes again, here with a few multiplications; a rate of 3 % asked for; size rounded up",
+        note: "hashes again, here with a few multiplications; a requested rate of 3 %; size rounded up",
         build: |keys: &Keys, _| {
             let builder = ScalableCuckooFilterBuilder::new().initial_capacity(keys.len());
             let mut filter: Filter =
@@ -207,7 +207,7 @@ pub(super) fn scalable_cuckoo() -> Box<dyn Candidate> {
 pub(super) fn qfilter() -> Box<dyn Candidate> {
     Box::new(Recipe {
         name: "qfilter",
-        note: "takes the hash (contains_fingerprint); a rate of 1 % asked for; size rounded to a power of two",
+        note: "takes the hash (contains_fingerprint); a requested rate of 1 %; size rounded to a power of two",
         build: |keys: &Keys, _| {
             let mut filter = qfilter::Filter::new(keys.len() as u64, 0.01).map_err(text)?;
             for &key in &keys.hashes {

@@ -1,4 +1,4 @@
-//! Filters behind one interface, without cost in the loops that are timed.
+//! Filters behind one interface, without overhead in the timed loops.
 
 use std::cell::OnceCell;
 use std::hint::black_box;
@@ -8,26 +8,26 @@ use tamis_filter::{Digest, KeyList};
 
 use crate::measure::{chained, independent};
 
-/// The same keys as integers and as digests, so that neither side has to convert them while it is timed.
+/// The same keys as integers and as digests, so that neither side needs a conversion while it is timed.
 pub(super) struct Keys {
     /// For other crates.
     pub hashes: Vec<u64>,
     /// For tamis.
     pub digests: Vec<Digest>,
-    /// For range filters of tamis, made when first asked for.
+    /// For range filters of tamis, created on demand.
     sorted: OnceCell<KeyList>,
 }
 
 impl Keys {
-    /// Keys `from..from + count` of an endless list without duplicates.
+    /// Returns keys `from..from + count` of an endless list without duplicates.
     pub(super) fn numbered(from: u64, count: usize) -> Self {
-        // All bits must depend on all others: some filters take the lowest, others the highest.
+        // All bits must depend on all others, since some filters use the lowest and others the highest.
         let digests: Vec<_> =
             (from..from + count as u64).map(|number| Digest::of(&number.to_le_bytes())).collect();
         Self { hashes: digests.iter().map(|digest| digest.get()).collect(), digests, sorted: OnceCell::new() }
     }
 
-    /// The keys as byte strings in order, as a run gives them.
+    /// Returns the keys as byte strings in order, as in a run.
     pub(super) fn sorted(&self) -> &KeyList {
         self.sorted.get_or_init(|| {
             let mut hashes = self.hashes.clone();
@@ -38,52 +38,52 @@ impl Keys {
         })
     }
 
-    /// How many.
+    /// Returns the number of keys.
     pub(super) fn len(&self) -> usize {
         self.hashes.len()
     }
 }
 
-/// A way of building a filter over keys that are 64-bit hashes, or, for range filters, uniform integers.
+/// A method of building a filter over keys that are 64-bit hashes, or, for range filters, uniform integers.
 pub(super) trait Candidate {
-    /// Crate and filter.
+    /// Returns crate and filter.
     fn name(&self) -> &'static str;
-    /// What one should know of the comparison.
+    /// Returns a remark on the comparison.
     fn note(&self) -> &'static str;
-    /// Whether it is a filter of tamis.
+    /// Reports whether it is a filter of tamis.
     fn is_ours(&self) -> bool;
-    /// One filter. Filters of a fixed size ignore the bits per key.
+    /// Builds one filter. Filters of a fixed size ignore the bits per key.
     fn build(&self, keys: &Keys, bits: f64) -> Result<Box<dyn Built>, String>;
-    /// So many filters, each over its own keys.
+    /// Builds several filters, each over its own keys.
     fn build_many(
         &self,
         count: usize,
         keys: &dyn Fn(usize) -> Keys,
         bits: f64,
     ) -> Result<Box<dyn Built>, String>;
-    /// Nanoseconds per key to build one filter.
+    /// Returns nanoseconds per key to build one filter.
     fn build_time(&self, keys: &Keys, bits: f64) -> f64;
 }
 
 /// Filters of one candidate.
 pub(super) trait Built {
-    /// Bits of one filter.
+    /// Returns the size of one filter in bits.
     fn bits(&self) -> f64;
-    /// How many of `keys` the first filter says yes to.
+    /// Counts the positive answers of the first filter for `keys`.
     fn positives(&self, keys: &[u64]) -> usize;
-    /// Nanoseconds per probe. If there are many filters, random numbers choose which one is asked.
+    /// Returns nanoseconds per probe. With several filters, random numbers choose among them.
     fn probe_time(&self, keys: &[u64], count: usize, wait: bool, route: &[u32]) -> f64;
 }
 
-/// A candidate as its parts; the loops that are timed are compiled for each.
+/// A candidate as its parts; the timed loops are compiled for each.
 pub(super) struct Recipe<B, C, S> {
     /// Crate and filter.
     pub name: &'static str,
-    /// What one should know of the comparison.
+    /// A remark on the comparison.
     pub note: &'static str,
-    /// Builds a filter of about so many bits per key.
+    /// Builds a filter of about the given bits per key.
     pub build: B,
-    /// Whether it may hold a key.
+    /// Reports whether it may contain a key.
     pub contains: C,
     /// Its size in bytes.
     pub bytes: S,
@@ -166,7 +166,7 @@ impl<F, C: Fn(&F, u64) -> bool + Copy> Built for Filters<F, C> {
         }
         let mut turn = 0usize;
         let probe = |at: usize| {
-            // Another filter each time the same key comes again, or its line would still be in the cache.
+            // Each repetition of a key queries another filter, since its line would still be in the cache otherwise.
             turn = turn.wrapping_add(1);
             let number = u64::from(route[(turn + at) % route.len()]);
             contains(&filters[((number * filters.len() as u64) >> 32) as usize], keys[at])

@@ -1,4 +1,4 @@
-//! `filter-bench peers`: filters of other crates beside those of tamis, in one run, in turn.
+//! `filter-bench peers`: filters of other crates compared with those of tamis, interleaved in one run.
 
 mod candidates;
 mod interface;
@@ -23,41 +23,41 @@ use interface::{Built, Candidate, Keys};
 /// Options of `peers`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Options {
-    /// Keys in the filter that is built, and in each of those that are far larger than the cache together
+    /// Number of keys in the filter that is built, and in each of many filters that exceed the cache together
     #[arg(long, default_value_t = 1_000_000)]
     pub keys: usize,
-    /// Keys in the filter that fits the cache
+    /// Number of keys in the filter that fits the cache
     #[arg(long, default_value_t = 10_000)]
     pub hot_keys: usize,
-    /// Probes in a round
+    /// Number of probes in a round
     #[arg(long, default_value_t = 1_000_000)]
     pub probes: usize,
     /// Also probe many filters that together are far larger than the cache
     #[arg(long)]
     pub large: bool,
-    /// Memory of those, in MiB, for each candidate [default: four times the largest cache]
+    /// Memory of the many filters in MiB, for each candidate [default: four times the largest cache]
     #[arg(long, value_name = "MIB")]
     pub large_mib: Option<usize>,
-    /// Only groups whose name contains this
+    /// Measure only groups whose name contains this text
     #[arg(long, value_name = "TEXT")]
     pub group: Option<String>,
     #[command(flatten)]
     pub common: Common,
 }
 
-/// Queries that are asked in turn.
+/// Number of distinct queries.
 const QUERIES: usize = 1 << 15;
 
-/// How many bits per key a group's filters get.
+/// The bits per key of a group's filters.
 #[derive(Clone, Copy)]
 enum Bits {
-    /// So many, all of them.
+    /// This number, for all of them.
     Asked(f64),
-    /// The first spends what it spends; the others are asked to spend as much.
+    /// The first filter determines the size; the others are built as large.
     AsFirst,
 }
 
-/// Filters that are compared with each other; the last one is ours.
+/// Filters compared with each other; the last one is ours.
 struct Group {
     name: &'static str,
     bits: Bits,
@@ -80,16 +80,16 @@ fn groups() -> Vec<Group> {
     ]
 }
 
-/// What was measured of one candidate.
+/// The measurements of one candidate.
 #[derive(Clone, Debug, Serialize)]
 struct Row {
     group: &'static str,
     filter: &'static str,
     note: &'static str,
-    /// Of the filter that is built, of [`Options::keys`] keys.
+    /// Bits per key of the filter of [`Options::keys`] keys.
     bits: f64,
     rate: f64,
-    /// Keys that it denies. Of ours none may be.
+    /// Number of false negatives; must be 0 for our filters.
     denied: usize,
     build: Spread,
     absent: Spread,
@@ -111,7 +111,7 @@ struct Side {
     large: Option<Box<dyn Built>>,
 }
 
-/// Runs the command. If a filter of tamis denies a key, that is an error.
+/// Runs the command. A false negative of a filter of tamis is an error.
 pub(crate) fn run(
     options: &Options,
     machine: &Machine,
@@ -142,7 +142,7 @@ pub(crate) fn run(
                 let hot_filter = candidate.build(&hot, asked_hot)?;
                 let bits_asked = asked_full;
                 if at == 0 && matches!(group.bits, Bits::AsFirst) {
-                    // A little more, so that what only rounding keeps apart is not told apart.
+                    // Slightly more, so that differences by rounding are ignored.
                     let more = |bits: f64| (bits * 1.01 + 0.05).min(64.0);
                     (asked_full, asked_hot) = (more(bits), more(hot_filter.bits() / hot.len() as f64));
                 }
@@ -224,18 +224,18 @@ pub(crate) fn run(
 }
 
 fn render(options: &Options, rows: &[Row], left_out: Vec<String>) -> Report {
-    let mut report = Report::new("Filters of other crates beside those of tamis");
+    let mut report = Report::new("Filters of other crates compared with those of tamis");
     report.text(format!(
         "Keys are 64-bit hashes, the same for all. Bits per key, rate ({QUERIES} absent keys) and building are of a \
-         filter of {} keys. Times in ns, medians of {} rounds in which all sides take turns, with half the distance \
+         filter of {} keys. Times in ns, medians of {} rounds of interleaved sides, with half the distance \
          between fastest and slowest round in percent; absent, chained (each probe waits for the answer of the one \
-         before; a filter whose code leaves by a branch lets the processor guess the answer and go on) and present are of a filter of {} keys, in the cache. In brackets: time of the other crate by that \
+         before; with filters whose code exits through a branch, the processor guesses the answer and continues) and present are of a filter of {} keys, in the cache. In brackets: time of the other crate divided by that \
          of tamis in the same group; above 1 tamis is faster.",
         options.keys, options.common.rounds, options.hot_keys
     ));
     if options.large {
         report.text(
-            "large: absent keys, each asked of a random one of many filters that no cache holds together.",
+            "large: absent keys, each looked up in a random one of many filters that do not fit the cache together.",
         );
     }
     let mut columns = vec!["filter", "bits per key", "rate", "build", "absent", "chained", "present"];
@@ -278,7 +278,7 @@ fn render(options: &Options, rows: &[Row], left_out: Vec<String>) -> Report {
         }
     }
     if !left_out.is_empty() {
-        report.text(format!("Left out: {}.", left_out.join("; ")));
+        report.text(format!("Omitted: {}.", left_out.join("; ")));
     }
     report.data = json!({ "rows": rows, "left_out": left_out });
     report

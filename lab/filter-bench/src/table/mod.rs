@@ -1,4 +1,4 @@
-//! `filter-bench table`: what every filter costs and errs, over every key set and class of queries.
+//! `filter-bench table`: costs and false positives of every filter, over every key set and class of queries.
 
 mod rates;
 mod render;
@@ -26,40 +26,40 @@ pub(crate) struct Options {
     /// Key sets: uniform, normal, cells, ips, words, paths, places, or all
     #[arg(long, value_delimiter = ',', default_value = "all", value_parser = key_sets)]
     pub key_set: Vec<Names>,
-    /// Keys in a filter; a real set may have fewer, and 0 means all of it
+    /// Number of keys in a filter; a real set may have fewer, and 0 means all of it
     #[arg(long, default_value_t = 1_000_000)]
     pub keys: usize,
     /// Filters: names, or points, ranges, all
     #[arg(long, value_delimiter = ',', default_value = "all", value_parser = Kinds::parse)]
     pub kind: Vec<Kinds>,
-    /// Bits per key to ask for
+    /// Bits per key
     #[arg(long, value_delimiter = ',', default_value = "8,10,12,16,20", value_parser = parse_bits)]
     pub bits: Vec<f64>,
-    /// Queries of each class and width
+    /// Number of queries of each class and width
     #[arg(long, default_value_t = 100_000)]
     pub queries: usize,
     /// Widths of ranges in integers; 1 is a point. For strings all above 1 mean prefixes
     #[arg(long, value_delimiter = ',', default_value = "1,2,16,64,1024,1048576")]
     pub ranges: Vec<u64>,
-    /// Widest range that Rosetta is made for
+    /// Maximum width of ranges for Rosetta
     #[arg(long, default_value_t = crate::filters::ROSETTA_RANGE)]
     pub rosetta_range: u64,
-    /// Measure only this
+    /// Measure only this part
     #[arg(long, value_enum)]
     pub only: Option<Only>,
-    /// Keys in the filter that fits the cache
+    /// Number of keys in the filter that fits the cache
     #[arg(long, default_value_t = 10_000)]
     pub hot_keys: usize,
     /// Width of the ranges whose probing is timed
     #[arg(long, default_value_t = 64)]
     pub speed_range: u64,
-    /// Probes in a round
+    /// Number of probes in a round
     #[arg(long, default_value_t = 1_000_000)]
     pub probes: usize,
     /// Also probe many filters that together are far larger than the cache
     #[arg(long)]
     pub large: bool,
-    /// Memory of those, in MiB, for each kind [default: eight times the largest cache]
+    /// Memory of the many filters in MiB, for each kind [default: eight times the largest cache]
     #[arg(long, value_name = "MIB")]
     pub large_mib: Option<usize>,
     #[command(flatten)]
@@ -68,7 +68,7 @@ pub(crate) struct Options {
     pub common: Common,
 }
 
-/// The halves of the measurement.
+/// The parts of the measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub(crate) enum Only {
     /// False positives.
@@ -77,7 +77,7 @@ pub(crate) enum Only {
     Speeds,
 }
 
-/// What one word of `--key-set` names.
+/// The key sets that one word of `--key-set` selects.
 #[derive(Clone, Debug)]
 pub(crate) struct Names(Vec<Name>);
 
@@ -88,7 +88,7 @@ fn key_sets(word: &str) -> Result<Names, String> {
     <Name as clap::ValueEnum>::from_str(word, false).map(|name| Names(vec![name]))
 }
 
-/// What one word of `--kind` names.
+/// The kinds that one word of `--kind` selects.
 #[derive(Clone, Debug)]
 pub(crate) struct Kinds(Vec<Kind>);
 
@@ -98,7 +98,7 @@ impl Kinds {
     }
 }
 
-/// Without repetition, in order.
+/// Flattens the groups in order, without duplicates.
 fn flattened<T: PartialEq>(groups: impl IntoIterator<Item = Vec<T>>) -> Vec<T> {
     let mut all = Vec::new();
     for item in groups.into_iter().flatten() {
@@ -109,12 +109,12 @@ fn flattened<T: PartialEq>(groups: impl IntoIterator<Item = Vec<T>>) -> Vec<T> {
     all
 }
 
-/// A filter to measure: the kind and the bits per key asked for.
+/// A filter to measure: the kind and the requested bits per key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subject {
-    /// What to build.
+    /// The kind.
     pub kind: Kind,
-    /// How large.
+    /// The requested bits per key.
     pub bits: f64,
 }
 
@@ -155,7 +155,7 @@ pub(crate) fn run(
 
 fn preamble(options: &Options) -> String {
     let mut text = format!(
-        "Rates are of queries that hold no key, checked against the sorted keys; up to {} queries of each class and \
+        "Rates are for queries that contain no key, checked against the sorted keys; up to {} queries of each class and \
          width. uniform: anywhere between the smallest and the largest key (strings: random letters). held-out: keys \
          of the same source that are not in the filter, each at most once. key+delta: an existing key plus 1 to 1024 \
          (strings: last byte changed, or one appended). gap: a gap between neighbours chosen by rank, and a point in \
@@ -163,18 +163,18 @@ fn preamble(options: &Options) -> String {
         options.queries
     );
     text.push_str(
-        "A range starts at such a point. Ranges on strings are prefixes: the string cut where no key has it as a \
+        "A range starts at such a point. Ranges on strings are prefixes: the string truncated where it is no key's \
          prefix any more, or at a random place after that.",
     );
     if options.only != Some(Only::Speeds) {
         text.push_str(
-            " Every filter was asked for all of its keys, as points and in ranges: none was denied.",
+            " Every filter was queried for all of its keys, as points and in ranges: there were no false negatives.",
         );
     }
     text
 }
 
-/// Complains of a denied key.
+/// Returns an error that reports a false negative.
 fn denied(set: &KeySet, subject: &Subject, filter: &Filter, what: &str, key: &[u8]) -> Box<dyn Error> {
     let shown = if set.integers { hex(key) } else { String::from_utf8_lossy(key).into_owned() };
     format!(

@@ -1,4 +1,4 @@
-//! False positives, beside theory; and that there are no false negatives.
+//! False positives compared with theory, and checks for false negatives.
 
 use std::error::Error;
 
@@ -11,37 +11,37 @@ use crate::progress::Progress;
 use crate::queries::{Class, Queries, Width, ranges_with_a_key};
 use crate::stats::interval;
 
-/// Fewer empty queries than this are not taken for a rate.
+/// Minimum number of empty queries for a rate.
 const FEWEST: usize = 200;
-/// Members that are asked for inside ranges, of each width.
+/// Number of members queried inside ranges, for each width.
 const RANGES_WITH_A_KEY: usize = 20_000;
 
-/// What one filter answered to the queries of one class and width.
+/// The answers of one filter to the queries of one class and width.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Rate {
     /// The key set's name.
     pub key_set: &'static str,
     /// The filter's name.
     pub filter: &'static str,
-    /// Bits per key asked for.
+    /// Requested bits per key.
     pub bits_asked: f64,
-    /// Bits per key spent.
+    /// Actual bits per key.
     pub bits: f64,
     /// Class of the queries.
     pub class: Class,
-    /// Integers asked for at once; "prefix" for prefixes.
+    /// Number of integers per query; "prefix" for prefixes.
     pub width: String,
-    /// Queries, all of which hold no key.
+    /// Number of queries, all of which contain no key.
     pub queries: u64,
-    /// How many of them the filter said yes to.
+    /// Number of positive answers.
     pub positives: u64,
     /// Their share.
     pub rate: f64,
     /// The 95 % interval of the rate.
     pub interval: (f64, f64),
-    /// What theory promises, where it does.
+    /// The theoretical rate, if there is one.
     pub theory: Option<f64>,
-    /// Why the filter could not be built, in which case all else is 0.
+    /// The reason if the filter could not be built, in which case everything else is 0.
     pub refused: Option<String>,
 }
 
@@ -92,7 +92,7 @@ pub(super) fn measure(
     Ok(rates)
 }
 
-/// Asks for every member as a point, and for many inside ranges.
+/// Queries every member as a point, and many inside ranges.
 fn check(
     set: &KeySet,
     subject: &Subject,
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_counts_yes_among_empty_queries() {
+    fn the_rate_counts_positive_answers_to_empty_queries() {
         let set = KeySet::load(Name::Uniform, 2_000, 1, &Sources::default()).unwrap();
         let kind = Kind::named("bloom").unwrap()[0];
         let subject = Subject { kind, bits: 4.0 };

@@ -11,7 +11,7 @@ use crate::queries::Class;
 use crate::report::{self, Report, Table};
 use crate::stats::Spread;
 
-/// Adds what was found over one set.
+/// Adds the results for one set.
 pub(super) fn set(report: &mut Report, set: &KeySet, rates: &[Rate], speeds: &[Speed], options: &Options) {
     report.heading(format!("Key set: {}", set.name));
     report.text(format!(
@@ -34,14 +34,14 @@ pub(super) fn set(report: &mut Report, set: &KeySet, rates: &[Rate], speeds: &[S
     }
     if !speeds.is_empty() {
         report.text(format!(
-            "Times in ns, medians of {} rounds in which all filters take turns, with half the distance between the \
+            "Times in ns, medians of {} rounds of interleaved filters, with half the distance between the \
              fastest and the slowest round in percent. build: per key. The others: per probe of a filter of {} keys, in the \
-             cache. absent: keys held out; chained: which key comes next depends on the answer to the one before. ranges: {}, \
+             cache. absent: keys held out; chained: each key depends on the preceding answer. ranges: {}, \
              empty.{}",
             options.common.rounds,
             options.hot_keys.min(set.members.len()),
             if set.integers { format!("of {} integers", options.speed_range.max(2)) } else { "prefixes".to_owned() },
-            if options.large { " large: the same in so many copies of the filter that no cache holds them." } else { "" },
+            if options.large { " large: the same with enough copies of the filter to exceed all caches." } else { "" },
         ));
         report.table(speed_table(speeds, options.large));
         plot_speeds(report, set, speeds);
@@ -106,7 +106,7 @@ fn speed_table(speeds: &[Speed], large: bool) -> Table {
     table
 }
 
-/// One plot per class and width: rate over bits per key.
+/// Adds one plot per class and width: rate over bits per key.
 fn plot_rates(report: &mut Report, set: &KeySet, rates: &[Rate]) {
     let mut widths: Vec<&str> = Vec::new();
     rates.iter().for_each(|rate| {
@@ -155,7 +155,7 @@ fn plot_speeds(report: &mut Report, set: &KeySet, speeds: &[Speed]) {
     }
 }
 
-/// The points of each filter, by increasing size, filters in order of appearance.
+/// Returns the points of each filter by increasing size; filters in order of appearance.
 fn by_filter<'a>(points: impl Iterator<Item = (&'a str, f64, f64)>) -> Vec<(String, Vec<(f64, f64)>)> {
     let mut series: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
     for (filter, x, y) in points {

@@ -17,8 +17,8 @@ use crate::progress::Progress;
 use crate::queries::{Class, Queries, Width};
 use crate::stats::Spread;
 
-/// Queries that are asked in turn: enough that branch prediction cannot learn the answers, few enough that they
-/// stream through the second cache.
+/// Number of distinct queries: enough that branch prediction cannot learn the answers, few enough that they stream
+/// through the second-level cache.
 const QUERIES: usize = 1 << 15;
 
 /// Times of one filter over one key set, in ns per key or per probe.
@@ -28,15 +28,15 @@ pub(crate) struct Speed {
     pub key_set: &'static str,
     /// The filter's name.
     pub filter: &'static str,
-    /// Bits per key asked for.
+    /// Requested bits per key.
     pub bits_asked: f64,
-    /// Bits per key spent over all keys.
+    /// Actual bits per key over all keys.
     pub bits: f64,
-    /// Building, per key; point filters from digests, range filters from sorted keys.
+    /// Building time per key; point filters from digests, range filters from sorted keys.
     pub build: Option<Spread>,
     /// Absent points in a filter that fits the cache, overlapping.
     pub absent: Option<Spread>,
-    /// The same, each after the answer to the one before.
+    /// The same, each query after the answer to the preceding one.
     pub absent_chained: Option<Spread>,
     /// Existing points, overlapping.
     pub present: Option<Spread>,
@@ -50,14 +50,14 @@ pub(crate) struct Speed {
     pub large_range: Option<Spread>,
 }
 
-/// Queries of a thinned set, for times.
+/// Queries of a thinned set, for timing.
 struct Asked {
     absent: Queries,
     present: Vec<(Vec<u8>, Digest)>,
     ranges: Queries,
 }
 
-/// Measures all subjects over one set. Those of one size are measured together, in turn.
+/// Measures all subjects over one set. Those of the same size are interleaved.
 pub(super) fn measure(
     set: &KeySet,
     subjects: &[Subject],
@@ -96,7 +96,7 @@ pub(super) fn measure(
     let rounds = options.common.rounds;
     let seed = options.common.seed;
 
-    // Whoever is refused is left out.
+    // Refused subjects are skipped.
     let full = |subject: &Subject| subject.kind.build(set, &digests, subject.bits, seed);
     let built: Vec<usize> = (0..subjects.len())
         .filter(|&at| {
@@ -158,8 +158,8 @@ pub(super) fn measure(
 
 type Times = [Option<Spread>; 4];
 
-/// Times of absent points, of the same chained, of present points and of ranges, for every group of filters. `route`
-/// holds random numbers that choose the filter of the group to ask; 0 alone chooses the first.
+/// Times absent points, the same chained, present points and ranges, for every group of filters. `route` contains
+/// random numbers that choose among the filters of a group; a single 0 chooses the first.
 fn probe(
     groups: &[(usize, Vec<Filter>)],
     asked: &Asked,
@@ -185,7 +185,8 @@ fn probe(
     times
 }
 
-/// A round of `probes` probes, or of as many as take 50 ms: some filters are a hundred times slower than others.
+/// Returns a round of `probes` probes, or of fewer that take 50 ms: some filters are a hundred times slower than
+/// others.
 fn limited<'a>(probes: usize, mut round: impl FnMut(usize) -> f64 + 'a) -> Box<dyn FnMut() -> f64 + 'a> {
     const TRIAL: usize = 1_000;
     const MOST_NS: f64 = 50e6;
@@ -194,7 +195,7 @@ fn limited<'a>(probes: usize, mut round: impl FnMut(usize) -> f64 + 'a) -> Box<d
     Box::new(move || round(count))
 }
 
-/// One measurement of one group, ready to run; `None` where there is nothing to ask.
+/// Prepares one measurement of one group; `None` where there is nothing to query.
 fn side<'a>(
     filters: &'a [Filter],
     asked: &'a Asked,
@@ -202,14 +203,14 @@ fn side<'a>(
     what: usize,
     count: usize,
 ) -> Option<Box<dyn FnMut() -> f64 + 'a>> {
-    // Which filter a query asks does not cost more than a multiplication, and a look into an array that streams.
+    // The choice of the filter costs only a multiplication and a read from an array that streams.
     let queries = match what {
         0 | 1 => asked.absent.len(),
         2 => asked.present.len(),
         _ => asked.ranges.len(),
     };
     let mask = mask(queries)?;
-    // A different route each time the same query comes again, or its line would still be in the cache.
+    // Each repetition of a query takes another route, since its line would still be in the cache otherwise.
     let mut turn = 0usize;
     let chosen = move |at: usize| {
         turn = turn.wrapping_add(1);

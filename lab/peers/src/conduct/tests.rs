@@ -27,7 +27,7 @@ impl Audience for Listener {
     }
 }
 
-/// A worker in a thread, over pipes as between processes.
+/// Runs a worker in a thread, over pipes as between processes.
 fn thread_of(
     serve: fn(BufReader<PipeReader>, PipeWriter) -> io::Result<()>,
     system: &System,
@@ -63,7 +63,7 @@ fn systems(list: &str) -> Vec<System> {
     System::parse_list(list).unwrap()
 }
 
-/// What is left in the directory of databases must be nothing.
+/// Conducts plans, and checks that the directory of databases is empty afterwards.
 fn conduct_with(
     plans: &[Plan],
     systems: &[System],
@@ -77,7 +77,7 @@ fn conduct_with(
 }
 
 #[test]
-fn every_step_of_every_suite_has_a_row_a_system_and_round() {
+fn every_step_of_every_suite_has_a_row_per_system_and_round() {
     let plans = plans(&Suite::ALL);
     let systems = systems("tamis,tamis:keyspace.merge=partitioned");
     let (done, heard, left) = conduct_with(&plans, &systems, &good);
@@ -95,7 +95,7 @@ fn every_step_of_every_suite_has_a_row_a_system_and_round() {
             assert!(figures.inside.runs >= Some(8), "{row:?}");
         }
     }
-    // Whoever came first in a round comes second in the next.
+    // The first system of a round is the second one of the next.
     let order = |round| {
         let first = |row: &&Row| row.round == round && row.conditions.workload == "ycsb-a";
         heard.rows.iter().find(first).unwrap().system.clone()
@@ -112,11 +112,11 @@ fn a_wrong_answer_ends_the_run_and_names_the_system() {
     let (done, heard, _) = conduct_with(&plans(&[Suite::Settled]), &systems("tamis,tamis-grf"), &spawn);
     let Err(Failure::WrongAnswer(text)) = done else { panic!("{done:?}") };
     assert!(text.starts_with("tamis-grf: ") && text.contains("get-existing"), "{text}");
-    assert!(heard.rows.iter().all(|row| row.conditions.workload != "seek"), "nobody goes on");
+    assert!(heard.rows.iter().all(|row| row.conditions.workload != "seek"), "no system continues");
 }
 
 #[test]
-fn what_an_engine_refuses_is_a_row_that_says_why() {
+fn refusals_are_rows_with_a_reason() {
     let spawn = |system: &System| match system.name() {
         "tamis-grf" => thread_of(serve::<Forgetful>, system),
         _ => good(system),
@@ -134,7 +134,7 @@ fn what_an_engine_refuses_is_a_row_that_says_why() {
     );
 }
 
-/// Serves until it is asked for a seek, then it is gone.
+/// Serves requests until a seek, then disappears.
 fn mortal(requests: BufReader<PipeReader>, answers: PipeWriter) -> io::Result<()> {
     let (inner, mut forward) = io::pipe()?;
     let served = std::thread::spawn(move || serve::<Tamis>(BufReader::new(inner), answers));
@@ -150,7 +150,7 @@ fn mortal(requests: BufReader<PipeReader>, answers: PipeWriter) -> io::Result<()
 }
 
 #[test]
-fn a_worker_that_dies_is_reported_and_the_others_go_on() {
+fn a_dead_worker_is_reported_and_the_others_continue() {
     let spawn = |system: &System| match system.name() {
         "tamis-grf" => thread_of(mortal, system),
         _ => good(system),

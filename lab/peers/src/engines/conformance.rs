@@ -1,6 +1,6 @@
-//! What every engine must do alike, asked of each that is compiled in.
+//! Requirements on every engine, checked for all that are compiled in.
 //!
-//! Sizes are small, and memtables as small as the engines allow, so that there are tables and compactions.
+//! Sizes are small, and memtables as small as the engines permit, so that there are tables and compactions.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -12,7 +12,7 @@ use tamis_bench::{BenchError, KeySet, NoProgress, ValueSizes, Workload};
 use crate::engines::system::{System, Visitor};
 use crate::engines::{Compression, Engine, Setup};
 
-/// A small setup that no engine refuses.
+/// Returns a small setup that no engine refuses.
 pub(super) fn setup(dir: &Path) -> Setup {
     Setup {
         dir: dir.to_owned(),
@@ -27,7 +27,7 @@ pub(super) fn setup(dir: &Path) -> Setup {
     }
 }
 
-/// What can be asked of any engine.
+/// A check that applies to any engine.
 trait Check {
     fn check<E: Engine>(&self, setup: &Setup);
 }
@@ -42,8 +42,8 @@ impl<C: Check> Visitor for Checked<'_, C> {
     }
 }
 
-/// Asks it of every system that is compiled in, each in a directory of its own.
-#[expect(clippy::print_stdout, reason = "a failed test shows which system it was")]
+/// Runs it for every system that is compiled in, each in its own directory.
+#[expect(clippy::print_stdout, reason = "a failed test shows the system")]
 fn check_all(check: &impl Check) {
     for name in System::compiled_in() {
         let dir = tempfile::tempdir().unwrap();
@@ -54,7 +54,7 @@ fn check_all(check: &impl Check) {
     }
 }
 
-/// A setup in a directory beside the given one's.
+/// Returns a setup in a directory next to the given one's.
 fn beside(setup: &Setup, name: &str) -> Setup {
     Setup { dir: setup.dir.with_extension(name), ..setup.clone() }
 }
@@ -72,7 +72,7 @@ fn get(session: &mut impl Session, key: &[u8]) -> Option<Vec<u8>> {
 
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Notes entries, at most so many.
+/// Collects at most `most` entries.
 fn noting(entries: &mut Entries, most: usize) -> impl FnMut(&[u8], &[u8]) -> ControlFlow<()> {
     move |key, value| {
         entries.push((key.to_vec(), value.to_vec()));
@@ -92,17 +92,17 @@ fn scan_back(session: &mut impl Session, high: &[u8], most: usize) -> Entries {
     entries
 }
 
-/// Key and value number `i` of `round`.
+/// Returns key and value number `i` of `round`.
 fn entry(i: u32, round: u32) -> (Vec<u8>, Vec<u8>) {
     let value =
         if i.is_multiple_of(7) { Vec::new() } else { format!("value {i} of round {round}").into_bytes() };
     (format!("key {i:06}").into_bytes(), value)
 }
 
-/// Entries `from..to` of a round, in a scattered order.
+/// Puts entries `from..to` of a round in a scattered order.
 fn put(session: &mut impl Session, from: u32, to: u32, round: u32) {
     let count = to - from;
-    // Prime, and no divisor of any count here: each number comes once.
+    // A prime that divides no count used here, so each number occurs once.
     for i in (0..count).map(|i| from + (i * 7919) % count) {
         let (key, value) = entry(i, round);
         session.put(&key, &value).unwrap();
@@ -113,7 +113,7 @@ fn entries(numbers: impl Iterator<Item = u32>, round: u32) -> Entries {
     numbers.map(|i| entry(i, round)).collect()
 }
 
-/// Entries 100..3000 are there, as of `round`.
+/// Checks that entries 100..3000 of `round` are present.
 fn check_reads(session: &mut impl Session, round: u32) {
     for i in [100, 101, 1500, 2999] {
         let (key, value) = entry(i, round);
@@ -124,7 +124,7 @@ fn check_reads(session: &mut impl Session, round: u32) {
     }
     check_multi_get(session, round);
 
-    // Both ends belong to a range, there or not; without an end it goes on to the last key.
+    // Both ends belong to a range, present or not; without an end it extends to the last key.
     assert_eq!(scan(session, b"key 000200", Some(b"key 000203"), 99), entries(200..=203, round));
     assert_eq!(scan(session, b"key 000200x", Some(b"key 000203x"), 99), entries(201..=203, round));
     assert_eq!(scan(session, b"key 002990", None, 99), entries(2990..3000, round));
@@ -144,7 +144,7 @@ fn check_reads(session: &mut impl Session, round: u32) {
     assert_eq!(scan_back(session, b"a", 99), []);
 }
 
-/// Absent keys and the same key twice, in no order, and an end before the last.
+/// Checks absent keys, repeated keys, unordered keys, and an early end.
 fn check_multi_get(session: &mut impl Session, round: u32) {
     let keys: Vec<Vec<u8>> = [2500, 9, 100, 2500, 105, 5000, 2999].map(|i| entry(i, round).0).to_vec();
     let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
@@ -186,7 +186,7 @@ impl Check for Operations {
         let engine: E = open(setup);
         check_reads(&mut engine.session().unwrap(), 3);
         engine.settle().unwrap();
-        // With nothing to do, too.
+        // Also without any work to do.
         engine.settle().unwrap();
         check_reads(&mut engine.session().unwrap(), 3);
         engine.close().unwrap();
@@ -194,11 +194,11 @@ impl Check for Operations {
 }
 
 #[test]
-fn operations_answer_alike_from_memory_from_tables_and_after_reopening() {
+fn operations_give_the_same_answers_from_memory_from_tables_and_after_reopening() {
     check_all(&Operations);
 }
 
-/// Who cannot do what.
+/// Settings that engines refuse.
 const REFUSALS: [(&str, &[&str]); 5] = [
     ("tamis", &[]),
     ("rocksdb", &["overrides"]),
@@ -227,7 +227,7 @@ impl Check for Refusals {
 }
 
 #[test]
-fn engines_refuse_what_they_cannot_do_and_nothing_else() {
+fn engines_refuse_unsupported_settings_and_no_others() {
     check_all(&Refusals);
 }
 
@@ -252,7 +252,7 @@ impl Check for OtherSetups {
             check_reads(&mut engine.session().unwrap(), 1);
             engine.close().unwrap();
         }
-        // A sync of every write is slow, and so there are few.
+        // Syncing every write is slow, so there are few.
         let synced = beside(&Setup { sync: true, ..setup.clone() }, "synced");
         let engine: E = open(&synced);
         put(&mut engine.session().unwrap(), 0, 60, 1);
@@ -262,7 +262,7 @@ impl Check for OtherSetups {
 }
 
 #[test]
-fn setups_that_are_not_refused_work() {
+fn accepted_setups_work() {
     check_all(&OtherSetups);
 }
 
@@ -284,7 +284,7 @@ impl Check for HeldBack {
         check_reads(&mut engine.session().unwrap(), 9);
         engine.close().unwrap();
 
-        // By default they are merged, in another directory since some engines keep their options.
+        // They are merged by default; another directory is used since some engines store their options.
         let engine: E = open(&beside(setup, "merged"));
         for round in 1..=9 {
             put(&mut engine.session().unwrap(), 100, 3000, round);
@@ -298,7 +298,7 @@ impl Check for HeldBack {
 }
 
 #[test]
-fn compaction_held_back_leaves_a_run_for_every_flush() {
+fn without_compaction_every_flush_leaves_a_run() {
     check_all(&HeldBack);
 }
 
@@ -321,7 +321,7 @@ impl Check for Insides {
             "{}: {inside:?}",
             E::NAME
         );
-        // 9000 keys of 10 bits; a filter may hold duplicates of keys, and comes in whole blocks.
+        // 9000 keys of 10 bits; a filter may contain duplicates of keys, and has whole blocks.
         assert!(
             inside.filter_bytes.is_none_or(|bytes| (9_000..90_000).contains(&bytes)),
             "{}: {inside:?}",
@@ -335,7 +335,7 @@ impl Check for Insides {
         );
         engine.close().unwrap();
 
-        // One entry is enough for a run, if settling writes memtables out.
+        // One entry is enough for a run, if `settle` flushes memtables.
         let engine: E = open(&beside(setup, "one"));
         put(&mut engine.session().unwrap(), 0, 1, 1);
         engine.settle().unwrap();
@@ -352,7 +352,7 @@ fn check_scattered_gets(session: &mut impl Session) {
 }
 
 #[test]
-fn what_engines_say_of_themselves_is_plausible() {
+fn statistics_of_engines_are_plausible() {
     check_all(&Insides);
 }
 
@@ -373,7 +373,7 @@ fn check_workloads<E: Engine>(setup: &Setup, value_bytes: ValueSizes) {
     let engine: E = open(setup);
     for workload in Workload::ALL {
         if workload == Workload::FillSeq {
-            // It puts keys in their order, those first that `fill-random` left out.
+            // It puts keys in order, beginning with those that `fill-random` left out.
             continue;
         }
         let seed = if workload.is_fill() { 5 } else { 9 };
@@ -396,7 +396,7 @@ fn check_workloads<E: Engine>(setup: &Setup, value_bytes: ValueSizes) {
         }
     }
     assert!(fill.loaded <= keys.len());
-    // Absent keys are found absent, not just everything.
+    // Checks that absent keys are not found.
     let mut stray = Vec::new();
     keys.existing(fill.at(keys.len() - 1), &mut stray);
     assert_eq!(get(&mut engine.session().unwrap(), &stray), None);
@@ -404,7 +404,7 @@ fn check_workloads<E: Engine>(setup: &Setup, value_bytes: ValueSizes) {
 }
 
 #[test]
-fn every_workload_runs_on_two_threads_and_every_answer_is_right() {
+fn every_workload_runs_on_two_threads_with_correct_answers() {
     check_all(&Workloads);
 }
 
@@ -430,7 +430,7 @@ impl Check for InOrder {
             };
             run(&engine, &spec).unwrap_or_else(|error| panic!("{} in {workload}: {error}", E::NAME));
         }
-        // A run that expects other values must fail, or the others prove nothing.
+        // A run that expects other values must fail, or the other runs would prove nothing.
         let spec = RunSpec {
             workload: Workload::GetExisting,
             keys: &keys,

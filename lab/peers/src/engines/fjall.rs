@@ -3,18 +3,19 @@
 //! Source: the documentation of its crate (`DatabaseBuilder`, `KeyspaceCreateOptions`, `PersistMode`,
 //! `compaction::Leveled`). One database with one keyspace, and:
 //!
-//! * Filters of as many bits per key on every level. By default it pins filters and indexes in memory on the first
-//!   levels only, and reads those of deep levels, in parts, through its cache; here all are whole and pinned, as the
-//!   other engines have it.
-//! * Each put goes to the operating system at once (`PersistMode::Buffer`, its default); `sync` adds `SyncData`.
-//! * Compaction is its leveled strategy with tables of a memtable's size. **Held back**, its threshold for level 0 is the
-//!   largest there is, 255. Two limits cannot be set: from 20 runs in level 0 on it makes writers spin a little, and
-//!   from 30 on it lets them wait until compaction has helped, so for ever. A session refuses puts shortly before.
-//! * Options of a keyspace are stored when it is made, and hold for good. Opened with others, it is an error.
+//! * Filters of the same number of bits per key on every level. By default it pins filters and indexes in memory only
+//!   on the first levels, and reads those of deep levels, in parts, through its cache; here all are whole and pinned,
+//!   as in the other engines.
+//! * Each put goes to the operating system immediately (`PersistMode::Buffer`, its default); `sync` adds `SyncData`.
+//! * Compaction is its leveled strategy with tables of a memtable's size. **Held back**, its threshold for level 0 is
+//!   the maximum, 255. Two limits cannot be set: from 20 runs in level 0 it slows writers down by spinning, and from 30
+//!   it makes them wait until compaction has helped, here forever. A session refuses puts shortly before.
+//! * Options of a keyspace are stored when it is created, and are permanent. Opening it with others is an error.
 //!
-//! `settle` flushes and waits until the background threads rest. They take a step or two of compaction after each flush
-//! and then wait for the next one, due or not; so `settle` then takes further steps itself, by the same strategy, until
-//! there is none. It must not run beside operations: a reader could miss a version that such a step drops.
+//! `settle` flushes and waits until the background threads are idle. They take one or two steps of compaction after
+//! each flush and then wait for the next one, even if more compaction is due; so `settle` then takes further steps
+//! itself, with the same strategy, until there are none. It must not run concurrently with operations: a reader could
+//! miss a version that such a step drops.
 //!
 //! Threads: any may use the keyspace; writers share one lock on the journal.
 
@@ -37,27 +38,27 @@ use crate::engines::{Compression, Engine, Inside, Setup};
 
 const NAME: &str = "fjall";
 
-/// Runs of level 0 at which held-back compaction ends in an error: a little below the 30 at which writers would wait
-/// for ever, since memtables may be on their way.
+/// Number of runs of level 0 at which held-back compaction ends in an error: slightly below the 30 at which writers
+/// would wait forever, since flushes may be in progress.
 const MOST_RUNS: usize = 27;
 
-/// How long the background threads must have been at rest to count as done.
+/// The background threads count as done if they have been idle for this long.
 const AT_REST: Duration = Duration::from_millis(200);
 
-/// How often they are looked at.
+/// Interval at which they are polled.
 const POLL: Duration = Duration::from_millis(5);
 
 /// An open fjall database with its one keyspace.
 pub struct Fjall {
     keyspace: Keyspace,
-    // Dropped after the keyspace: it waits for its threads.
+    // Dropped after the keyspace, since it waits for its threads.
     database: Database,
     sync: bool,
     compaction: bool,
     memtable_bytes: u64,
 }
 
-/// What a thread asks through.
+/// A thread's session.
 pub struct FjallSession<'s> {
     fjall: &'s Fjall,
     /// Bytes put since the runs of level 0 were last counted.
@@ -138,12 +139,12 @@ impl Engine for Fjall {
 }
 
 impl Fjall {
-    /// Compacts by the keyspace's strategy until that finds nothing to do.
+    /// Compacts with the keyspace's strategy until there is nothing to do.
     fn compact(&self) -> Result<(), BenchError> {
         let tree = &self.keyspace.tree;
         loop {
             let before = tree.current_version().id();
-            // Nobody reads, so of each key only the newest version is needed.
+            // There are no readers, so only the newest version of each key is needed.
             let unneeded = self.database.visible_seqno().saturating_sub(1);
             let strategy = Arc::clone(&self.keyspace.config.compaction_strategy);
             tree.compact(strategy, unneeded).map_err(failed)?;
@@ -153,12 +154,12 @@ impl Fjall {
         }
     }
 
-    /// Waits until no memtable is left to be flushed, and no thread has flushed or compacted for a while.
+    /// Waits until there is no memtable left to flush, and no thread has flushed or compacted for a while.
     fn wait_until_at_rest(&self) -> Result<(), BenchError> {
         let (database, tree) = (&self.database, &self.keyspace.tree);
         let (mut last, mut quiet) = (None, Duration::ZERO);
         while quiet < AT_REST {
-            // Fails if a background thread has failed; one that has flushes no more.
+            // Fails if a background thread has failed, which would flush no more.
             database.persist(PersistMode::Buffer).map_err(failed)?;
             let busy = tree.sealed_memtable_count() > 0
                 || database.outstanding_flushes() > 0
@@ -197,7 +198,8 @@ fn compression(setup: &Setup) -> CompressionType {
     }
 }
 
-/// The options of a keyspace that exists are those it was made with. Of the ones that can be read back, none may differ.
+/// Checks that no readable option of an existing keyspace differs from the requested ones, since its stored options
+/// apply.
 fn check_stored(stored: &KeyspaceCreateOptions, wanted: &KeyspaceCreateOptions) -> Result<(), BenchError> {
     let same = stored.filter_policy == wanted.filter_policy
         && stored.data_block_compression_policy == wanted.data_block_compression_policy
@@ -205,8 +207,7 @@ fn check_stored(stored: &KeyspaceCreateOptions, wanted: &KeyspaceCreateOptions) 
     match same {
         true => Ok(()),
         false => {
-            let text =
-                "fjall keeps the options that a keyspace was made with, and this one was made with others";
+            let text = "fjall keeps the options that a keyspace was made with, and those of this one differ";
             Err(BenchError::Request(text.into()))
         }
     }
@@ -221,7 +222,7 @@ impl Store for Fjall {
 }
 
 impl FjallSession<'_> {
-    /// An error in place of a wait without end. Counts runs once in an eighth of a memtable's bytes.
+    /// Returns an error instead of waiting forever. Counts runs once per eighth of a memtable's bytes.
     #[cold]
     fn check_room(&mut self) -> Result<(), BenchError> {
         self.uncounted = 0;
@@ -256,7 +257,7 @@ impl Session for FjallSession<'_> {
         Ok(look(self.fjall.keyspace.get(key).map_err(failed)?.as_deref()))
     }
 
-    /// It has no call for several keys.
+    /// fjall has no call for several keys.
     fn multi_get(
         &mut self,
         keys: &[&[u8]],
@@ -314,21 +315,21 @@ mod tests {
     use super::*;
     use crate::engines::conformance::setup;
 
-    /// With 30 runs in level 0 a writer slept until a compaction would help it, and none was ever to come.
+    /// Regression: with 30 runs in level 0 a writer waited for a compaction that never came.
     #[test]
-    fn too_many_runs_are_an_error_and_not_a_wait_for_ever() {
+    fn too_many_runs_are_an_error_instead_of_an_endless_wait() {
         let dir = tempfile::tempdir().unwrap();
         let setup = Setup { compaction: false, ..setup(dir.path()) };
         let (fjall, _) = Fjall::open(&setup).unwrap();
         let mut session = fjall.session().unwrap();
         let (mut full, value) = (None, [7; 1000]);
-        // As many as would make 60 runs.
+        // Enough entries for 60 runs.
         for i in 0..60 * setup.memtable_bytes / 1000 {
             if let Err(error) = session.put(&(i * 7919 % 65_521).to_be_bytes(), &value) {
                 full = Some(error.to_string());
                 break;
             }
-            // Flushed one by one: otherwise several memtables become one run.
+            // Flushed one by one, since several memtables would become one run.
             if i % 128 == 127 {
                 fjall.settle().unwrap();
             }
@@ -339,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_keyspace_opened_with_other_options_than_it_was_made_with_is_an_error() {
+    fn opening_a_keyspace_with_other_options_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let made = setup(dir.path());
         Fjall::open(&made).unwrap().0.close().unwrap();

@@ -1,19 +1,19 @@
-//! LevelDB, the system's library, by its C API.
+//! LevelDB: the system's library, through its C API.
 //!
 //! Sources: LevelDB's `doc/index.md`, `doc/impl.md` and the comments of its headers.
 //!
-//! * A Bloom filter, an LRU cache, a write buffer and tables of a memtable's size (both within the bounds that LevelDB
-//!   sets by itself), and so many open files that every table stays open, with its index and its filter. The first
-//!   1000 tables are mapped. Reads verify no checksums, as by default.
-//! * A get copies the value twice, as the C API has it. There is no call for several keys, and iterators have no
+//! * A Bloom filter, an LRU cache, a write buffer and tables of a memtable's size (both within the limits that LevelDB
+//!   imposes), and enough open files for every table to stay open, with its index and its filter. The first 1000 tables
+//!   are mapped. Reads verify no checksums, as by default.
+//! * A get copies the value twice, because of the C API. There is no call for several keys, and iterators have no
 //!   bounds: the session compares keys itself.
-//! * It compacts in one thread, and compaction cannot be held back. LZ4 and direct I/O it does not know.
+//! * It compacts in one thread, and compaction cannot be held back. LZ4 and direct I/O are not supported.
 //!
-//! `settle`: LevelDB offers no flush, no wait and no look at its background thread. Compacting a range that holds no key
-//! begins with writing the memtable out, and then finds nothing to compact. Compacting all keys would make one level of
-//! the whole tree, which its own rules never do. After the flush the tree is looked at until no level is so full that
-//! LevelDB compacts it, and it has not changed for a while. (A compaction for the sake of many futile reads of one table
-//! is also among LevelDB's rules; it cannot be seen before it is done.)
+//! `settle`: LevelDB offers no flush, no wait and no information on its background thread. Compacting a range without
+//! keys begins with flushing the memtable, and then finds nothing to compact. Compacting all keys would merge the whole
+//! tree into one level, which its own rules never do. After the flush the tree is polled until no level is full enough
+//! for LevelDB to compact it, and it has not changed for a while. (LevelDB also compacts after many wasted reads of one
+//! table; this cannot be predicted.)
 //!
 //! Threads: any may use the database; writers queue up, and one writes for all of them.
 
@@ -33,19 +33,19 @@ use tree::Tree;
 
 const NAME: &str = "leveldb";
 
-/// What LevelDB makes of smaller and larger write buffers.
+/// LevelDB's limits of write buffers.
 const WRITE_BUFFER: (u64, u64) = (64 << 10, 1 << 30);
 
-/// What LevelDB makes of smaller and larger limits of a table.
+/// LevelDB's limits of table sizes.
 const FILE_SIZE: (u64, u64) = (1 << 20, 1 << 30);
 
-/// The most that LevelDB takes.
+/// LevelDB's maximum.
 const OPEN_FILES: i32 = 50_000;
 
-/// How long the tree must not have changed to count as settled.
+/// The tree counts as idle if it has not changed for this long.
 const AT_REST: Duration = Duration::from_millis(300);
 
-/// How often the tree is looked at.
+/// Interval at which the tree is polled.
 const POLL: Duration = Duration::from_millis(20);
 
 /// An open LevelDB.
@@ -54,7 +54,7 @@ pub struct LevelDb {
     sync: bool,
 }
 
-/// What a thread asks through.
+/// A thread's session.
 pub struct LevelDbSession<'s> {
     db: &'s ffi::Db,
     read: ffi::ReadOptions,
@@ -109,7 +109,7 @@ impl Engine for LevelDb {
         self.db.flush();
         let (mut last, mut quiet) = (self.tree()?, Duration::ZERO);
         while quiet < AT_REST {
-            // The background thread stops for good at its first error.
+            // The background thread stops permanently at its first error.
             self.db.check().map_err(failed)?;
             std::thread::sleep(POLL);
             let now = self.tree()?;
@@ -119,7 +119,7 @@ impl Engine for LevelDb {
         Ok(())
     }
 
-    /// Of memory it knows one sum only.
+    /// LevelDB reports only the total of its memory.
     fn inside(&self) -> Result<Inside, BenchError> {
         Ok(Inside { runs: Some(self.tree()?.runs()), ..Inside::default() })
     }
@@ -133,7 +133,7 @@ impl LevelDb {
     fn tree(&self) -> Result<Tree, BenchError> {
         let text = self.db.property(c"leveldb.sstables");
         let tree = text.as_deref().and_then(Tree::parse);
-        tree.ok_or_else(|| failed(format!("its list of tables is not understood: {text:?}")))
+        tree.ok_or_else(|| failed(format!("its list of tables cannot be parsed: {text:?}")))
     }
 }
 

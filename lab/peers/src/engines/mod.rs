@@ -1,4 +1,4 @@
-//! The engines, one small file each, and what they are all told and asked alike.
+//! The engines, one small file each, and their common interface.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,50 +21,50 @@ mod shared;
 pub mod system;
 pub mod tamis;
 
-/// What every engine is told alike. An engine translates it into its own options as its own documentation advises.
+/// The common setup of all engines. Each engine translates it into its own options as its documentation advises.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Setup {
-    /// The database's directory. Made if it is not there.
+    /// The database's directory. Created if missing.
     pub dir: PathBuf,
-    /// The block cache (redb: the page cache) in bytes.
+    /// Size of the block cache (redb: the page cache) in bytes.
     pub cache_bytes: u64,
-    /// A memtable in bytes; also how large table files grow.
+    /// Size of a memtable, and of table files, in bytes.
     pub memtable_bytes: u64,
-    /// Filter bits for a key.
+    /// Filter bits per key.
     pub filter_bits: u32,
-    /// How blocks are compressed.
+    /// Compression of blocks.
     pub compression: Compression,
-    /// Whether every write is synced before it is acknowledged. Otherwise the log is written and not synced.
+    /// Whether every write is synced before it is acknowledged. Otherwise the log is written but not synced.
     pub sync: bool,
-    /// Whether tables are read and written past the page cache.
+    /// Whether reads and writes of tables bypass the page cache.
     pub direct_io: bool,
-    /// Whether compaction runs, and as it does by default. Otherwise it is held back: every flushed memtable stays a
-    /// sorted run of its own, and writers are not slowed down for it.
+    /// Whether compaction runs, as it does by default. Otherwise it is held back: every flushed memtable stays a sorted
+    /// run, and writers are not slowed down because of it.
     pub compaction: bool,
-    /// `OPTION=VALUE` in tamis' own words, beyond its defaults. Other engines take none.
+    /// `OPTION=VALUE` as tamis spells them, beyond its defaults. Other engines accept none.
     pub overrides: Vec<String>,
 }
 
-/// How blocks are compressed.
+/// Compression of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
-    /// Not at all.
+    /// No compression.
     None,
     /// LZ4.
     Lz4,
 }
 
-/// What an engine says of itself, in bytes where not said otherwise; `None` where it cannot tell.
+/// Statistics of an engine, in bytes unless otherwise noted; `None` where it reports none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Inside {
-    /// Sorted runs: tables of level 0 and levels below that hold anything. 1 for a B-tree.
+    /// Sorted runs: tables of level 0, and levels below that are not empty. 1 for a B-tree.
     pub runs: Option<u64>,
     /// Filters in memory.
     pub filter_bytes: Option<u64>,
     /// Indexes in memory.
     pub index_bytes: Option<u64>,
-    /// What the block cache holds.
+    /// Contents of the block cache.
     pub cache_bytes: Option<u64>,
     /// Memtables.
     pub memtable_bytes: Option<u64>,
@@ -78,18 +78,18 @@ pub trait Engine: Store + Sized {
     /// The engine's own version.
     fn version() -> String;
 
-    /// Why it cannot be set up so, if it cannot. Such a row is left empty and says why.
+    /// Returns the reason if this setup is not supported. Such a row has no figures, only the reason.
     fn refuses(setup: &Setup) -> Option<&'static str>;
 
-    /// Opens (or makes) the database, and says which options it was given, in the engine's own words.
+    /// Opens or creates the database, and returns the options that were set, as the engine spells them.
     fn open(setup: &Setup) -> Result<(Self, BTreeMap<String, String>), BenchError>;
 
-    /// Writes memtables out and, if compaction is on, waits until it has nothing left to do by its own rules.
+    /// Flushes memtables and, if compaction is on, waits until it has nothing left to do by its own rules.
     fn settle(&self) -> Result<(), BenchError>;
 
-    /// What it says of itself.
+    /// Returns its statistics.
     fn inside(&self) -> Result<Inside, BenchError>;
 
-    /// Closes it; what was written and not synced may be lost only if the machine fails.
+    /// Closes the database; unsynced writes may be lost only if the machine fails.
     fn close(self) -> Result<(), BenchError>;
 }

@@ -2,15 +2,15 @@
 //!
 //! Source: the documentation of its crate (`Durability`, `Builder::set_cache_size`, `Database::begin_read`).
 //!
-//! * A put is a write transaction of its own, in fills too, as every other engine's is. With `sync` it commits as
-//!   `Durability::Immediate`, the default. Without, `Durability::None` comes nearest: the commit stays in redb's
-//!   memory until the next immediate one. That is **less** than what the other engines give: they have written their
-//!   logs, and lose nothing when only the process dies.
-//! * A read transaction sees what was committed before it began. So every operation of a session begins one, and a
-//!   `multi_get` one for all its keys: kept longer it would answer with old values, and hold back freed pages.
-//! * `settle` commits once as `Immediate`. There is nothing to compact in the background.
+//! * A put is a write transaction of its own, also in fills, as in every other engine. With `sync` it commits as
+//!   `Durability::Immediate`, the default. Without, `Durability::None` comes closest: the commit stays in redb's memory
+//!   until the next immediate one. That is **weaker** than in the other engines, which have written their logs, and
+//!   lose nothing if only the process dies.
+//! * A read transaction sees the commits from before it began. So every operation of a session begins one, and a
+//!   `multi_get` begins one for all its keys: a longer one would return old values, and hold back freed pages.
+//! * `settle` commits once as `Immediate`. There is no background compaction.
 //!
-//! Threads: readers run side by side; writers wait for each other in `begin_write`.
+//! Threads: readers run concurrently; writers wait for each other in `begin_write`.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -31,7 +31,7 @@ pub struct Redb {
     durability: Durability,
 }
 
-/// What a thread asks through.
+/// A thread's session.
 pub struct RedbSession<'s>(&'s Redb);
 
 impl Engine for Redb {
@@ -66,7 +66,7 @@ impl Engine for Redb {
             false => (Durability::None, "None: commits stay in memory until a later one is Immediate"),
         };
         let redb = Redb { database, durability };
-        // Readers may come before the first put, and there must be a table for them.
+        // Readers may come before the first put, and need a table.
         redb.write(Durability::Immediate, |_| Ok(()))?;
         let told = told([
             ("cache_size", setup.cache_bytes.to_string()),
@@ -90,7 +90,7 @@ impl Engine for Redb {
 }
 
 impl Redb {
-    /// One write transaction on the table.
+    /// Runs one write transaction on the table.
     fn write(
         &self,
         durability: Durability,
@@ -102,7 +102,7 @@ impl Redb {
         transaction.commit().map_err(failed)
     }
 
-    /// The table as it is now. It keeps its transaction alive.
+    /// Returns the current table. It keeps its transaction alive.
     fn read(&self) -> Result<ReadOnlyTable<&'static [u8], &'static [u8]>, BenchError> {
         self.database.begin_read().map_err(failed)?.open_table(TABLE).map_err(failed)
     }
@@ -152,7 +152,7 @@ impl Session for RedbSession<'_> {
     ) -> Result<(), BenchError> {
         let table = self.0.read()?;
         match high {
-            // redb panics on a range that is the wrong way round.
+            // redb panics on a reversed range.
             Some(high) if high < low => Ok(()),
             Some(high) => look_at(table.range(low..=high).map_err(failed)?, look),
             None => look_at(table.range(low..).map_err(failed)?, look),

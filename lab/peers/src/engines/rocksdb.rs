@@ -1,25 +1,25 @@
-//! RocksDB, by its C API and the crate `rocksdb`.
+//! RocksDB, through the crate `rocksdb` and its C API.
 //!
 //! Sources: the comments of `rocksdb/options.h`, `table.h` and `cache.h`, the documentation of the crate, and RocksDB's
 //! own guides ("Setup options and basic tuning", "RocksDB tuning guide", "RocksDB bloom filter").
 //!
 //! * Tables: whole-key Bloom filters (not block-based), filters and indexes in memory outside of the cache and all
-//!   tables open (both the default), the format version by default, which is the latest of 11.x, checksums verified at
-//!   every read from a file (the default). The block cache is the HyperClockCache, "generally recommended over
-//!   LRUCache", with its recommended estimate of 0.
-//! * As many background threads as processors. Three memtables, as tamis has, so that a flush stops no writer (the
-//!   default is two). Level 1 as large as the four runs of level 0 that start a compaction, as the tuning guide advises.
+//!   tables open (both defaults), the default format version, which is the latest of 11.x, checksums verified at every
+//!   read from a file (the default). The block cache is the HyperClockCache, "generally recommended over LRUCache",
+//!   with its recommended estimate of 0.
+//! * One background thread per processor. Three memtables, as tamis has, so that a flush stops no writer (the default
+//!   is two). Level 1 is as large as the four runs of level 0 that start a compaction, as the tuning guide advises.
 //!   Tables of a memtable's size. `bytes_per_sync` of 1 MiB, as the guide to basic tuning advises.
-//! * Values are looked at where they lie in the cache (`get_pinned`); several keys go to the batched `MultiGet`;
-//!   iterators are raw ones, bounded by `iterate_upper_bound`; `pin_data` and `async_io` stay off, as by default: no
-//!   workload keeps an entry while it goes on.
-//! * Direct I/O is that of reads, flushes and compactions; the log goes through the page cache in any case.
+//! * Values are read in place in the cache (`get_pinned`); several keys go to the batched `MultiGet`; iterators are raw
+//!   ones, bounded by `iterate_upper_bound`; `pin_data` and `async_io` stay off, as by default: no workload keeps an
+//!   entry while it moves on.
+//! * Direct I/O applies to reads, flushes and compactions; the log goes through the page cache in any case.
 //!
-//! RocksDB's own build is for the processor at hand (`PORTABLE=0`): only then do its Bloom filters probe with AVX2 and its
-//! log's checksums use SSE4.2. The crate passes on what Rust is told, and so wants `RUSTFLAGS=-Ctarget-cpu=native`. The
-//! options of a row say what it was.
+//! RocksDB's own build targets the present processor (`PORTABLE=0`): only then do its Bloom filters probe with AVX2 and
+//! its log's checksums use SSE4.2. The crate passes on Rust's target settings, and so needs
+//! `RUSTFLAGS=-Ctarget-cpu=native`. The options of a row contain the instructions used.
 //!
-//! Threads: any may use the database; every session has read and write options of its own.
+//! Threads: any may use the database; every session has its own options of reads and writes.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -36,13 +36,13 @@ use crate::engines::{Compression, Engine, Inside, Setup};
 
 const NAME: &str = "rocksdb";
 
-/// Runs of level 0 that no database of a comparison ever has.
+/// More runs of level 0 than any database of a comparison has.
 const NEVER_SO_MANY: i32 = 1 << 30;
 
-/// Levels by default.
+/// Default number of levels.
 const LEVELS: usize = 7;
 
-/// Runs of level 0 that start a compaction by default.
+/// Default number of runs of level 0 that start a compaction.
 const LEVEL0_RUNS: u64 = 4;
 
 const MEMTABLES: i32 = 3;
@@ -51,26 +51,26 @@ const BYTES_PER_SYNC: u64 = 1 << 20;
 /// An open RocksDB.
 pub struct RocksDb {
     db: DB,
-    /// The block cache, to ask how full it is.
+    /// The block cache, to query its usage.
     cache: Option<Cache>,
     sync: bool,
     compaction: bool,
 }
 
-/// What a thread asks through.
+/// A thread's session.
 pub struct RocksDbSession<'s> {
     db: &'s DB,
     keyspace: &'s ColumnFamily,
     read: ReadOptions,
     write: WriteOptions,
-    /// The first key behind the range that is scanned.
+    /// The first key after the scanned range.
     bound: Vec<u8>,
 }
 
 impl Engine for RocksDb {
     const NAME: &'static str = NAME;
 
-    /// The version of the source that the crate bundles. It cannot be asked of a library that was linked in its place.
+    /// Returns the version of the bundled source. It is not available from a library that was linked instead.
     fn version() -> String {
         let sys = shared::locked_version("librocksdb-sys");
         sys.split_once('+').map_or(sys.clone(), |(_, rocksdb)| rocksdb.to_owned())
@@ -82,11 +82,11 @@ impl Engine for RocksDb {
 
     fn open(setup: &Setup) -> Result<(Self, BTreeMap<String, String>), BenchError> {
         let dir = shared::make_dir(setup)?;
-        // A cache for a database of its own; RocksDB keeps it as long as it needs it.
+        // Each database has its own cache; RocksDB keeps it as long as necessary.
         let capacity = shared::size(setup.cache_bytes);
         let cache = (capacity > 0).then(|| Cache::new_hyper_clock_cache(capacity, 0));
         let options = options_of(setup, cache.as_ref());
-        // Named, since only a named family gives the handle that the batched `MultiGet` wants.
+        // Only a named column family gives the handle that the batched `MultiGet` needs.
         let family = ColumnFamilyDescriptor::new(DEFAULT_COLUMN_FAMILY_NAME, options.clone());
         let db = DB::open_cf_descriptors(&options, dir, [family]).map_err(failed)?;
         let mut told = told([
@@ -124,7 +124,8 @@ impl Engine for RocksDb {
         }
     }
 
-    /// Filters are as large in memory as in their files; what else table readers hold are indexes, more or less.
+    /// Filters have the same size in memory as in their files; the remaining memory of table readers is approximately
+    /// indexes.
     fn inside(&self) -> Result<Inside, BenchError> {
         let readers = self.number(properties::ESTIMATE_TABLE_READERS_MEM)?;
         let tables = self.db.property_value(properties::AGGREGATED_TABLE_PROPERTIES).map_err(failed)?;
@@ -156,7 +157,7 @@ impl RocksDb {
     }
 }
 
-/// The number behind a name in `name=number; name=number; …`.
+/// Returns the number after a name in `name=number; name=number; …`.
 fn property(text: &str, name: &str) -> Option<u64> {
     let named = text.split(';').filter_map(|part| part.split_once('='));
     named.filter(|(key, _)| key.trim() == name).find_map(|(_, value)| value.trim().parse().ok())
@@ -195,10 +196,10 @@ fn options_of(setup: &Setup, cache: Option<&Cache>) -> Options {
     options
 }
 
-/// Which instructions RocksDB was compiled with.
+/// Returns the instructions that RocksDB was compiled with.
 fn instructions() -> &'static str {
     if option_env!("ROCKSDB_LIB_DIR").is_some() {
-        "those of a library that was built before"
+        "unknown: the library was built separately"
     } else if cfg!(not(target_arch = "x86_64")) {
         "the target's"
     } else if cfg!(target_feature = "avx2") {
@@ -269,7 +270,7 @@ impl Session for RocksDbSession<'_> {
             if high < low {
                 return Ok(());
             }
-            // The bound is not part of the range; this is the first key behind `high`.
+            // The bound is exclusive: this is the first key after `high`.
             self.bound.clear();
             self.bound.extend_from_slice(high);
             self.bound.push(0);

@@ -1,4 +1,4 @@
-//! What several engines need, and none of them offers.
+//! Helpers for several engines.
 
 use std::path::Path;
 
@@ -6,14 +6,14 @@ use tamis_bench::BenchError;
 
 use crate::engines::Setup;
 
-/// Why an engine other than tamis refuses options of tamis.
+/// The reason why an engine other than tamis refuses options of tamis.
 #[cfg(any(feature = "rocksdb", feature = "fjall", feature = "leveldb", feature = "redb"))]
 pub(super) const NO_OVERRIDES: &str = "it takes no options of tamis";
 
-/// The workspace's lock file, which says of which version everything is that was compiled in.
+/// The workspace's lock file, which contains the version of every dependency.
 const LOCK: &str = include_str!("../../../Cargo.lock");
 
-/// The version of a crate that was compiled in.
+/// Returns the version of a dependency.
 pub(super) fn locked_version(name: &str) -> String {
     let wanted = format!("name = \"{name}\"");
     let mut lines = LOCK.lines().skip_while(|line| *line != wanted).skip(1);
@@ -21,7 +21,7 @@ pub(super) fn locked_version(name: &str) -> String {
     version.unwrap_or("unknown").to_owned()
 }
 
-/// Options by their names, as an engine's `open` tells them.
+/// Returns options by name, as an engine's `open` reports them.
 #[cfg(any(feature = "rocksdb", feature = "fjall", feature = "leveldb", feature = "redb"))]
 pub(super) fn told<const N: usize>(
     options: [(&str, String); N],
@@ -29,12 +29,12 @@ pub(super) fn told<const N: usize>(
     options.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// Processors that this process may use, for engines that ask how many threads they may have.
+/// Returns the number of processors available to this process, for engines that need a number of threads.
 pub(super) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Makes the database's directory, with its parents.
+/// Creates the database's directory with its parents.
 pub(super) fn make_dir(setup: &Setup) -> Result<&Path, BenchError> {
     let dir = setup.dir.as_path();
     let operation = "make the directory";
@@ -42,7 +42,7 @@ pub(super) fn make_dir(setup: &Setup) -> Result<&Path, BenchError> {
     Ok(dir)
 }
 
-/// A size in memory; the largest there is, if it is larger.
+/// Converts a size in memory, saturating.
 #[cfg(any(feature = "rocksdb", feature = "leveldb", feature = "redb"))]
 pub(super) fn size(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)

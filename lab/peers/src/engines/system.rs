@@ -1,13 +1,13 @@
-//! Systems, as the command line names them: an engine, or tamis under options of its own.
+//! Systems, as named on the command line: an engine, or tamis with custom options.
 //!
 //! ```text
 //! tamis                                    tamis with its defaults
 //! tamis-grf                                tamis with `keyspace.filter=grf`
-//! tamis:keyspace.merge=partitioned         tamis with whatever options, separated by commas
+//! tamis:keyspace.merge=partitioned         tamis with any options, separated by commas
 //! rocksdb, leveldb, fjall, redb            if compiled in
 //! ```
 //!
-//! A value may hold commas: what has no `=` belongs to the value before it.
+//! A value may contain commas: a part without `=` belongs to the value before it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,7 +16,7 @@ use tamis_bench::BenchError;
 
 use crate::engines::{Engine, tamis};
 
-/// The engines of the command line, and the options of tamis that a name stands for.
+/// The engines of the command line, and the options of tamis that a name implies.
 const KNOWN: [(&str, Kind, &[&str]); 6] = [
     ("tamis", Kind::Tamis, &[]),
     ("tamis-grf", Kind::Tamis, &["keyspace.filter=grf"]),
@@ -47,7 +47,7 @@ impl Kind {
     }
 }
 
-/// An engine that is compiled in, and how it is named and set up in a comparison.
+/// An engine that is compiled in, with its name and setup in a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct System {
     name: String,
@@ -55,33 +55,33 @@ pub struct System {
     overrides: Vec<String>,
 }
 
-/// Something to be done with an engine that is only known at run time: see [`System::with`].
+/// An operation on an engine that is only known at run time: see [`System::with`].
 pub trait Visitor {
-    /// What comes of it.
+    /// Its result.
     type Output;
 
-    /// Does it.
+    /// Executes it.
     fn visit<E: Engine>(self) -> Self::Output;
 }
 
 impl System {
-    /// The name, as it was given.
+    /// Returns the name as given.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What belongs into [`Setup::overrides`](crate::engines::Setup::overrides); checked already.
+    /// Returns the checked contents of [`Setup::overrides`](crate::engines::Setup::overrides).
     pub fn overrides(&self) -> &[String] {
         &self.overrides
     }
 
-    /// The names that can be parsed, without those whose feature is not compiled in.
+    /// Returns the names that can be parsed, without those whose feature is not compiled in.
     pub fn compiled_in() -> Vec<&'static str> {
         KNOWN.iter().filter(|(_, kind, _)| kind.is_compiled_in()).map(|(name, ..)| *name).collect()
     }
 
     /// Parses systems separated by commas. A part that does not begin with an engine's name continues the options of
-    /// the system before it. No two may have the same name.
+    /// the preceding system. Names must be unique.
     pub fn parse_list(text: &str) -> Result<Vec<System>, BenchError> {
         let mut names: Vec<String> = Vec::new();
         for part in text.split(',') {
@@ -98,7 +98,7 @@ impl System {
         let systems = names.iter().map(|name| name.parse()).collect::<Result<Vec<System>, _>>()?;
         for (i, system) in systems.iter().enumerate() {
             if systems[..i].iter().any(|other| other.name == system.name) {
-                return Err(BenchError::Request(format!("the system `{system}` was named twice")));
+                return Err(BenchError::Request(format!("the system `{system}` is given twice")));
             }
         }
         Ok(systems)
@@ -134,7 +134,7 @@ impl FromStr for System {
         let Some(&(name, kind, stands_for)) = KNOWN.iter().find(|(name, ..)| *name == engine) else {
             let known: Vec<_> = KNOWN.iter().map(|(name, ..)| *name).collect();
             return Err(BenchError::Request(format!(
-                "no system is called `{engine}`; there are {}, and tamis:OPTION=VALUE,…",
+                "no system is called `{engine}`; known are {}, and tamis:OPTION=VALUE,…",
                 known.join(", ")
             )));
         };
@@ -155,7 +155,7 @@ impl FromStr for System {
     }
 }
 
-/// The assignments of a text, where a part without `=` belongs to the value before it.
+/// Splits a text into assignments; a part without `=` belongs to the value before it.
 fn split_options(text: &str) -> Vec<String> {
     let mut options: Vec<String> = Vec::new();
     for part in text.split(',') {
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn every_engine_that_is_compiled_in_is_reached_by_its_name() {
+    fn every_compiled_engine_is_found_by_its_name() {
         for name in System::compiled_in() {
             let system: System = name.parse().unwrap();
             assert_eq!(system.name(), name);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_a_text_that_helps() {
+    fn invalid_systems_are_refused_with_helpful_messages() {
         assert!(refusal("rockdb").contains("rocksdb"));
         assert!(refusal("tamis:keyspace.bits=3").contains("keyspace.bits"));
         assert!(refusal("tamis:").contains("OPTION=VALUE"));

@@ -1,10 +1,10 @@
-//! tamis itself, under the conditions that all engines get.
+//! tamis itself, under the same conditions as all engines.
 //!
-//! Sources: the texts of its own options. Tables are mapped, which is the default, unless I/O is to be direct. All
-//! levels have the same compression, where the default would leave the first two without. What a variant overrides
-//! comes last, and so wins over the setup.
+//! Sources: the descriptions of its own options. Tables are mapped, which is the default, except with direct I/O. All
+//! levels have the same compression; by default the first two would have none. Overrides of a variant are set last, and
+//! so take precedence over the setup.
 //!
-//! A session is the database itself, from any thread.
+//! A session is the database itself, used by any thread.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use tamis_bench::store::Store;
 
 use crate::engines::{Compression, Engine, Inside, Setup, shared};
 
-/// Runs that may pile up before writes are slowed down when compaction is held back: more than ever come up.
+/// Number of runs from which writes are slowed down when compaction is held back: more than there ever are.
 const MANY_RUNS: &str = "1048576";
 
 /// An open tamis database.
@@ -74,16 +74,16 @@ impl Engine for Tamis {
     }
 }
 
-/// Checks overrides, `OPTION=VALUE` each, by themselves.
+/// Checks overrides, `OPTION=VALUE` each, on their own.
 pub(super) fn check_overrides(overrides: &[String]) -> Result<(), BenchError> {
     let mut options = Options::default();
     overrides.iter().try_for_each(|text| set(&mut options, text, &mut BTreeMap::new()))
 }
 
-/// The options for a setup, and those that were set, by their names.
+/// Returns the options for a setup, and those that were set, by name.
 fn options_of(setup: &Setup) -> Result<(Options, BTreeMap<String, String>), BenchError> {
     let (mut options, mut told) = (Options::default(), BTreeMap::new());
-    // Room for all memtables that a keyspace may have, so that the setup's size alone says when they are flushed.
+    // Enough for all memtables of a keyspace, so that only the setup's size determines when they are flushed.
     let defaults = Options::default();
     let memtables = setup.memtable_bytes.saturating_mul(defaults.keyspace.max_memtables as u64 + 1);
     let budget = memtables.max(defaults.memtable_budget_bytes);
@@ -108,7 +108,7 @@ fn options_of(setup: &Setup) -> Result<(Options, BTreeMap<String, String>), Benc
         bits => texts.push(format!("keyspace.bits_per_key={bits}")),
     }
     if !setup.compaction {
-        // In this order: a limit may not be below the one before it.
+        // The order matters: a limit may not be below the preceding one.
         texts.push(format!("keyspace.stop_runs={MANY_RUNS}"));
         texts.push(format!("keyspace.slowdown_runs={MANY_RUNS}"));
     }
@@ -119,7 +119,7 @@ fn options_of(setup: &Setup) -> Result<(Options, BTreeMap<String, String>), Benc
     Ok((options, told))
 }
 
-/// Sets one option from `OPTION=VALUE`, and notes it.
+/// Sets one option from `OPTION=VALUE`, and records it.
 fn set(options: &mut Options, text: &str, told: &mut BTreeMap<String, String>) -> Result<(), BenchError> {
     let Some((name, value)) = text.split_once('=') else {
         return Err(BenchError::Request(format!(
@@ -138,7 +138,7 @@ mod tests {
     use crate::engines::conformance::setup;
 
     #[test]
-    fn overrides_win_over_the_setup_and_are_told() {
+    fn overrides_take_precedence_over_the_setup_and_are_reported() {
         let mut setup = setup(std::path::Path::new("nowhere"));
         setup.overrides = vec!["keyspace.filter = grf".into(), "cache_bytes=1 MiB".into()];
         let (options, told) = options_of(&setup).unwrap();
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setup_of_any_size_makes_options_that_fit_together() {
+    fn setups_of_any_size_yield_consistent_options() {
         for (memtable_bytes, filter_bits, compaction) in [(4 << 10, 0, false), (1 << 30, 20, true)] {
             let setup =
                 Setup { memtable_bytes, filter_bits, compaction, ..setup(std::path::Path::new("nowhere")) };

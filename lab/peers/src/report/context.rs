@@ -1,5 +1,5 @@
-//! Where and how rows were measured: the machine, the command, the day. Kept as `machine.json` beside the rows, so that
-//! a report made later, or elsewhere, tells of the machine that measured and not of the one that writes.
+//! The circumstances of rows: machine, command, date. Stored as `machine.json` beside the rows, so that a report made
+//! later, or elsewhere, describes the machine that measured instead of the one that writes.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -13,25 +13,25 @@ use super::ReportError;
 /// The file's name.
 const FILE: &str = "machine.json";
 
-/// Where and how rows were measured.
+/// The circumstances of rows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Context {
-    /// The command lines that measured them. More than one if a run was resumed in another way.
+    /// The command lines that measured them. Several if a run was resumed with other arguments.
     pub commands: Vec<String>,
-    /// The day of the first of them, UTC: `2026-11-21`.
+    /// The date of the first of them in UTC: `2026-11-21`.
     pub date: String,
     /// The machine.
     pub machine: Machine,
 }
 
 impl Context {
-    /// Notes beside the rows in `dir` that `command` measures on this machine, now, with databases below `place`. What was noted before stays: the
-    /// day is that of the first command, and a command is listed once. Call it before the first row is appended, from
-    /// one process at a time.
+    /// Records beside the rows in `dir` that `command` measures on this machine, now, with databases below `place`.
+    /// Earlier records are kept: the date is that of the first command, and a command is listed once. Must be called
+    /// before the first row is appended, by one process at a time.
     ///
     /// # Errors
     ///
-    /// The rows there are of another machine; the file is damaged; it cannot be read or written.
+    /// The rows there are from another machine; the file is damaged; it cannot be read or written.
     pub fn note(dir: &Path, command: &str, place: &Path) -> Result<Context, ReportError> {
         let now = now();
         let day = now.split_once('T').map_or(&*now, |(day, _)| day);
@@ -55,7 +55,7 @@ impl Context {
             context.commands.push(command.to_owned());
             let json =
                 serde_json::to_string_pretty(&context).expect("strings and numbers have a form in JSON");
-            // Beside it first: an interrupted run leaves the old file or the new one.
+            // Written beside it first: an interruption leaves the old file or the new one.
             let fresh = path.with_extension("json.new");
             let written = fs::write(&fresh, json + "\n").and_then(|()| fs::rename(&fresh, &path));
             written.map_err(|source| ReportError::io(&path, source))?;
@@ -63,11 +63,11 @@ impl Context {
         Ok(context)
     }
 
-    /// What was noted beside the rows in `dir`.
+    /// Returns the circumstances recorded beside the rows in `dir`.
     ///
     /// # Errors
     ///
-    /// There is none, it cannot be read, or it is damaged.
+    /// The file is missing, unreadable, or damaged.
     pub fn load(dir: &Path) -> Result<Context, ReportError> {
         let path = dir.join(FILE);
         let json = fs::read(&path).map_err(|source| ReportError::io(&path, source))?;

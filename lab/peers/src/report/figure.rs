@@ -1,8 +1,8 @@
-//! The figures of a row by name: which are times, which of two is the better one, and which say nothing.
+//! The figures of a row by name: their units, their direction, and when they are meaningless.
 
 use crate::record::Figures;
 
-/// One of the figures that a round has.
+/// One of the figures of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Figure {
     NsPerOp,
@@ -22,21 +22,21 @@ pub(super) enum Figure {
     Settle,
 }
 
-/// In which unit a figure is written.
+/// The unit in which a figure is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     Nanoseconds,
     /// Stored as operations per second, written in thousands.
     Thousands,
     Bytes,
-    /// A number by itself: amplifications, runs.
+    /// A plain number: amplifications, runs.
     Plain,
 }
 
-/// The quantiles, in order.
+/// The quantiles in ascending order.
 pub(super) const QUANTILES: [Figure; 3] = [Figure::P50, Figure::P99, Figure::P999];
 
-/// What a system costs, in the order of the tables.
+/// The costs of a system, in the order of the tables.
 pub(super) const COSTS: [Figure; 10] = [
     Figure::WriteAmplification,
     Figure::SpaceAmplification,
@@ -51,7 +51,7 @@ pub(super) const COSTS: [Figure; 10] = [
 ];
 
 impl Figure {
-    /// All of them.
+    /// All figures.
     pub(super) const ALL: [Figure; 15] = [
         Figure::NsPerOp,
         Figure::OpsPerSecond,
@@ -70,35 +70,35 @@ impl Figure {
         Figure::Settle,
     ];
 
-    /// The figure that a suite is about: mixes of operations are told by throughput, the others by time.
+    /// Returns the figure by which a suite is judged: throughput for mixes of operations, time for the others.
     pub(super) fn headline(suite: &str) -> Figure {
         if matches!(suite, "ycsb" | "mixgraph") { Figure::OpsPerSecond } else { Figure::NsPerOp }
     }
 
-    /// What it is called, with its unit.
+    /// Returns its name with its unit.
     pub(super) fn title(self) -> &'static str {
         match self {
             Figure::NsPerOp => "ns per operation",
-            Figure::OpsPerSecond => "thousand operations a second",
+            Figure::OpsPerSecond => "thousand operations per second",
             Figure::P50 => "p50, ns",
             Figure::P99 => "p99, ns",
             Figure::P999 => "p99.9, ns",
             Figure::WriteAmplification => {
-                "write amplification: bytes written to files, log included, by bytes put"
+                "write amplification: bytes written to files, including the log, / bytes put"
             }
-            Figure::SpaceAmplification => "space: bytes of files by bytes of keys and values",
-            Figure::Resident => "resident memory of the process, mapped files not counted",
-            Figure::Filters => "filters in memory, as the engine says",
-            Figure::Indexes => "indexes in memory, as the engine says",
-            Figure::Runs => "sorted runs, as the engine says",
+            Figure::SpaceAmplification => "space: bytes of files / bytes of keys and values",
+            Figure::Resident => "resident memory of the process, excluding mapped files",
+            Figure::Filters => "filters in memory, as reported by the engine",
+            Figure::Indexes => "indexes in memory, as reported by the engine",
+            Figure::Runs => "sorted runs, as reported by the engine",
             Figure::Cpu => "processor time of the process, ns per operation",
-            Figure::ReadBytes => "bytes asked of the system per operation, mapped files not counted",
+            Figure::ReadBytes => "bytes requested from the system per operation, excluding mapped files",
             Figure::DeviceReadBytes => "bytes read from the device per operation",
-            Figure::Settle => "ns from the last operation until compaction was done",
+            Figure::Settle => "ns from the last operation until compaction had finished",
         }
     }
 
-    /// A short name, for lists.
+    /// Returns a short name for lists.
     pub(super) fn name(self) -> &'static str {
         match self {
             Figure::NsPerOp => "time",
@@ -119,7 +119,7 @@ impl Figure {
         }
     }
 
-    /// In which unit it is written.
+    /// Returns its unit.
     pub(super) fn unit(self) -> Unit {
         match self {
             Figure::NsPerOp | Figure::P50 | Figure::P99 | Figure::P999 | Figure::Cpu | Figure::Settle => {
@@ -135,8 +135,8 @@ impl Figure {
         }
     }
 
-    /// What a round has of it. `None` where it says nothing: a time, a throughput or an amplification of 0 was not
-    /// measured, an engine that cannot tell tells nothing, and a negative or endless number is no figure at all.
+    /// Returns a round's value. `None` where it is meaningless: a time, a throughput or an amplification of 0 was not
+    /// measured, an engine may not report it, and a negative or infinite number is invalid.
     pub(super) fn of(self, figures: &Figures) -> Option<f64> {
         let inside = &figures.inside;
         let known = |bytes: Option<u64>| bytes.map_or(f64::NAN, |bytes| bytes as f64);
@@ -160,13 +160,13 @@ impl Figure {
         (value.is_finite() && (value > 0.0 || zero_counts && value == 0.0)).then_some(value)
     }
 
-    /// Whether `a` is better than `b`.
+    /// Reports whether `a` is better than `b`.
     pub(super) fn better(self, a: f64, b: f64) -> bool {
         if self == Figure::OpsPerSecond { a > b } else { a < b }
     }
 
-    /// How often better `ours` is than `other`: above 1 is ahead. Two zeros are equal; a zero of ours against anything
-    /// is endlessly better.
+    /// Returns the factor by which `ours` is better than `other`: above 1 is ahead. Two zeros are equal; a zero of ours
+    /// against anything else is infinitely better.
     pub(super) fn ratio(self, ours: f64, other: f64) -> f64 {
         let (above, below) = if self == Figure::OpsPerSecond { (ours, other) } else { (other, ours) };
         match (above == 0.0, below == 0.0) {
@@ -182,10 +182,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_measured_is_no_figure() {
+    fn unmeasured_values_are_no_figures() {
         let none = Figures { write_amplification: -1.0, ns_per_op: f64::NAN, ..Figures::default() };
         let told: Vec<Figure> = Figure::ALL.into_iter().filter(|figure| figure.of(&none).is_some()).collect();
-        // Nothing read is a fact. Nothing else is.
+        // Zero bytes read is a measurement, unlike the other zeros.
         assert_eq!(told, [Figure::ReadBytes, Figure::DeviceReadBytes]);
         let mut some = Figures { ns_per_op: 2.0, ..Figures::default() };
         some.inside.filter_bytes = Some(0);

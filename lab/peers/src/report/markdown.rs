@@ -1,4 +1,4 @@
-//! The report as Markdown (GitHub's): for the repository, and a short form of it for its first page.
+//! The report as (GitHub) Markdown: for the repository, and a short form for its front page.
 
 use super::context::Context;
 use super::summary::{Suite, Summary, is_tamis};
@@ -8,15 +8,15 @@ use super::text::{self, HOW_TO_READ, Labels};
 /// The suites of the short form.
 const MAIN: [&str; 4] = ["settled", "runs", "load", "ycsb"];
 
-/// All of it.
+/// Returns the whole report.
 pub(super) fn report(summary: &Summary, context: &Context) -> String {
-    let mut out = String::from("# tamis side by side with other engines\n\n");
+    let mut out = String::from("# tamis compared with other engines\n\n");
     out += &format!("{}, on {}.\n\n", escaped(&context.date), escaped(&context.machine.describe()));
     commands(&mut out, context);
     for paragraph in HOW_TO_READ {
         out += &format!("* {}\n", escaped(paragraph));
     }
-    out += "\n## In short\n\n";
+    out += "\n## Summary\n\n";
     for system in summary.systems.iter().filter(|system| is_tamis(&system.name)) {
         let sentence = Tally::of(summary, &system.name).sentence();
         out += &format!("* {}: {}\n", escaped(&system.name), escaped(&sentence));
@@ -43,7 +43,7 @@ pub(super) fn report(summary: &Summary, context: &Context) -> String {
     ended(out)
 }
 
-/// The main rows only: settled, many runs, load and YCSB, one thread, medians.
+/// Returns the main rows only: settled, many runs, load and YCSB, one thread, medians.
 pub(super) fn short(summary: &Summary, context: &Context) -> String {
     let mut out = String::new();
     for name in MAIN {
@@ -83,7 +83,7 @@ fn suite(out: &mut String, suite: &Suite) {
 
 fn commands(out: &mut String, context: &Context) {
     let lines: Vec<String> = context.commands.iter().map(|command| one_line(command)).collect();
-    // A fence longer than any run of backticks within.
+    // A fence longer than any sequence of backticks within.
     let runs = lines.iter().flat_map(|line| line.split(|c| c != '`')).map(str::len);
     let fence = "`".repeat(runs.max().unwrap_or(0).max(2) + 1);
     *out += &format!("{fence}sh\n");
@@ -115,12 +115,12 @@ fn table(out: &mut String, grid: &Grid) {
     out.push('\n');
 }
 
-/// Text that stays on its line.
+/// Replaces line breaks.
 fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// Text as it is, whatever is in it: no markup, no HTML, no end of a cell or a line.
+/// Escapes any text: no markup, no HTML, no end of a cell or a line.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let text: Vec<char> = one_line(text).chars().collect();
@@ -130,7 +130,7 @@ fn escaped(text: &str) -> String {
             '<' => out += "&lt;",
             '>' => out += "&gt;",
             '&' => out += "&amp;",
-            // Between letters it is only itself.
+            // Between letters it has no special meaning.
             '_' if word(at.checked_sub(1)) && word(at.checked_add(1)) => out.push('_'),
             '\\' | '|' | '`' | '*' | '_' | '[' | ']' | '~' => out.extend(['\\', *c]),
             c => out.push(*c),
@@ -139,7 +139,7 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// One newline at the end.
+/// Ends text with a single newline.
 fn ended(out: String) -> String {
     out.trim_end().to_owned() + "\n"
 }
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
     use crate::report::synthetic::{comparison, context, rows_of};
 
-    /// Cells of a line of a table: what lies between bars that are not escaped.
+    /// Counts the cells of a table's line: the parts between bars that are not escaped.
     fn columns(line: &str) -> usize {
         let mut escaped = false;
         let bars = line.chars().filter(|c| {
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_names_are_only_text() {
+    fn hostile_names_are_escaped() {
         let hostile = "<script>|a``` [x](y) *b* _c_ d_e \\\n\r\n# \u{1b} ~~z~~";
         let mut rows =
             rows_of(hostile, hostile, &[("tamis", &[1.0]), ("rocksdb", &[2.0]), (hostile, &[3.0])]);

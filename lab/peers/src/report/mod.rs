@@ -1,15 +1,15 @@
 //! The comparison as HTML and Markdown.
 //!
-//! Rows come in as lines of JSON, one a round ([`Row`]). [`summary`] makes medians and spreads of them, for each system
-//! under each conditions, and says who is the best of the peers; [`targets`] holds tamis to what it promises;
-//! [`tables`] puts that in words ([`text`]); [`markdown`] and [`html`] write the same tables down.
+//! Rows are lines of JSON, one per round ([`Row`]). [`summary`] computes medians and spreads of them, for each system
+//! under each set of conditions, and finds the best of the peers; [`targets`] checks tamis against its targets;
+//! [`tables`] formats this in words ([`text`]); [`markdown`] and [`html`] write the same tables.
 //!
-//! Invariants: rows that tamis lost are shown like those it won, and first. What could not be measured is named with
-//! its reason. Nothing that stands in a row or on a command line becomes markup. The same rows and the same context
-//! give the same bytes.
+//! Invariants: rows that tamis lost are shown like those it won, and first. Missing measurements are listed with their
+//! reasons. No content of a row or a command line becomes markup. The same rows and the same context give the same
+//! bytes.
 //!
-//! Threads: everything here is a pure function but for the files read and written by its caller.
-//! Costs: linear in the rows, which are all held in memory (some kilobytes each).
+//! Threads: everything here is a pure function except for files read and written on behalf of the caller. Costs: linear
+//! in the rows, which are all held in memory (a few kilobytes each).
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
@@ -30,42 +30,42 @@ mod text;
 
 pub use context::Context;
 
-/// The longest line of rows that is read, in bytes. A real one has about two thousand.
+/// Maximum length of a line of rows in bytes. A real one has about two thousand.
 const LONGEST_LINE: u64 = 1 << 20;
 
-/// Why there is no report.
+/// The reason why there is no report.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
     /// A file could not be read or written.
     #[error("{}: {source}", path.display())]
     Io {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// A line is no row.
-    #[error("{}: line {line} is no row: {reason}", path.display())]
+    /// A line is not a row.
+    #[error("{}: line {line} is not a row: {reason}", path.display())]
     Line {
-        /// Of which file.
+        /// The file.
         path: PathBuf,
-        /// From 1 on.
+        /// The line, from 1.
         line: u64,
         /// What is wrong with it.
         reason: String,
     },
-    /// A file is no context of a comparison.
-    #[error("{}: it does not say what was run: {reason}", path.display())]
+    /// A file is not the context of a comparison.
+    #[error("{}: it does not describe a run: {reason}", path.display())]
     Context {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
     },
-    /// Rows of another machine are there already, and rows of two machines cannot be compared.
+    /// There are rows of another machine, which are not comparable.
     #[error("{}: these rows were measured on another machine ({there}), this one is {here}", path.display())]
     OtherMachine {
-        /// The file that says so.
+        /// The file that names the machine.
         path: PathBuf,
         /// The machine of the rows.
         there: String,
@@ -83,11 +83,12 @@ impl ReportError {
     }
 }
 
-/// The rows of a file of JSON lines, in its order. Empty lines are passed over.
+/// Reads a file of JSON lines. Empty lines are skipped.
 ///
 /// # Errors
 ///
-/// The file cannot be read, or a line is longer than 1 MiB, cut off, or no row: the error names the file and the line.
+/// The file cannot be read, or a line is longer than 1 MiB, truncated, or not a row: the error names the file and the
+/// line.
 pub fn load(path: &Path) -> Result<Vec<Row>, ReportError> {
     let file = File::open(path).map_err(|source| ReportError::io(path, source))?;
     let mut reader = BufReader::new(file);
@@ -111,8 +112,8 @@ pub fn load(path: &Path) -> Result<Vec<Row>, ReportError> {
     Ok(rows)
 }
 
-/// Writes `report.html`, `report.md` and `summary.md` (the main rows only) into the directory `out`, which is made if
-/// it is not there. What was there under these names is replaced.
+/// Writes `report.html`, `report.md` and `summary.md` (the main rows only) into the directory `out`, which is created
+/// if missing. Existing files are replaced.
 ///
 /// # Errors
 ///

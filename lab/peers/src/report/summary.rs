@@ -1,36 +1,36 @@
-//! From rows to medians: which suites there are, what each system took under each conditions, and who is the best.
+//! From rows to medians: the suites, the figures of each system under each set of conditions, and the best peer.
 //!
-//! A figure of a system under some conditions is the median over the rounds; its spread goes from the least to the
-//! most. The best is the best median of RocksDB, LevelDB and fjall: redb, a B-tree, is shown and not counted. Of two
-//! rows of the same system, conditions and round the later one counts: files of rows are appended to.
+//! A figure of a system under some conditions is the median over the rounds; its spread extends from minimum to
+//! maximum. The best is the best median of RocksDB, LevelDB and fjall: redb, a B-tree, is shown but not counted. Of two
+//! rows with the same system, conditions and round the later one counts, since files of rows are appended to.
 
 use std::collections::BTreeMap;
 
 use super::figure::Figure;
 use crate::record::{Conditions, Row};
 
-/// The systems that tamis is held against.
+/// The systems that tamis is compared with.
 pub(super) const PEERS: [&str; 3] = ["rocksdb", "leveldb", "fjall"];
 
 /// Suites in the order of reports; others follow by name.
 const SUITES: [&str; 9] = ["settled", "runs", "load", "ycsb", "mixgraph", "cold", "direct", "keys", "sync"];
 
-/// Fewer rounds than this are marked.
+/// Smaller numbers of rounds are marked.
 pub(super) const ENOUGH_ROUNDS: usize = 5;
 
-/// A spread wider than this part of the median is marked.
+/// Relative spreads above this are marked.
 const WIDE: f64 = 0.2;
 
 /// Ratios that differ from 1 by less than this are neither won nor lost.
 const EVEN: f64 = 0.02;
 
-/// What a figure was over the rounds.
+/// A figure over the rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Spread {
     pub(super) median: f64,
     pub(super) min: f64,
     pub(super) max: f64,
-    /// Over how many rounds.
+    /// Number of rounds.
     pub(super) rounds: usize,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Spread {
 pub(super) enum Outcome {
     /// It could not be measured, for this reason.
     Refused(String),
-    /// What it took. Figures that say nothing are left out.
+    /// Its figures, without meaningless ones.
     Measured(BTreeMap<Figure, Spread>),
 }
 
@@ -57,11 +57,11 @@ pub(super) struct Suite {
     pub(super) name: String,
     /// Systems with a row in it: tamis and its variants, then the peers, then others.
     pub(super) systems: Vec<String>,
-    /// Workloads in the order in which they were measured first; conditions in their own order within.
+    /// Workloads in the order of their first measurement; within them, conditions in their own order.
     pub(super) groups: Vec<Group>,
 }
 
-/// What a system is: its versions, and the options that it was given.
+/// A system's versions and options.
 #[derive(Clone, Debug)]
 pub(super) struct System {
     pub(super) name: String,
@@ -70,7 +70,7 @@ pub(super) struct System {
     pub(super) options: Vec<(BTreeMap<String, String>, Vec<String>)>,
 }
 
-/// All of it.
+/// All suites and systems.
 #[derive(Clone, Debug)]
 pub(super) struct Summary {
     pub(super) suites: Vec<Suite>,
@@ -78,7 +78,7 @@ pub(super) struct Summary {
     pub(super) systems: Vec<System>,
 }
 
-/// Whether a ratio is won.
+/// The result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     Behind,
@@ -86,7 +86,7 @@ pub(super) enum Standing {
     Ahead,
 }
 
-/// A variant of tamis against the best of the peers.
+/// A comparison of a variant of tamis with the best of the peers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Comparison<'a> {
     pub(super) ours: Spread,
@@ -96,7 +96,7 @@ pub(super) struct Comparison<'a> {
 }
 
 impl Spread {
-    /// Of some values; `None` of none.
+    /// Summarises some values; `None` for none.
     pub(super) fn of(mut values: Vec<f64>) -> Option<Spread> {
         values.sort_by(f64::total_cmp);
         let (min, max) = (*values.first()?, *values.last()?);
@@ -105,12 +105,12 @@ impl Spread {
         Some(Spread { median: low + (high - low) / 2.0, min, max, rounds })
     }
 
-    /// Whether the rounds differ so much that the median says little.
+    /// Reports whether the rounds differ too much for a significant median.
     pub(super) fn is_wide(&self) -> bool {
         self.max - self.min > WIDE * self.median
     }
 
-    /// Whether there are too few rounds for a median that says something.
+    /// Reports whether there are too few rounds for a significant median.
     pub(super) fn is_thin(&self) -> bool {
         self.rounds < ENOUGH_ROUNDS
     }
@@ -121,7 +121,7 @@ impl Spread {
 }
 
 impl Standing {
-    /// Of a ratio.
+    /// Returns the result of a ratio.
     pub(super) fn of(ratio: f64) -> Standing {
         match ratio {
             r if r > 1.0 + EVEN => Standing::Ahead,
@@ -132,14 +132,14 @@ impl Standing {
 }
 
 impl Comparison<'_> {
-    /// Whether some round of one side was within the rounds of the other: then the ratio is not certain.
+    /// Reports whether a round of one side was within the rounds of the other: then the ratio is not certain.
     pub(super) fn overlaps(&self) -> bool {
         self.ours.overlaps(&self.best.1)
     }
 }
 
 impl Group {
-    /// What a system took, if it was measured.
+    /// Returns a system's figure, if measured.
     pub(super) fn spread(&self, system: &str, figure: Figure) -> Option<Spread> {
         match self.outcomes.get(system)? {
             Outcome::Measured(figures) => figures.get(&figure).copied(),
@@ -147,13 +147,13 @@ impl Group {
         }
     }
 
-    /// The best of the peers that were measured. Of equal ones the first by the order of reports.
+    /// Returns the best of the measured peers; the first one of equals in the order of reports.
     pub(super) fn best(&self, figure: Figure) -> Option<(&'static str, Spread)> {
         let measured = PEERS.into_iter().filter_map(|peer| Some((peer, self.spread(peer, figure)?)));
         measured.reduce(|best, next| if figure.better(next.1.median, best.1.median) { next } else { best })
     }
 
-    /// A system against the best of the peers, if both were measured.
+    /// Compares a system with the best of the peers, if both were measured.
     pub(super) fn compare(&self, system: &str, figure: Figure) -> Option<Comparison<'_>> {
         let ours = self.spread(system, figure)?;
         let best = self.best(figure)?;
@@ -162,17 +162,17 @@ impl Group {
 }
 
 impl Suite {
-    /// What a suite is about.
+    /// Returns the figure by which the suite is judged.
     pub(super) fn headline(&self) -> Figure {
         Figure::headline(&self.name)
     }
 
-    /// tamis and its variants in this suite.
+    /// Returns tamis and its variants in this suite.
     pub(super) fn variants(&self) -> impl Iterator<Item = &str> {
         self.systems.iter().map(String::as_str).filter(|name| is_tamis(name))
     }
 
-    /// The group of the same conditions but another workload or another number of threads.
+    /// Returns the group with the same conditions except for another workload or number of threads.
     pub(super) fn sibling(&self, group: &Group, workload: &str, threads: usize) -> Option<&Group> {
         let mut wanted = group.conditions.clone();
         workload.clone_into(&mut wanted.workload);
@@ -180,13 +180,13 @@ impl Suite {
         self.groups.iter().find(|group| group.conditions == wanted)
     }
 
-    /// Whether any system has this figure in any group, and not only zeros.
+    /// Reports whether any system has a value of this figure other than 0 in any group.
     pub(super) fn has(&self, figure: Figure) -> bool {
         let mut all = self.groups.iter().flat_map(|g| self.systems.iter().map(move |s| g.spread(s, figure)));
         all.any(|spread| spread.is_some_and(|spread| spread.max > 0.0))
     }
 
-    /// Who was not measured, why, and for which workloads.
+    /// Returns the systems that were not measured, with reasons and workloads.
     pub(super) fn refusals(&self) -> BTreeMap<(&str, &str), Vec<&str>> {
         let mut refusals: BTreeMap<_, Vec<&str>> = BTreeMap::new();
         for group in &self.groups {
@@ -202,12 +202,12 @@ impl Suite {
     }
 }
 
-/// Whether a system is tamis or a variant of it.
+/// Reports whether a system is tamis or a variant of it.
 pub(super) fn is_tamis(system: &str) -> bool {
     system.strip_prefix("tamis").is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', ':']))
 }
 
-/// Where a system stands in reports: tamis, its variants, the peers, redb, others.
+/// Returns the position of a system in reports: tamis, its variants, the peers, redb, others.
 fn rank(system: &str) -> (usize, &str) {
     let peer = PEERS.iter().chain(&["redb"]).position(|peer| *peer == system);
     match (is_tamis(system), peer) {
@@ -217,11 +217,11 @@ fn rank(system: &str) -> (usize, &str) {
     }
 }
 
-/// The groups of a suite by when their workload was measured first, and by conditions.
+/// The groups of a suite by the first measurement of their workload, and by conditions.
 type Placed<'a> = BTreeMap<(usize, &'a Conditions), Group>;
 
 impl Summary {
-    /// Of all rows.
+    /// Summarises all rows.
     pub(super) fn of(rows: &[Row]) -> Summary {
         let mut latest: BTreeMap<(&Conditions, &str), BTreeMap<u32, &Row>> = BTreeMap::new();
         let mut first_seen: BTreeMap<(&str, &str), usize> = BTreeMap::new();
@@ -249,7 +249,7 @@ impl Summary {
         Summary { suites: suites.collect(), systems: systems(latest.values().flat_map(BTreeMap::values)) }
     }
 
-    /// Every row of tamis and its variants against the best of the peers, worst first.
+    /// Returns every row of tamis and its variants compared with the best of the peers, worst first.
     pub(super) fn overview(&self) -> Vec<(&Suite, &Group, &str, Comparison<'_>)> {
         let mut all: Vec<_> = self
             .suites
@@ -265,7 +265,7 @@ impl Summary {
     }
 }
 
-/// What the rounds of one system under some conditions say. One that was measured in some round counts as measured.
+/// Summarises the rounds of one system under some conditions. One measured round makes it measured.
 fn outcome(rounds: &BTreeMap<u32, &Row>) -> Outcome {
     let measured: Vec<&Row> = rounds.values().filter(|row| row.refused.is_none()).copied().collect();
     if measured.is_empty() {
@@ -279,7 +279,7 @@ fn outcome(rounds: &BTreeMap<u32, &Row>) -> Outcome {
     Outcome::Measured(figures.collect())
 }
 
-/// The systems with their versions and options, of the rows that count.
+/// Returns the systems with the versions and options of the rows that count.
 fn systems<'a>(rows: impl Iterator<Item = &'a &'a Row>) -> Vec<System> {
     let mut systems: BTreeMap<(usize, &str), System> = BTreeMap::new();
     for row in rows {
@@ -338,7 +338,7 @@ mod tests {
         let group = group(&rows_of("settled", "seek", systems));
         let found = group.compare("tamis", Figure::NsPerOp).unwrap();
         assert_eq!((found.best.0, found.ratio), ("leveldb", 2.0));
-        // Of throughput, the most is the best.
+        // The highest throughput is the best.
         let found = group.compare("tamis", Figure::OpsPerSecond).unwrap();
         assert_eq!(found.best.0, "leveldb");
         assert!((found.ratio - 2.0).abs() < 1e-12 && !found.overlaps());
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_zero_is_not_compared() {
+    fn missing_values_and_zeros_are_not_compared() {
         let mut rows =
             rows_of("settled", "seek", &[("tamis", &[10.0]), ("rocksdb", &[0.0]), ("redb", &[5.0])]);
         rows.push(refused("settled", "seek", "leveldb", "no"));
@@ -365,7 +365,7 @@ mod tests {
         assert!(group.compare("tamis", Figure::NsPerOp).is_none());
         assert!(group.compare("tamis-grf", Figure::NsPerOp).is_none());
         assert_eq!(group.outcomes["leveldb"], Outcome::Refused("no".to_owned()));
-        // Its memory was measured all the same.
+        // Its memory was measured nevertheless.
         assert_eq!(group.compare("tamis", Figure::Resident).unwrap().ratio, 1.0);
     }
 
@@ -377,9 +377,9 @@ mod tests {
         assert_eq!((spread.median, spread.rounds), (5.0, 2));
     }
 
-    /// A run that was started again appends its rounds to the file of the first one.
+    /// A repeated run appends its rounds to the file of the first one.
     #[test]
-    fn of_a_round_measured_twice_the_later_counts() {
+    fn the_later_of_two_measurements_of_a_round_counts() {
         let mut rows = rows_of("settled", "seek", &[("tamis", &[1.0, 2.0, 3.0])]);
         rows.push(row("settled", "seek", "tamis", 0, 30.0));
         let spread = group(&rows).spread("tamis", Figure::NsPerOp).unwrap();

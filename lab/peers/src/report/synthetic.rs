@@ -1,4 +1,4 @@
-//! Rows made up for tests.
+//! Synthetic rows for tests.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use tamis_lab::machine::Machine;
 use super::Context;
 use crate::record::{Conditions, Figures, Row};
 
-/// Conditions as targets want them, one thread.
+/// Returns conditions to which targets apply, with one thread.
 pub(super) fn conditions(suite: &str, workload: &str) -> Conditions {
     Conditions {
         suite: suite.to_owned(),
@@ -24,7 +24,7 @@ pub(super) fn conditions(suite: &str, workload: &str) -> Conditions {
     }
 }
 
-/// A row of one thread that took `ns` an operation and otherwise what follows from that.
+/// Returns a row of one thread with `ns` per operation, and the other figures derived from it.
 pub(super) fn row(suite: &str, workload: &str, system: &str, round: u32, ns: f64) -> Row {
     let figures = Figures {
         ops: 1000,
@@ -49,7 +49,7 @@ pub(super) fn row(suite: &str, workload: &str, system: &str, round: u32, ns: f64
     }
 }
 
-/// Rows of several systems, a round for each time.
+/// Returns rows of several systems, one round for each time.
 pub(super) fn rows_of(suite: &str, workload: &str, systems: &[(&str, &[f64])]) -> Vec<Row> {
     let rows = systems.iter().flat_map(|(system, times)| {
         let numbered = (0..).zip(times.iter());
@@ -58,7 +58,7 @@ pub(super) fn rows_of(suite: &str, workload: &str, systems: &[(&str, &[f64])]) -
     rows.collect()
 }
 
-/// A row of a system that could not be measured.
+/// Returns a row of a system that could not be measured.
 pub(super) fn refused(suite: &str, workload: &str, system: &str, why: &str) -> Row {
     Row {
         refused: Some(why.to_owned()),
@@ -68,7 +68,7 @@ pub(super) fn refused(suite: &str, workload: &str, system: &str, why: &str) -> R
     }
 }
 
-/// Every suite that targets know, with peers, a variant, a refusal, several threads and something that is written.
+/// Returns every suite with targets, with peers, a variant, a refusal, several threads, and writes.
 pub(super) fn comparison() -> Vec<Row> {
     let reads: &[(&str, [f64; 6])] = &[
         ("get-empty", [210.0, 190.0, 1059.0, 1043.0, 460.0, 4131.0]),
@@ -121,7 +121,7 @@ pub(super) fn comparison() -> Vec<Row> {
     rows
 }
 
-/// A context.
+/// Returns a context.
 pub(super) fn context() -> Context {
     Context {
         commands: vec!["tamis-peers run --keys 1000000 --suites settled,runs,load,ycsb".to_owned()],

@@ -1,4 +1,4 @@
-//! The tables of the report as plain text in cells, the same for Markdown and HTML.
+//! The tables of the report as cells of plain text, shared by Markdown and HTML.
 
 use super::figure::{COSTS, Figure, QUANTILES};
 use super::summary::{Group, Outcome, PEERS, Spread, Standing, Suite, Summary};
@@ -8,36 +8,36 @@ use super::text::{self, Labels};
 /// A table of plain text. Every row has as many cells as the head.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Grid {
-    /// What it is of.
+    /// Its caption.
     pub(super) caption: String,
     pub(super) head: Vec<String>,
     pub(super) rows: Vec<GridRow>,
-    /// So many columns are names; the others are figures.
+    /// Number of columns with names; the others are figures.
     pub(super) names: usize,
 }
 
-/// A row of it.
+/// A row of a table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct GridRow {
     pub(super) cells: Vec<String>,
-    /// If the row is one comparison: how it ended, above 1 for tamis.
+    /// The ratio if the row is a single comparison: above 1 for tamis.
     pub(super) ratio: Option<f64>,
 }
 
-/// How one variant of tamis did over all rows.
+/// The results of one variant of tamis over all rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     pub(super) ahead: usize,
     pub(super) even: usize,
     pub(super) behind: usize,
-    /// Targets of speed: met, missed.
+    /// Speed targets: met, missed.
     pub(super) speed: (usize, usize),
-    /// Targets of costs, one for each figure and suite: met in all rows, missed in some.
+    /// Cost targets, one for each figure and suite: met in all rows, missed in some.
     pub(super) costs: (usize, usize),
 }
 
 impl Tally {
-    /// Of a variant.
+    /// Counts the results of a variant.
     pub(super) fn of(summary: &Summary, variant: &str) -> Tally {
         let mut tally = Tally::default();
         for (_, _, system, comparison) in summary.overview() {
@@ -60,7 +60,7 @@ impl Tally {
         tally
     }
 
-    /// In a sentence.
+    /// Returns a sentence.
     pub(super) fn sentence(&self) -> String {
         let rows = self.ahead + self.even + self.behind;
         let mut text = match rows {
@@ -79,7 +79,7 @@ impl Tally {
     }
 }
 
-/// Which of the peers have no row that was measured, in a sentence.
+/// Returns a sentence that lists the peers without a measured row.
 pub(super) fn absent(summary: &Summary) -> Option<String> {
     let groups = || summary.suites.iter().flat_map(|suite| &suite.groups);
     let there =
@@ -94,7 +94,7 @@ pub(super) fn absent(summary: &Summary) -> Option<String> {
     }
 }
 
-/// Every row against the best of the peers, worst first.
+/// Returns every row compared with the best of the peers, worst first.
 pub(super) fn overview(summary: &Summary) -> Grid {
     let labels: Vec<Labels> = summary.suites.iter().map(|suite| Labels::of(&suite.groups)).collect();
     let rows = summary.overview().into_iter().map(|(suite, group, system, comparison)| {
@@ -121,7 +121,7 @@ pub(super) fn overview(summary: &Summary) -> Grid {
     }
 }
 
-/// Every target that was missed, farthest first.
+/// Returns every missed target, farthest first.
 pub(super) fn missed(summary: &Summary) -> Grid {
     let labels: Vec<Labels> = summary.suites.iter().map(|suite| Labels::of(&suite.groups)).collect();
     let mut found: Vec<(f64, GridRow)> = Vec::new();
@@ -142,8 +142,8 @@ pub(super) fn missed(summary: &Summary) -> Grid {
     }
 }
 
-/// All verdicts, with the number of their suite and their row. Of costs, which hold for every row, the worst row of the
-/// suite.
+/// Returns all verdicts, with the number of their suite and their row. Cost targets apply to every row and have the
+/// worst row of the suite.
 fn verdicts(summary: &Summary) -> Vec<(usize, &Group, Verdict<'static>)> {
     let mut all = Vec::new();
     for (at, suite) in summary.suites.iter().enumerate() {
@@ -167,14 +167,14 @@ fn verdicts(summary: &Summary) -> Vec<(usize, &Group, Verdict<'static>)> {
     all
 }
 
-/// What a suite is about, for all its systems. `brief`: one thread only, without spreads and targets.
+/// Returns a suite's main table for all its systems. `brief`: one thread only, without spreads and targets.
 pub(super) fn main(suite: &Suite, brief: bool) -> Grid {
     let groups = suite.groups.iter().filter(|group| !brief || group.conditions.threads == 1);
     let wanted = |group: &Group| if brief { Vec::new() } else { targets::judge(suite, group, false) };
     compared(suite, suite.headline(), groups.collect(), brief, wanted)
 }
 
-/// The tables of what systems cost; figures that nobody has are left out.
+/// Returns the tables of the systems' costs, without figures that no system has.
 pub(super) fn costs(suite: &Suite) -> Vec<Grid> {
     let figures = COSTS.into_iter().filter(|figure| suite.has(*figure));
     let tables = figures.map(|figure| {
@@ -190,7 +190,8 @@ pub(super) fn costs(suite: &Suite) -> Vec<Grid> {
     tables.collect()
 }
 
-/// A row for each group, a column for each system, one for each variant against the best, one for targets.
+/// Returns a table with a row for each group, a column for each system, one for each variant against the best, and one
+/// for targets.
 fn compared(
     suite: &Suite,
     figure: Figure,
@@ -220,7 +221,7 @@ fn compared(
     Grid { caption: figure.title().to_owned(), head, rows: rows.collect(), names: 1 }
 }
 
-/// The quantiles of single operations. `None` if nobody has any.
+/// Returns the quantiles of single operations. `None` if no system has any.
 pub(super) fn latencies(suite: &Suite) -> Option<Grid> {
     if !QUANTILES.iter().any(|figure| suite.has(*figure)) {
         return None;
@@ -236,7 +237,7 @@ pub(super) fn latencies(suite: &Suite) -> Option<Grid> {
     Some(Grid { caption, head, rows: rows.collect(), names: 1 })
 }
 
-/// A system's three quantiles.
+/// Returns a system's three quantiles.
 pub(super) fn quantiles(group: &Group, system: &str) -> String {
     let cells = QUANTILES.map(|figure| match group.spread(system, figure) {
         Some(spread) => text::value(figure, spread.median),
@@ -248,7 +249,7 @@ pub(super) fn quantiles(group: &Group, system: &str) -> String {
     cells.join(" / ")
 }
 
-/// Who was not measured in a suite, and why: `leveldb (get-empty, seek): reason`.
+/// Returns the systems not measured in a suite, with reasons: `leveldb (get-empty, seek): reason`.
 pub(super) fn refusals(suite: &Suite) -> Vec<String> {
     let line = |((system, reason), workloads): ((&str, &str), Vec<&str>)| {
         format!("{system} ({}): {reason}", workloads.join(", "))
@@ -256,7 +257,7 @@ pub(super) fn refusals(suite: &Suite) -> Vec<String> {
     suite.refusals().into_iter().map(line).collect()
 }
 
-/// One set of options of one system.
+/// Returns one set of options of one system.
 pub(super) fn options(options: &std::collections::BTreeMap<String, String>, suites: &[String]) -> Grid {
     let rows =
         options.iter().map(|(name, value)| GridRow { cells: vec![name.clone(), value.clone()], ratio: None });
@@ -287,7 +288,7 @@ mod tests {
             "seek",
             &[("tamis", &[10.0]), ("tamis-grf", &[8.0]), ("rocksdb", &[9.0])],
         ));
-        // In one of the three rows of the suite tamis takes more memory.
+        // In one of the three rows of the suite tamis uses more memory.
         let spoilt = rows.iter_mut().find(|row| row.system == "tamis" && row.conditions.workload == "seek");
         spoilt.unwrap().figures.resident_bytes *= 2;
         let summary = Summary::of(&rows);
@@ -309,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_not_there_is_named() {
+    fn missing_peers_are_named() {
         let all = rows_of("load", "fill-seq", &[("rocksdb", &[1.0]), ("leveldb", &[1.0]), ("fjall", &[1.0])]);
         assert_eq!(absent(&Summary::of(&all)), None);
         let without: Vec<_> = all[..2].to_vec();
@@ -320,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_say_what_is_refused_and_what_is_missing() {
+    fn cells_show_refusals_and_missing_values() {
         let mut rows = rows_of("runs", "seek", &[("tamis", &[10.0]), ("fjall", &[20.0])]);
         rows.push(refused("runs", "seek", "leveldb", "cannot"));
         rows.extend(rows_of("runs", "get-empty", &[("tamis", &[10.0])]));

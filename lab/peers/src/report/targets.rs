@@ -1,31 +1,31 @@
-//! What tamis is to reach, as ratios to the best of RocksDB, LevelDB and fjall in the same run.
+//! Targets of tamis, as ratios to the best of RocksDB, LevelDB and fjall in the same run.
 //!
-//! Targets are for keys of 8 and values of 256 bytes, and for exactly the system they name: `tamis` is tamis by its
+//! Targets apply to keys of 8 and values of 256 bytes, and to exactly the system they name: `tamis` is tamis with its
 //! defaults. A target is judged where its row was measured; without anything to compare with it is neither met nor
 //! missed.
 
 use super::figure::Figure;
 use super::summary::{Group, Suite};
 
-/// Of which conditions targets tell.
+/// The conditions to which targets apply.
 const KEY_BYTES: u64 = 8;
 const VALUE_BYTES: u64 = 256;
 
-/// Ratios are quotients of medians: one that is short by less than this is a rounding error.
+/// Ratios are quotients of medians: a smaller deficit is a rounding error.
 const EXACT: f64 = 1e-9;
 
-/// What a figure is compared with.
+/// The reference of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reference {
     /// The best of the peers in the same row.
     Best,
     /// The best of the peers at another workload under the same conditions.
     BestAt(&'static str),
-    /// The same system with so many threads.
+    /// The same system with this number of threads.
     OwnThreads(usize),
 }
 
-/// One target. `None` is any.
+/// One target. `None` matches anything.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Target {
     pub(super) suite: Option<&'static str>,
@@ -34,11 +34,11 @@ pub(super) struct Target {
     pub(super) system: &'static str,
     pub(super) figure: Figure,
     pub(super) of: Reference,
-    /// The ratio to be reached.
+    /// The required ratio.
     pub(super) at_least: f64,
 }
 
-/// What became of a target.
+/// The verdict on a target.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Verdict<'a> {
     pub(super) target: &'a Target,
@@ -47,13 +47,13 @@ pub(super) struct Verdict<'a> {
 }
 
 impl Verdict<'_> {
-    /// Whether it is reached.
+    /// Reports whether it is met.
     pub(super) fn is_met(&self) -> bool {
         self.ratio.is_some_and(|ratio| ratio >= self.target.at_least * (1.0 - EXACT))
     }
 }
 
-/// `tamis` at one thread, its time against the best.
+/// Returns a target for `tamis` with one thread: its time against the best.
 const fn time(suite: &'static str, workload: &'static str, at_least: f64) -> Target {
     Target {
         suite: Some(suite),
@@ -139,8 +139,8 @@ pub(super) const TARGETS: &[Target] = &[
 ];
 
 impl Target {
-    /// What it is about, for lists: the system if it is a variant, the figure if it is not the suite's own, and what it
-    /// is compared with if that is not the row's best.
+    /// Returns a label for lists: the system if it is a variant, the figure if it is not the suite's own, and the
+    /// reference if it is not the row's best.
     pub(super) fn label(&self) -> String {
         let mut words = vec![self.system.to_owned()];
         if self.figure != Figure::headline(self.suite.unwrap_or("")) && !self.is_scaling() {
@@ -182,8 +182,8 @@ impl Target {
     }
 }
 
-/// What became of the targets that are about a group and for which their system was measured. `costs`: those about
-/// costs, which hold for every row, or the others.
+/// Judges the targets that apply to a group and whose system was measured. `costs` selects cost targets, which apply to
+/// every row, or the others.
 pub(super) fn judge(suite: &Suite, group: &Group, costs: bool) -> Vec<Verdict<'static>> {
     let about = TARGETS.iter().filter(|target| target.suite.is_none() == costs);
     let about = about.filter(|target| target.is_about(suite, group));
@@ -202,7 +202,7 @@ mod tests {
     use crate::report::synthetic::{comparison, refused, rows_of};
     use crate::report::text;
 
-    /// The verdicts on one workload at so many threads, in words.
+    /// Returns the verdicts on one workload with this number of threads in words.
     fn judged(rows: &[Row], workload: &str, threads: usize) -> Vec<String> {
         let summary = Summary::of(rows);
         let suite = &summary.suites[0];
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_is_met_exactly_and_missed_by_what_it_is_short_of() {
+    fn targets_are_met_exactly_or_missed_by_their_deficit() {
         let of = |ours: f64| {
             let rows = rows_of("settled", "get-empty", &[("tamis", &[ours]), ("fjall", &[460.0])]);
             judged(&rows, "get-empty", 1)
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_are_held_against_single_gets() {
+    fn batches_are_compared_with_single_gets() {
         let mut rows = rows_of("settled", "multi-get-empty", &[("tamis", &[50.0]), ("fjall", &[55.0])]);
         let alone = judged(&rows, "multi-get-empty", 1);
         assert_eq!(alone, ["tamis against the best get-empty ≥ 6.00×: nothing to compare with"]);
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn two_threads_are_held_against_one() {
+    fn two_threads_are_compared_with_one() {
         let mut rows = rows_of("settled", "get-existing", &[("tamis", &[100.0])]);
         let mut two = rows_of("settled", "get-existing", &[("tamis", &[100.0])]);
         two[0].conditions.threads = 2;
@@ -270,7 +270,7 @@ mod tests {
         let summary = Summary::of(&rows);
         let (suite, group) = (&summary.suites[0], &summary.suites[0].groups[0]);
         let costs = judge(suite, group, true);
-        // Nothing was written, so there is no write amplification to judge.
+        // There were no writes, so there is no write amplification to judge.
         assert_eq!(costs.len(), 2);
         assert!(costs.iter().all(Verdict::is_met));
         let tail: Vec<String> = judge(suite, group, false).iter().map(text::verdict).collect();
@@ -295,7 +295,7 @@ mod tests {
             .iter()
             .flat_map(|suite| suite.groups.iter().map(move |group| judge(suite, group, false).len()))
             .sum();
-        // All of those of speed but multi-get-existing, four mixes at one thread and all six at two.
+        // All speed targets except multi-get-existing, four mixes with one thread and all six with two.
         assert_eq!(judged, TARGETS.iter().filter(|target| target.suite.is_some()).count() - 11);
     }
 }

@@ -1,4 +1,4 @@
-//! Numbers, names and remarks in words: what Markdown and HTML both show. Plain text; whoever writes it escapes it.
+//! Numbers, names and remarks as plain text for both Markdown and HTML, which escape it.
 
 use tamis_bench::report::{bytes, grouped, mean};
 
@@ -7,30 +7,30 @@ use super::summary::{Comparison, Group, Outcome, Spread, Standing};
 use super::targets::Verdict;
 use crate::record::Conditions;
 
-/// Behind a figure of fewer than [`ENOUGH_ROUNDS`](super::summary::ENOUGH_ROUNDS) rounds.
+/// Marks a figure of fewer than [`ENOUGH_ROUNDS`](super::summary::ENOUGH_ROUNDS) rounds.
 const THIN: char = '*';
-/// Behind a figure whose rounds differ by more than a fifth of it.
+/// Marks a figure whose rounds differ by more than a fifth of it.
 const WIDE: char = '†';
-/// Behind a ratio whose two sides overlap.
+/// Marks a ratio whose two sides overlap.
 const OVERLAP: char = '‡';
 
-/// What the report means, a paragraph each. Stands in all of its forms.
+/// How to read the report, in paragraphs. Part of all its forms.
 pub(super) const HOW_TO_READ: [&str; 6] = [
-    "Every figure is the median over the rounds; the least and the most stand in brackets. In every round each system \
-     did the same operations on the same keys, in turns, in a process of its own, and every answer was checked.",
-    "A ratio says how many times better tamis is than the best of RocksDB, LevelDB and fjall in the same row: best \
-     time by ours, our throughput by the best, best bytes by ours. Above 1 tamis is ahead, below 1 it is behind; \
-     within 2 % of 1 it counts as even. redb, a B-tree, is shown and not counted.",
-    "Only figures of one table can be compared. Absolute times move from machine to machine and from hour to hour.",
+    "Every figure is the median over the rounds; minimum and maximum are in brackets. In every round each system \
+     executed the same operations on the same keys, in turn, in its own process, and every answer was checked.",
+    "A ratio is the factor by which tamis is better than the best of RocksDB, LevelDB and fjall in the same row: best \
+     time / ours, our throughput / the best, best bytes / ours. Above 1 tamis is ahead, below 1 it is behind; \
+     within 2 % of 1 it counts as even. redb, a B-tree, is shown but not counted.",
+    "Only figures within a table are comparable. Absolute times vary between machines and over time.",
     "* fewer than 5 rounds. † the rounds differ by more than 20 % of the median. ‡ the rounds of tamis and of the \
      best overlap, so the ratio is not certain.",
-    "\"refused\": the engine cannot do this, the reason stands below the table. \"—\": not measured, or nothing to \
-     tell.",
-    "A target is a ratio that tamis is to reach, and \"missed by 20 %\" that the ratio was a fifth short of it. \
-     Targets are for keys of 8 and values of 256 bytes and for tamis as it is by default, or for the variant they name.",
+    "\"refused\": the engine does not support this; the reason is below the table. \"—\": not measured or not \
+     reported.",
+    "A target is a ratio that tamis should reach; \"missed by 20 %\" means that the ratio was a fifth below it. \
+     Targets apply to keys of 8 and values of 256 bytes and to tamis with default options, or to the variant they name.",
 ];
 
-/// A figure with its unit's usual number of places, without the unit's name (bytes have theirs).
+/// Formats a figure with its unit's usual number of places, without the name of the unit (except for bytes).
 pub(super) fn value(figure: Figure, value: f64) -> String {
     match figure.unit() {
         Unit::Nanoseconds => places(value),
@@ -44,7 +44,7 @@ fn places(number: f64) -> String {
     if (10.0..100.0).contains(&number) { format!("{number:.1}") } else { mean(number) }
 }
 
-/// A ratio: 0.87×, 1.20×, 12.5×, 120×.
+/// Formats a ratio: 0.87×, 1.20×, 12.5×, 120×.
 pub(super) fn ratio(ratio: f64) -> String {
     match ratio {
         r if r.is_infinite() => "∞×".to_owned(),
@@ -55,25 +55,25 @@ pub(super) fn ratio(ratio: f64) -> String {
     }
 }
 
-/// What is to be known of a figure's certainty; empty if nothing.
+/// Returns the marks of a figure's uncertainty; empty if there are none.
 pub(super) fn marks(spread: &Spread) -> String {
     let marks = [(spread.is_thin(), THIN), (spread.is_wide(), WIDE)];
     marks.iter().filter(|(there, _)| *there).map(|(_, mark)| mark).collect()
 }
 
-/// A median with its marks.
+/// Formats a median with its marks.
 pub(super) fn median(figure: Figure, spread: &Spread) -> String {
     value(figure, spread.median) + &marks(spread)
 }
 
-/// A median with its spread in brackets, and its marks.
+/// Formats a median with its spread in brackets and its marks.
 pub(super) fn spread(figure: Figure, spread: &Spread) -> String {
     let [median, min, max] = [spread.median, spread.min, spread.max].map(|v| value(figure, v));
     let marks = marks(spread);
     if spread.rounds == 1 { format!("{median}{marks}") } else { format!("{median}{marks} ({min}–{max})") }
 }
 
-/// What stands in a system's column. `brief`: without the spread.
+/// Returns the contents of a system's column. `brief` omits the spread.
 pub(super) fn cell(group: &Group, system: &str, figure: Figure, brief: bool) -> String {
     match (group.outcomes.get(system), group.spread(system, figure)) {
         (Some(Outcome::Refused(_)), _) => "refused".to_owned(),
@@ -83,7 +83,7 @@ pub(super) fn cell(group: &Group, system: &str, figure: Figure, brief: bool) -> 
     }
 }
 
-/// A variant against the best: the ratio, and of whom it is one.
+/// Formats a comparison of a variant with the best: the ratio, and the best one's name.
 pub(super) fn against(comparison: Option<Comparison<'_>>) -> String {
     match comparison {
         Some(found) => format!("{}{} {}", ratio(found.ratio), overlap(&found), found.best.0),
@@ -91,12 +91,12 @@ pub(super) fn against(comparison: Option<Comparison<'_>>) -> String {
     }
 }
 
-/// A mark if the ratio is not certain.
+/// Returns a mark if the ratio is not certain.
 pub(super) fn overlap(comparison: &Comparison<'_>) -> String {
     if comparison.overlaps() { OVERLAP.to_string() } else { String::new() }
 }
 
-/// Won or lost, in a word.
+/// Returns the result in a word.
 pub(super) fn standing(standing: Standing) -> &'static str {
     match standing {
         Standing::Behind => "behind",
@@ -105,7 +105,7 @@ pub(super) fn standing(standing: Standing) -> &'static str {
     }
 }
 
-/// A target and what became of it: `get-empty ≥ 2×: met, 12 % above`.
+/// Formats the verdict on a target: `get-empty ≥ 2×: met, 12 % above`.
 pub(super) fn verdict(verdict: &Verdict<'_>) -> String {
     let target = verdict.target;
     let what = target.label();
@@ -120,7 +120,7 @@ pub(super) fn verdict(verdict: &Verdict<'_>) -> String {
     format!("{what} ≥ {wanted}: {} {outcome}", ratio(found))
 }
 
-/// A share that is not 0, so that a miss by little does not read as none.
+/// Formats a share that is not 0, so that a narrow miss does not read as 0 %.
 fn percent(share: f64) -> String {
     match share * 100.0 {
         p if p < 0.1 => "less than 0.1 %".to_owned(),
@@ -129,7 +129,7 @@ fn percent(share: f64) -> String {
     }
 }
 
-/// A suite's heading.
+/// Returns a suite's heading.
 pub(super) fn suite(name: &str) -> String {
     match name {
         "settled" => "Settled: compaction has finished".to_owned(),
@@ -145,7 +145,7 @@ pub(super) fn suite(name: &str) -> String {
     }
 }
 
-/// The sides of some conditions in words, beside suite and workload.
+/// Returns the parts of conditions in words, except suite and workload.
 fn facets(conditions: &Conditions) -> [String; 11] {
     let word = |yes: bool, a: &str, b: &str| if yes { a.to_owned() } else { b.to_owned() };
     [
@@ -157,7 +157,7 @@ fn facets(conditions: &Conditions) -> [String; 11] {
         format!("{} filter bits per key", conditions.filter_bits),
         word(conditions.direct_io, "direct I/O", "through the page cache"),
         word(conditions.cold, "page cache empty", "page cache warm"),
-        word(conditions.sync, "every write synced", "log written and not synced"),
+        word(conditions.sync, "every write synced", "log written but not synced"),
         word(conditions.settled, "compaction finished", "compaction held back"),
         match conditions.compression.as_str() {
             "none" => "no compression".to_owned(),
@@ -166,7 +166,7 @@ fn facets(conditions: &Conditions) -> [String; 11] {
     ]
 }
 
-/// The names of groups: the workload, and what of the conditions differs from group to group.
+/// The names of groups: the workload, and the conditions that differ between groups.
 #[derive(Debug)]
 pub(super) struct Labels {
     differs: [bool; 11],
@@ -174,7 +174,7 @@ pub(super) struct Labels {
 }
 
 impl Labels {
-    /// Of groups of one suite.
+    /// Creates the names of groups of one suite.
     pub(super) fn of<'a>(groups: impl IntoIterator<Item = &'a Group>) -> Labels {
         let mut differs = [false; 11];
         let mut groups = groups.into_iter();
@@ -190,12 +190,12 @@ impl Labels {
         Labels { differs, common: common.join(", ") }
     }
 
-    /// What all of the groups have in common.
+    /// Returns what all groups have in common.
     pub(super) fn common(&self) -> &str {
         &self.common
     }
 
-    /// One group's name; different ones of the groups have different names.
+    /// Returns a group's name; different groups have different names.
     pub(super) fn name(&self, group: &Group) -> String {
         let facets = facets(&group.conditions).into_iter().zip(self.differs);
         let own = facets.filter(|(_, differs)| *differs).map(|(text, _)| text);
@@ -210,7 +210,7 @@ mod tests {
     use crate::report::synthetic::row;
 
     #[test]
-    fn numbers_have_as_many_places_as_say_something() {
+    fn numbers_have_significant_places_only() {
         let written = [7.2, 72.34, 1059.4, 35_123.0].map(|ns| value(Figure::NsPerOp, ns));
         assert_eq!(written, ["7.20", "72.3", "1,059", "35,123"]);
         assert_eq!(value(Figure::OpsPerSecond, 231_400.0), "231");

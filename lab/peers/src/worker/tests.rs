@@ -46,7 +46,7 @@ fn run_of(workload: &str, ops: u64) -> Request {
     }
 }
 
-/// What a worker answers to these lines.
+/// Returns a worker's answers to these lines.
 fn answers<E: Engine>(lines: &[String]) -> Vec<Answer> {
     let mut output = Vec::new();
     serve::<E>(lines.join("\n").as_bytes(), &mut output).unwrap();
@@ -78,7 +78,7 @@ fn assert_failed(answer: &Answer, kind: FailureKind, text: &str) {
 }
 
 #[test]
-fn what_is_filled_is_found_across_workers() {
+fn filled_keys_are_found_by_other_workers() {
     let dir = tempfile::tempdir().unwrap();
     let db = dir.path().join("db");
     let first = ask(&[
@@ -103,14 +103,14 @@ fn what_is_filled_is_found_across_workers() {
     assert_eq!(figures(&first[3]).1, 2600, "one in twenty inserts");
     assert_eq!(figures(&first[4]).0.ops, 500);
     assert_eq!(first[5..], [Answer::Done, Answer::Done, Answer::Done, Answer::Done]);
-    // All keys that the first put are there for the second, and no other.
+    // The second worker finds all keys that the first one put, and no others.
     let second = ask(&[open(&db, 1, 2600), run_of("ycsb-e", 200), run_of("get-zipf", 1000), Request::Quit]);
     assert_eq!(figures(&second[1]).1, 2610);
     assert_eq!(figures(&second[2]).0.ops, 1000);
 }
 
 #[test]
-fn other_data_is_a_wrong_answer_and_not_the_end() {
+fn wrong_answers_do_not_end_the_worker() {
     let dir = tempfile::tempdir().unwrap();
     let db = dir.path().join("db");
     ask(&[open(&db, 1, 0), fill(Order::Sequential, 3000)]);
@@ -120,7 +120,7 @@ fn other_data_is_a_wrong_answer_and_not_the_end() {
 }
 
 #[test]
-fn what_cannot_be_met_is_said_and_the_next_is_served() {
+fn failed_requests_are_reported_and_the_next_one_is_served() {
     let dir = tempfile::tempdir().unwrap();
     let db = dir.path().join("db");
     let text = |request: &Request| serde_json::to_string(request).unwrap();
@@ -164,7 +164,7 @@ fn what_cannot_be_met_is_said_and_the_next_is_served() {
     assert_eq!(figures(&answers[20]).1, 3000);
 }
 
-/// tamis that has lost every key that begins with a byte below 8.
+/// A tamis that has lost every key beginning with a byte below 8.
 pub(crate) struct Forgetful(Db);
 
 pub(crate) struct ForgetfulSession<'s>(&'s Db);
@@ -220,7 +220,7 @@ impl Engine for Forgetful {
     }
 
     fn refuses(setup: &Setup) -> Option<&'static str> {
-        setup.direct_io.then_some("forgets how to read past the page cache")
+        setup.direct_io.then_some("forgets how to bypass the page cache")
     }
 
     fn open(setup: &Setup) -> Result<(Self, BTreeMap<String, String>), BenchError> {
@@ -242,7 +242,7 @@ impl Engine for Forgetful {
 }
 
 #[test]
-fn a_store_that_forgets_is_found_out_and_one_that_refuses_says_so() {
+fn lost_keys_are_detected_and_refusals_are_reported() {
     let dir = tempfile::tempdir().unwrap();
     let db = dir.path().join("db");
     let refused = Setup { direct_io: true, ..setup(&db) };
@@ -264,7 +264,7 @@ fn a_store_that_forgets_is_found_out_and_one_that_refuses_says_so() {
 }
 
 #[test]
-fn bytes_that_no_write_call_moved_are_counted_and_said() {
+fn bytes_written_without_write_calls_are_counted_and_noted() {
     let size = |held_bytes| Directory { held_bytes, allocated_bytes: held_bytes, files: 1 };
     let mut notes = Vec::new();
     assert_eq!(written_bytes(size(10_000), size(20_000), 10_000, &mut notes), 10_000);

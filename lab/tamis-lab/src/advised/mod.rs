@@ -1,15 +1,16 @@
-//! Whether the advisor is right: ten workloads, every candidate measured, and where the advised one stands.
+//! Accuracy of the advisor: ten workloads, every candidate measured, and the rank of the advised one.
 //!
-//! A step is one workload. Every candidate (a filter over a tree) is loaded with the same keys in the same order and asked the
-//! same operations in rounds that go round all candidates; every answer is checked. The advisor sees neither times nor counters
-//! of these databases: it has the unit costs that [`Calibration`](tamis_advisor::Calibration) measures, the number and sizes of the entries, the
-//! declared workload and the memory of ten bits a key. The first of its ranking among the candidates is what it advises.
+//! A step is one workload. Every candidate (a filter over a tree) is loaded with the same keys in the same order and
+//! serves the same operations, in rounds over all candidates; every answer is checked. The advisor sees neither times
+//! nor counters of these databases: its input is the unit costs measured by
+//! [`Calibration`](tamis_advisor::Calibration), the number and sizes of the entries, the declared workload and a budget
+//! of ten bits per key. It advises the first candidate of its ranking.
 //!
-//! Trees grow between rounds, so that each round has another moment of a tree between two large merges: the mean is what the
-//! model gives.
+//! Trees grow between rounds, so that each round sees another moment between two large merges: the model predicts the
+//! mean.
 //!
-//! An operation's time is that of the thread that asks, the stalls that flushes and merges cause included, and the part of a
-//! core that what is left to merge at the end takes; keys are made before. Values are of 100 bytes, keys of 8.
+//! An operation's time is that of the calling thread, including stalls caused by flushes and merges, plus the processor
+//! time of the merges that remain at the end; keys are generated beforehand. Values have 100 bytes, keys have 8.
 
 mod plan;
 mod view;
@@ -29,29 +30,29 @@ use crate::figures::{About, Custom, Figure, Needs, Paper, Plan, Row, Scale, View
 pub struct CandidateRow {
     /// `candidate`.
     pub kind: String,
-    /// The workload's number, from 1.
+    /// Number of the workload, from 1.
     pub number: usize,
     /// The workload as text.
     pub workload: String,
-    /// The filter and the tree in words.
+    /// The filter and the tree as text.
     pub side: String,
     /// The filter.
     pub filter: String,
-    /// Whether it is what the advisor ranks first among the candidates.
+    /// Whether the advisor ranks it first among the candidates.
     pub advised: bool,
-    /// Whether it is what the options are by default.
+    /// Whether it is the default configuration.
     pub usual: bool,
-    /// Nanoseconds an operation by prediction.
+    /// Predicted nanoseconds per operation.
     pub predicted_ns: f64,
-    /// Nanoseconds an operation as measured, the mean of the rounds.
+    /// Measured nanoseconds per operation: the mean of the rounds.
     pub ns: f64,
-    /// The fastest round.
+    /// Nanoseconds per operation of the fastest round.
     pub min_ns: f64,
-    /// The slowest round.
+    /// Nanoseconds per operation of the slowest round.
     pub max_ns: f64,
-    /// Runs, the mean of the rounds.
+    /// Number of runs: the mean of the rounds.
     pub runs: f64,
-    /// Bits of filters a key in memory.
+    /// Filter bits per key in memory.
     pub filter_bits_per_key: f64,
 }
 
@@ -59,12 +60,12 @@ const ABOUT: About = About {
     name: "advise-ten",
     paper: Paper::Ours,
     place: "",
-    title: "ten workloads: what the advisor says against all candidates measured",
+    title: "ten workloads: the advice compared with all candidates measured",
     claim: "For each of ten different workloads the advised filter and tree are within 10 % of the best one measured.",
     differs: "",
 };
 
-/// The figures of this family.
+/// Returns the figures of this family.
 pub fn figures() -> Vec<Box<dyn Figure>> {
     vec![Box::new(Ten)]
 }

@@ -1,4 +1,4 @@
-//! The figure with everything decided, and one step of it.
+//! The figure with all settings resolved, and the execution of one step.
 
 use std::time::Instant;
 
@@ -19,24 +19,25 @@ use super::workloads::{self, KEY_BYTES, Op, TEXTS};
 use crate::figures::rows::row;
 use crate::figures::{Custom, Plan, Row, Scale};
 
-/// Bytes of every value.
+/// Size of every value in bytes.
 const VALUE_BYTES: usize = 100;
 
-/// Bits of filters and block cache a key that the advisor may spend, a little more for what filters take besides.
+/// Bits per key that the advisor may spend on filters and block cache, plus a small allowance for the overhead of
+/// filters.
 const BITS: f64 = 10.0;
 const SPARE: f64 = 1.15;
 
-/// Memtables that the data fills.
+/// Size of the data in memtables.
 const FLUSHES: u64 = 60;
 
-/// Of them those that come one by one between rounds. A tree has few runs after a large merge and many before it; the model
-/// gives the mean, so every round has another moment of it.
+/// The number of these that are flushed one by one between rounds. A tree has few runs after a large merge and many
+/// before it, and the model predicts the mean, so every round measures another moment.
 const LATE_FLUSHES: u64 = 10;
 
-/// How often each candidate is asked in a round; the shortest counts. What else runs on a machine only adds.
+/// Repetitions of each candidate in a round. The shortest counts, since other activity on the machine only adds time.
 const TURNS: u32 = 3;
 
-/// The candidates: filters of every family that is of use for 8-byte keys, over the trees that keep all data.
+/// The candidates: filters of every family that is useful for 8-byte keys, over the trees that keep all data.
 const FILTERS: [Selector; 9] = [
     Selector::None,
     Selector::BlockedBloom,
@@ -81,7 +82,7 @@ impl Job {
         }
         if !filters.contains(&Selector::BlockedBloom) {
             return Err(BenchError::Request(
-                "--filters: blocked-bloom is what the others are held against".into(),
+                "--filters: blocked-bloom is needed, since the others are compared with it".into(),
             ));
         }
         let keys = custom.keys.unwrap_or(keys);
@@ -103,31 +104,31 @@ impl Job {
         (KEY_BYTES + VALUE_BYTES) as u64
     }
 
-    /// What the advisor may spend, in bytes.
+    /// Returns the advisor's memory budget in bytes.
     fn budget(&self) -> u64 {
         (self.keys.len() as f64 * BITS / 8.0 * SPARE) as u64
     }
 
-    /// What a memtable takes when it is flushed.
+    /// Returns the size of a memtable when it is flushed.
     fn flush_bytes(&self) -> u64 {
         self.keys.len() * (self.entry_bytes() + 44) / FLUSHES
     }
 
-    /// What all candidates have in common.
+    /// Returns the options shared by all candidates.
     fn common(&self) -> Result<Options, BenchError> {
         let mut options = Options::default();
         options.set("keyspace.compression", "none")?;
         options.durability = Durability::Buffered;
         let keyspace = &mut options.keyspace;
-        // A little more than a flush by request has, so that these are all there are.
+        // Slightly more than a requested flush holds, so that no other flushes happen.
         keyspace.memtable_bytes = (self.flush_bytes() * 5 / 4).max(16 << 10);
         keyspace.table_bytes = (self.keys.len() * self.entry_bytes() / 6).clamp(64 << 10, 64 << 20);
-        // The tree is to stay what the policy makes of it for as long as it is measured.
+        // The tree must keep the shape that the policy gives it while it is measured.
         keyspace.read_compaction = false;
         Ok(options)
     }
 
-    /// The candidates in the advisor's order.
+    /// Returns the candidates in the advisor's order.
     fn ranked(&self, workload: &Workload) -> Result<Vec<Ranked>, BenchError> {
         let options = self.common()?;
         let setup = Setup::new(KEY_BYTES, VALUE_BYTES).effort(self.effort);
@@ -147,7 +148,7 @@ impl Job {
         };
         let mut ranked: Vec<Ranked> = Vec::new();
         for one in advice.ranking.ranked.iter().filter(|ranked| of_ours(ranked)) {
-            // The present configuration may be there twice, once with the bits that are best.
+            // The present configuration may be there twice, once with the optimal bits.
             let same = |other: &Ranked| {
                 (other.configuration.selector, other.configuration.shape.policy)
                     == (one.configuration.selector, one.configuration.shape.policy)
@@ -204,7 +205,8 @@ impl Job {
         Ok(candidate)
     }
 
-    /// Puts keys up to so many flushes in, each of which is merged before the next comes: trees then follow from sizes alone.
+    /// Inserts keys up to the given number of flushes. Each is merged before the next one, so that trees depend on
+    /// sizes alone.
     fn fill(&self, candidate: &mut Candidate, flushes: u64) -> Result<(), BenchError> {
         let order = Permutation::new(self.keys.len(), self.seed);
         let (db, mut key) = (&candidate.db, Vec::new());
@@ -225,7 +227,7 @@ impl Job {
         Ok(())
     }
 
-    /// Asks for keys that are there when so many flushes are in.
+    /// Draws operations on the keys that exist after the given number of flushes.
     fn ops(&self, workload: &Workload, flushes: u64, seed: u64) -> Vec<Op> {
         let order = Permutation::new(self.keys.len(), self.seed);
         let loaded = self.keys.len() * flushes / FLUSHES;
@@ -233,7 +235,7 @@ impl Job {
     }
 }
 
-/// Whether it is what the options are by default.
+/// Reports whether this is the default configuration.
 fn is_usual(ranked: &Ranked) -> bool {
     let configuration = &ranked.configuration;
     configuration.selector == Selector::BlockedBloom && configuration.shape.policy == Policy::Leveling
@@ -243,29 +245,29 @@ fn mean_of(numbers: &[f64]) -> f64 {
     numbers.iter().sum::<f64>() / (numbers.len() as f64).max(1.0)
 }
 
-/// A value that follows from its key, whatever wrote it.
+/// Returns the value of a key, which depends on nothing else.
 fn value_of(key: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(VALUE_BYTES);
     value::fill(value::tag_of(key), 0, VALUE_BYTES, &mut bytes);
     bytes
 }
 
-/// One candidate's database, and what was measured on it.
+/// One candidate's database and its measurements.
 struct Candidate {
     db: Db,
     ranked: Ranked,
-    /// A round's shortest turn each.
+    /// The shortest turn of each round.
     times: Vec<f64>,
-    /// Before each round.
+    /// The number of runs before each round.
     runs: Vec<f64>,
     filter_bits: f64,
     flushes: u64,
-    /// Removed last.
+    /// Dropped after the database.
     _dir: tempfile::TempDir,
 }
 
 impl Candidate {
-    /// All operations, each answer checked by what it says of the key: nanoseconds an operation.
+    /// Executes all operations, checks each answer against its key, and returns nanoseconds per operation.
     fn ask(&self, ops: &[Op], scan_entries: usize) -> Result<f64, BenchError> {
         let values: Vec<Option<Vec<u8>>> =
             ops.iter().map(|op| (op.class == Class::Put).then(|| value_of(&op.key))).collect();
@@ -324,7 +326,7 @@ impl Candidate {
             advised,
             usual,
             predicted_ns: self.ranked.prediction.mean_ns,
-            // Rounds have different trees: their mean is what the model gives.
+            // Each round has another tree; the model predicts their mean.
             ns: mean_of(&times),
             min_ns: times.first().copied().unwrap_or_default(),
             max_ns: times.last().copied().unwrap_or_default(),
@@ -338,8 +340,8 @@ impl Plan for Job {
     fn setting(&self) -> String {
         format!(
             "{} keys of {KEY_BYTES} bytes, values of {VALUE_BYTES}, mapped through the page cache, {FLUSHES} memtables' worth, the \
-             last {LATE_FLUSHES} of them between rounds; {} filters over {} trees, at most {BITS} bits a key; {} rounds of {} \
-             operations, each the best of {TURNS} turns, one thread",
+             last {LATE_FLUSHES} of them between rounds; {} filters over {} trees, at most {BITS} bits per key; {} rounds of {} \
+             operations, each the best of {TURNS} repetitions, one thread",
             grouped(self.keys.len()),
             self.filters.len(),
             self.policies.len(),
@@ -350,7 +352,7 @@ impl Plan for Job {
 
     fn scaled(&self) -> Vec<String> {
         vec![
-            "Candidates have size ratio 10 and at most ten bits a key; the advisor itself looks at more."
+            "Candidates have size ratio 10 and at most ten bits per key; the advisor itself looks at more."
                 .to_owned(),
         ]
     }
@@ -363,7 +365,7 @@ impl Plan for Job {
         let workload = workloads::all()[step];
         let ranked = self.ranked(&workload)?;
         progress.begin("load", ranked.len() as u64, "databases");
-        // What is advised would always be the first to be loaded and to be asked.
+        // Otherwise the advised candidate would always be the first to be loaded and measured.
         let order = Permutation::new(ranked.len() as u64, self.seed ^ step as u64);
         let mut candidates = (0..ranked.len() as u64)
             .map(|place| self.load(&ranked[order.at(place) as usize], progress))
@@ -380,14 +382,14 @@ impl Plan for Job {
                 candidate.times.push(f64::INFINITY);
             }
             for turn in 0..TURNS {
-                // Nobody is always the first to be asked, or always behind the same one's traces in the caches.
+                // Varies which candidate comes first, and whose traces in the caches it finds.
                 let seed = self.seed ^ (round << 16) ^ (u64::from(turn) << 8) ^ step as u64;
                 let order = Permutation::new(candidates.len() as u64, seed);
                 for place in 0..candidates.len() as u64 {
                     let candidate = &mut candidates[order.at(place) as usize];
                     let asked = candidate.ask(&ops, workload.scan_entries as usize)?;
-                    // The next one's time must not hold this one's merges. What is left of them would have taken its share of
-                    // the processor from later operations.
+                    // This candidate's merges must not run during the next one's turn. The remaining ones would have
+                    // taken processor time from later operations.
                     let begun = Instant::now();
                     candidate.db.settle()?;
                     let left = begun.elapsed().as_nanos() as f64 / (cores * ops.len().max(1) as f64);
@@ -400,7 +402,7 @@ impl Plan for Job {
         }
         progress.end();
         let advised = recommend(&ranked, self.budget());
-        // Rows are in the advisor's order.
+        // Rows keep the advisor's order.
         candidates.sort_by(|a, b| a.ranked.prediction.mean_ns.total_cmp(&b.ranked.prediction.mean_ns));
         Ok(candidates
             .iter()

@@ -13,7 +13,7 @@ fn plan<'f>(
     figure.plan(Scale::Small, &custom)
 }
 
-/// Reads, writes, ranges and scans are right, and one candidate of each workload is advised.
+/// Reads, writes, ranges and scans return correct answers, and one candidate of each workload is advised.
 #[test]
 fn every_workload_runs_over_every_candidate() {
     let figure = &figures()[0];
@@ -33,7 +33,7 @@ fn every_workload_runs_over_every_candidate() {
 }
 
 #[test]
-fn what_is_no_candidate_is_refused() {
+fn unknown_candidates_are_refused() {
     let figure = &figures()[0];
     let refused = |change: fn(&mut Custom)| plan(&**figure, change).err().unwrap().to_string();
     assert!(refused(|c| c.filters = vec!["sieve".into()]).contains("`sieve`"));
@@ -59,7 +59,7 @@ fn candidate(number: usize, side: &str, ns: f64, advised: bool) -> Row {
 }
 
 #[test]
-fn a_choice_within_the_margin_counts_and_no_other() {
+fn only_choices_within_the_margin_count() {
     let finding = |advised: [f64; 10]| {
         let rows: Vec<Row> = (0..10)
             .flat_map(|i| [candidate(i + 1, "a", advised[i], true), candidate(i + 1, "b", 100.0, false)])

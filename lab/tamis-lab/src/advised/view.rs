@@ -1,4 +1,4 @@
-//! How the advised candidate stands, and how far predictions are off.
+//! Tables and figures: the advised candidate against the others, and prediction errors.
 
 use tamis_bench::report::{grouped, mean};
 
@@ -7,13 +7,13 @@ use crate::figures::compose::{self, distinct};
 use crate::figures::rows::records;
 use crate::figures::{Axis, Finding, Row, Sheet, Verdict, View};
 
-/// So much longer than the best one the advised one may take.
+/// Tolerated slowdown of the recommended configuration over the best one.
 const MARGIN: f64 = 0.10;
 
-/// How many workloads there are.
+/// Number of workloads.
 const WORKLOADS: usize = super::workloads::TEXTS.len();
 
-/// One workload's candidates.
+/// The candidates of one workload.
 struct Case<'r> {
     rows: Vec<&'r CandidateRow>,
     advised: &'r CandidateRow,
@@ -21,12 +21,12 @@ struct Case<'r> {
 }
 
 impl Case<'_> {
-    /// What the advised one takes, by what the best one takes.
+    /// Returns the time of the advised candidate divided by the time of the best one.
     fn ratio(&self) -> f64 {
         self.advised.ns / self.best.ns
     }
 
-    /// Whether the rounds of the two overlap: then nobody can tell them apart.
+    /// Reports whether the rounds of the two overlap, so that their difference is not significant.
     fn tied(&self) -> bool {
         self.advised.min_ns <= self.best.max_ns
     }
@@ -68,16 +68,16 @@ fn panel(cases: &[Case<'_>]) -> Option<crate::figures::Panel> {
     });
     let bars: Vec<_> = bars.collect();
     compose::bars(
-        "time by the best candidate's",
+        "time / time of the best candidate",
         Axis::new("workload", ""),
-        Axis::new("time by the best's", ""),
+        Axis::new("time / best time", ""),
         bars,
     )
 }
 
 fn standing(cases: &[Case<'_>]) -> Sheet {
     let mut sheet = Sheet::new(
-        "The advised candidate against the best one measured",
+        "The advised candidate compared with the best one measured",
         &[
             "<workload",
             "<advised",
@@ -105,10 +105,10 @@ fn standing(cases: &[Case<'_>]) -> Sheet {
     sheet
 }
 
-/// How far predictions are off, by filter.
+/// Returns the prediction errors by filter.
 fn errors(all: &[CandidateRow]) -> Sheet {
     let mut sheet = Sheet::new(
-        "Prediction errors: predicted by measured time over all workloads and trees",
+        "Prediction errors: predicted / measured time over all workloads and trees",
         &["<filter", "candidates", "median", "10th percentile", "90th percentile"],
     );
     for filter in distinct(all.iter().map(|row| row.filter.clone())) {

@@ -5,10 +5,10 @@ use tamis_bench::keys::KeySet;
 use tamis_bench::random::Random;
 use tamis_bench::zipf::Ranks;
 
-/// Bytes of every key.
+/// Size of every key in bytes.
 pub(super) const KEY_BYTES: usize = 8;
 
-/// What each is like, as the advisor's text.
+/// The workloads in the advisor's syntax.
 pub(super) const TEXTS: [&str; 10] = [
     "empty-get 100",
     "get 100",
@@ -22,12 +22,12 @@ pub(super) const TEXTS: [&str; 10] = [
     "empty-get 50, get 20, seek 20, put 10, skew 0.99",
 ];
 
-/// The workloads themselves.
+/// Returns the parsed workloads.
 pub(super) fn all() -> Vec<Workload> {
     TEXTS.iter().map(|text| text.parse().expect("a workload")).collect()
 }
 
-/// One operation, its keys made.
+/// One operation with its keys.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Op {
     pub(super) class: Class,
@@ -36,7 +36,7 @@ pub(super) struct Op {
     pub(super) end: [u8; KEY_BYTES],
 }
 
-/// So many operations, the same for the same seed, about the first `loaded` keys in the order of loading.
+/// Draws `count` operations on the first `loaded` keys in loading order; the same seed gives the same operations.
 pub(super) fn draw(
     workload: &Workload,
     keys: &KeySet,
@@ -47,7 +47,7 @@ pub(super) fn draw(
 ) -> Vec<Op> {
     let mut random = Random::new(seed);
     let ranks = Ranks::new(loaded.max(1), workload.skew);
-    // Hot keys lie anywhere: they are loaded in random order.
+    // Keys are loaded in random order, so hot keys are spread over the key space.
     let mut ops = Vec::with_capacity(count);
     let mut buffers = (Vec::new(), Vec::new());
     while ops.len() < count {

@@ -3,31 +3,31 @@
 
 use tamis_bench::workload::Workload::{self, *};
 
-/// What is done with the databases.
+/// The procedure of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Workloads in rounds.
+    /// Runs workloads in rounds.
     Rounds,
-    /// Loads in rounds, then workloads in rounds.
+    /// Loads in rounds, then runs workloads in rounds.
     Loads,
-    /// Counts how often each table is asked.
+    /// Counts the queries of each table.
     TableSkew,
-    /// Counts how often the parts of each table are asked.
+    /// Counts the queries of the parts of each table.
     RegionSkew,
-    /// Reads in windows; the hot keys move half way.
+    /// Reads in windows; the hot keys move half-way.
     Shift,
 }
 
-/// Lists of which every combination is one point of a figure.
+/// Lists whose combinations are the points of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Grid {
     /// Exponents of Zipf's law, 0 for uniform.
     pub skews: &'static [f64],
     /// Shares of absent keys in percent.
     pub absents: &'static [u64],
-    /// Keys in a neighbourhood: see [`PatternSpec`](tamis_bench::pattern::PatternSpec).
+    /// Numbers of keys in a neighbourhood: see [`PatternSpec`](tamis_bench::pattern::PatternSpec).
     pub localities: &'static [u64],
-    /// Threads side by side.
+    /// Numbers of threads.
     pub threads: &'static [usize],
 }
 
@@ -38,35 +38,35 @@ pub struct ElasticExperiment {
     pub name: &'static str,
     /// The paper's figure; empty for our own.
     pub place: &'static str,
-    /// What it measures, in one line.
+    /// The measured quantity, in one line.
     pub title: &'static str,
-    /// What the paper's figure showed.
+    /// The result of the paper's figure.
     pub paper: &'static str,
-    /// How this differs from what the paper did.
+    /// Differences from the paper.
     pub differs: &'static str,
-    /// What is done.
+    /// The procedure.
     pub kind: Kind,
-    /// The sides; the first that is not elastic is what the others are held against.
+    /// The sides; the others are compared with the first one that is not elastic.
     pub sides: &'static [&'static str],
     /// The workloads.
     pub workloads: &'static [Workload],
     /// The points.
     pub grids: &'static [Grid],
-    /// Whether unmeasured gets come first, so that heat is known.
+    /// Whether unmeasured gets come first, so that hotness is known.
     pub warm: bool,
-    /// Whether tables are read past the page cache.
+    /// Whether reads of tables bypass the page cache.
     pub direct: bool,
-    /// The setting that varies.
+    /// The varied setting.
     pub vary: Option<Vary>,
-    /// Its keys are so many halves of the others'.
+    /// Number of keys, in halves of the other experiments' number.
     pub half_keys: u64,
-    /// Operations a workload and round.
+    /// Operations per workload and round.
     pub ops: u64,
-    /// Rounds.
+    /// Number of rounds.
     pub repeats: u32,
 }
 
-/// A setting that varies.
+/// A varied setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vary {
     /// The share of absent keys (figure 16 b).
@@ -77,25 +77,25 @@ pub enum Vary {
     Value,
     /// The size of a filter unit, and so of a segment (f).
     UnitSize,
-    /// How long a segment lives without being asked (g).
+    /// The number of gets after which an unqueried segment expires (g).
     LifeTime,
-    /// Bits of a unit for each key, 24 of all units together (h).
+    /// The bits of a unit per key, with 24 for all units together (h).
     UnitBits,
     /// The number of keys (e).
     Keys,
-    /// Where the tables lie (a).
+    /// The storage of the tables (a).
     Device,
-    /// How near to each other hot keys lie: not in the paper.
+    /// The distance between hot keys: not in the paper.
     Locality,
 }
 
-/// YCSB's skew, half of the keys absent: the paper's default.
+/// YCSB's skew with half of the keys absent: the paper's default.
 const DEFAULT: Grid = Grid { skews: &[0.99], absents: &[50], localities: &[1], threads: &[1] };
 
-/// The default with scattered hot keys, and with hot keys that lie together.
+/// The default with scattered hot keys, and with adjacent hot keys.
 const BOTH: Grid = Grid { localities: &[1, 4096], ..DEFAULT };
 
-/// What most have in common.
+/// The defaults of most experiments.
 const COMMON: ElasticExperiment = ElasticExperiment {
     name: "",
     place: "",
@@ -117,14 +117,14 @@ const COMMON: ElasticExperiment = ElasticExperiment {
 const YCSB: &[Workload] = &[YcsbA, YcsbB, YcsbC, YcsbD, YcsbE, YcsbF];
 
 impl ElasticExperiment {
-    /// All experiments.
+    /// Returns all experiments.
     pub fn all() -> Vec<ElasticExperiment> {
         vec![
             ElasticExperiment {
                 name: "elastic-fig2",
                 place: "Figure 2",
-                title: "how often tables are asked, by level",
-                paper: "Tables of upper levels were asked more often than those of lower ones, but tables of one level \
+                title: "how often tables are queried, by level",
+                paper: "Tables of upper levels were queried more often than those of lower ones, but tables of one level \
                         differed widely: 21 % of the tables of level 4 were hotter than 11 % of those of level 3.",
                 differs: "Counted from the paths of the gets, with any filter.",
                 kind: Kind::TableSkew,
@@ -138,7 +138,7 @@ impl ElasticExperiment {
             ElasticExperiment {
                 name: "elastic-fig3",
                 place: "Figure 3",
-                title: "how often 64 parts of each table are asked: (most − least) / mean",
+                title: "how often 64 parts of each table are queried: (most − least) / mean",
                 paper: "The ratio was greater than 10 for 73 % of the tables.",
                 differs: "A part is a 64th of the keys between a table's first and last key.",
                 kind: Kind::RegionSkew,
@@ -152,11 +152,11 @@ impl ElasticExperiment {
             ElasticExperiment {
                 name: "elastic-fig6",
                 place: "Figure 6",
-                title: "reads in vain, by skew",
-                paper: "At equal memory, units by heat had 55.9 to 89.7 % fewer reads in vain than fixed filters, the more \
-                        so the greater the skew.",
-                differs: "The paper counted heat first and replayed the same gets with units set by it; here the engine \
-                          finds out by itself, after unmeasured gets, with other gets of the same law.",
+                title: "wasted reads, by skew",
+                paper: "At equal memory, units by hotness had 55.9 to 89.7 % fewer wasted reads than fixed filters, more \
+                        with greater skew.",
+                differs: "The paper counted hotness first and replayed the same gets with units set by it; here the engine \
+                          learns it during unmeasured gets, and measures other gets from the same distribution.",
                 grids: &[Grid { skews: &[0.0, 0.8, 0.99, 1.2, 1.4], ..BOTH }],
                 ops: 10_000,
                 ..COMMON
@@ -176,11 +176,11 @@ impl ElasticExperiment {
             ElasticExperiment {
                 name: "elastic-fig11",
                 place: "Figure 11",
-                title: "half and a tenth writes: does heat survive compaction?",
+                title: "half and a tenth writes: does hotness survive compaction?",
                 paper: "Reads took 28 to 55 % less time with half writes and 39 to 52 % less with a tenth; block reads of \
                         gets were 47 to 73 % fewer.",
-                differs: "elastic-cold does not inherit heat, which the paper did not show apart. Writes follow the same \
-                          law as gets.",
+                differs: "elastic-cold does not inherit hotness, which the paper did not show separately. Writes follow the same \
+                          distribution as gets.",
                 sides: &["bloom", "elastic", "elastic-cold"],
                 workloads: &[ReadWrite, ReadMostly],
                 ..COMMON
@@ -188,9 +188,9 @@ impl ElasticExperiment {
             ElasticExperiment {
                 name: "elastic-fig12",
                 place: "Figure 12",
-                title: "loading and scans: what elastic filters cost",
+                title: "loading and scans: the costs of elastic filters",
                 paper: "Less than 1 % difference for both.",
-                differs: "Scans are seeks with the 50 entries behind.",
+                differs: "Scans are seeks followed by 50 entries.",
                 kind: Kind::Loads,
                 workloads: &[SeekNext50],
                 grids: &[Grid { absents: &[0], ..DEFAULT }],
@@ -203,7 +203,7 @@ impl ElasticExperiment {
                 title: "YCSB A to F",
                 paper: "C gained most, 1.99 to 2.11 times; B 53 to 72 %, D 48 to 93 %, A 7 to 37 %, F 8 to 47 %; E, which \
                         scans, nothing.",
-                differs: "Half of the gets ask for absent keys, as everywhere; a read-modify-write's key exists.",
+                differs: "Half of the gets are for absent keys, as everywhere; a read-modify-write's key exists.",
                 workloads: YCSB,
                 ops: 10_000,
                 ..COMMON
@@ -228,7 +228,7 @@ impl ElasticExperiment {
                 place: "Figure 14d",
                 title: "against Monkey, by skew, absent keys only, four times the keys",
                 paper: "1.36 to 2.15 times the throughput with 400 GB: about as with 100 GB.",
-                differs: "monkey is blocked-bloom. By default also four times the gets of Figure 14: heat is known by segments, of \
+                differs: "monkey is blocked-bloom. By default also four times the gets of Figure 14: hotness is known by segments, of \
                           which there are four times as many.",
                 sides: &["monkey", "elastic"],
                 grids: &[Grid { skews: &[0.8, 0.99, 1.2, 1.4], absents: &[100], ..BOTH }],
@@ -242,7 +242,7 @@ impl ElasticExperiment {
                 title: "YCSB A to F against Monkey, four threads",
                 paper: "Skew 0.99: C 1.29 and D 1.20 times; skew 1.2: 1.99 and 1.89 times. Little for A, B and F, whose \
                         updates bring the hot keys to the upper levels, and nothing for E.",
-                differs: "monkey is blocked-bloom. Half of the gets ask for absent keys.",
+                differs: "monkey is blocked-bloom. Half of the gets are for absent keys.",
                 sides: &["monkey", "elastic"],
                 workloads: YCSB,
                 grids: &[Grid { skews: &[0.99, 1.2], threads: &[4], ..DEFAULT }],
@@ -254,7 +254,7 @@ impl ElasticExperiment {
                 place: "Figure 16a",
                 title: "gains by the device of the tables",
                 paper: "2.31 to 2.38 times the throughput on an HDD, about as on an SSD (2.08 to 2.17 times).",
-                differs: "All devices but the disk are emulated: reads of tables take what those of the device do; the paper had \
+                differs: "All devices but the disk are emulated: reads of tables take the time of the device; the paper had \
                           one HDD and one SSD. Unmeasured gets, loading and merges are not slowed down.",
                 vary: Some(Vary::Device),
                 ops: 10_000,
@@ -283,7 +283,7 @@ impl ElasticExperiment {
                 place: "Figure 16d",
                 title: "gains by the size of values",
                 paper: "1.99 to 2.08 times the throughput for pairs of 128 bytes to 1 KiB.",
-                differs: "As many keys for every size, in place of as many bytes.",
+                differs: "The same number of keys for every size instead of the same number of bytes.",
                 vary: Some(Vary::Value),
                 ops: 10_000,
                 ..COMMON
@@ -293,7 +293,7 @@ impl ElasticExperiment {
                 place: "Figure 16e",
                 title: "gains by the size of the database",
                 paper: "2.00 to 2.08 times the throughput for 100, 200 and 400 GB.",
-                differs: "The number of keys that is given is the smallest of three sizes. Filters and block cache grow with the data.",
+                differs: "The given number of keys is the smallest of three sizes. Filters and block cache grow with the data.",
                 vary: Some(Vary::Keys),
                 half_keys: 1,
                 ops: 10_000,
@@ -304,8 +304,8 @@ impl ElasticExperiment {
                 place: "Figure 16f",
                 title: "throughput by the size of a filter unit, and so of a segment",
                 paper: "Best with segments of 4 MB, whose units are about a block of the device: 17.8 % more throughput than \
-                        with one segment a table. Smaller units waste reads, larger segments know less of heat.",
-                differs: "A segment is named by the bytes of its unit: 2 KiB are 4,096 keys at 4 bits, the paper's 4 MB.",
+                        with one segment per table. Smaller units waste reads, larger segments know less about hotness.",
+                differs: "A segment is identified by the size of its unit: 2 KiB are 4,096 keys at 4 bits, the paper's 4 MB.",
                 vary: Some(Vary::UnitSize),
                 ops: 10_000,
                 ..COMMON
@@ -313,9 +313,9 @@ impl ElasticExperiment {
             ElasticExperiment {
                 name: "elastic-fig16-life-time",
                 place: "Figure 16g",
-                title: "throughput by the life time of heat",
+                title: "throughput by the life time of segments",
                 paper: "No big difference.",
-                differs: "\"auto\" is what the engine chooses.",
+                differs: "\"auto\" is the engine's choice.",
                 vary: Some(Vary::LifeTime),
                 ops: 10_000,
                 ..COMMON
@@ -324,15 +324,15 @@ impl ElasticExperiment {
                 name: "elastic-fig16-unit-bits",
                 place: "Figure 16h",
                 title: "throughput by the bits of a filter unit, 24 of all units together",
-                paper: "Best with 4 bits: fewer mean more loads for the same filter, more mean fewer degrees of heat.",
+                paper: "Best with 4 bits: fewer mean more loads for the same filter, more mean fewer degrees of hotness.",
                 vary: Some(Vary::UnitBits),
                 ops: 10_000,
                 ..COMMON
             },
             ElasticExperiment {
                 name: "elastic-locality",
-                title: "gains by how near to each other hot keys lie",
-                paper: "Not in the paper. Heat is known by segments, so hot keys that lie together gain more.",
+                title: "gains by the number of adjacent hot keys",
+                paper: "Not in the paper. Hotness is known by segments, so adjacent hot keys gain more.",
                 vary: Some(Vary::Locality),
                 ops: 10_000,
                 ..COMMON
@@ -350,7 +350,7 @@ impl ElasticExperiment {
             },
             ElasticExperiment {
                 name: "elastic-threads",
-                title: "gets by threads, data in the page cache: does counting heat get in the way?",
+                title: "gets by threads, data in the page cache: the cost of counting",
                 paper: "Not in the paper, which shows 16 threads on a disk.",
                 differs: "",
                 sides: &["blocked-bloom", "elastic"],

@@ -1,19 +1,19 @@
-//! Databases of experiments: loaded once a filter, kept and used again, and copied by hard links for every figure.
+//! Databases of experiments: loaded once per filter, kept and reused, and copied by hard links for every figure.
 //!
-//! A *base* is a directory `FILTER-HASH` with a database and a card `loaded.json` that says what it was loaded with: number and
-//! form of keys, values, and all options of the keyspace, which are what the bytes of its tables follow from. It is used again
-//! if the card says the same. The card is written last and its base never changes after that, so a base whose loading was broken
-//! off has no card and is loaded anew.
+//! A *base* is a directory `FILTER-HASH` with a database and a card `loaded.json` that records what determines the
+//! bytes of its tables: number and form of keys, values, and all options of the keyspace. It is reused if the card
+//! matches. The card is written last and its base never changes afterwards, so a base whose loading was interrupted has
+//! no card and is loaded again.
 //!
-//! Whatever is measured happens on a copy (a checkpoint: its files are second names of the base's), so every point of a figure
-//! begins with the same tree and cold heat. Mixes that write cost the disk space of what they write.
+//! All measurements use a copy (a checkpoint made of hard links), so every point of a figure begins with the same tree
+//! and no hotness. Mixes that write need disk space for their writes.
 //!
-//! All sides have the same tree: keys are flushed in equal portions, in the same random order, and compaction has come to its
-//! end before the next portion begins. There are 163 portions, or fewer of at least 500 keys, and always 4k + 3, so that level 0
-//! holds three runs, one less than start a compaction. Tables are as large as four portions, at most 64 MiB: a database of
-//! 100,000 keys has as many levels as one of ten millions, and tables of many segments.
+//! All sides have the same tree: keys are flushed in equal portions, in the same random order, and compaction has
+//! finished before the next portion begins. There are 163 portions, or fewer of at least 500 keys, and always 4k + 3,
+//! so that level 0 holds three runs, one less than start a compaction. Tables are as large as four portions, at most 64
+//! MiB: a database of 100,000 keys has the same number of levels as one of ten million, and tables of many segments.
 //!
-//! One thread at a time makes and copies bases of one directory; two programs must not share one.
+//! One thread at a time creates and copies bases of one directory; two processes must not share one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,30 +32,30 @@ use tempfile::TempDir;
 
 use crate::filters::load::{self, Loading, Plan};
 
-/// Flushes that load a base, if it is not tiny.
+/// Number of flushes that load a base, if it is not tiny.
 const MOST_FLUSHES: u64 = 163;
 
-/// The fewest keys of a flush.
+/// Minimum number of keys of a flush.
 const FLUSH_KEYS: u64 = 500;
 
-/// The fewest keys: enough for seven flushes.
+/// Minimum number of keys: enough for seven flushes.
 pub const FEWEST_KEYS: u64 = 5000;
 
-/// Of so many keys one is held back for workloads that insert.
+/// One in this number of keys is held back for workloads that insert.
 const HELD_BACK: u64 = 50;
 
-/// What a key and its value take in a memtable beside their bytes, at most.
+/// Maximum overhead of an entry in a memtable.
 const ENTRY_OVERHEAD: u64 = 64;
 
-/// The sizes that tables have, whatever the keys.
+/// Limits of table sizes.
 const TABLE_BYTES: std::ops::RangeInclusive<u64> = 32 << 10..=64 << 20;
 
-/// Changes when bases are made in another way.
+/// Changes when bases are built differently.
 const LAYOUT: u32 = 2;
 
 const CARD: &str = "loaded.json";
 
-/// A copy within its directory.
+/// The name of a copy within its directory.
 const COPY: &str = "db";
 
 /// The data of a base.
@@ -63,12 +63,12 @@ pub(crate) struct Data<'a> {
     pub(crate) keys: &'a KeySet,
     pub(crate) value_bytes: usize,
     pub(crate) seed: u64,
-    /// In which portions they are flushed, and how many keys are there at first; `None`: as this module has it.
+    /// The portions in which keys are flushed, and the number of keys loaded first; `None` for this module's defaults.
     pub(crate) portions: Option<(Plan, u64)>,
 }
 
 impl Data<'_> {
-    /// The order of loading, and how many keys are there at first.
+    /// Returns the order of loading, and the number of keys loaded first.
     pub(crate) fn fill(&self) -> Fill {
         let mut fill = Fill::random(self.keys, self.seed);
         fill.loaded = self.portions.map_or(loaded_of(self.keys.len()), |(_, loaded)| loaded);
@@ -76,7 +76,7 @@ impl Data<'_> {
     }
 
     fn plan(&self) -> Plan {
-        // Of the plan only the portions matter here: the tree's shape is the policy's own.
+        // Only the plan's portions matter here: the tree's shape is the policy's own.
         let own = || {
             let (keys, flushes) = (loaded_of(self.keys.len()), flushes_of(self.keys.len()));
             Plan { size_ratio: 1, levels: 1, flushes, keys }
@@ -89,25 +89,25 @@ impl Data<'_> {
         let entry = self.keys.key_bytes() as u64 + self.value_bytes as u64;
         let portion = loaded_of(self.keys.len()).div_ceil(flushes_of(self.keys.len())) + 1;
         let keyspace = &mut options.keyspace;
-        // Just enough that no memtable is full before its flush is asked for.
+        // Just large enough that no memtable is full before its explicit flush.
         keyspace.memtable_bytes = (portion * (entry + ENTRY_OVERHEAD)).max(4 << 10);
         keyspace.table_bytes = (4 * portion * entry).clamp(*TABLE_BYTES.start(), *TABLE_BYTES.end());
         options.memtable_budget_bytes = options.memtable_budget_bytes.max(keyspace.memtable_bytes * 8);
     }
 }
 
-/// Flushes that load so many keys: 4k + 3.
+/// Returns the number of flushes that load `keys` keys: 4k + 3.
 fn flushes_of(keys: u64) -> u64 {
     let most = (keys / FLUSH_KEYS).clamp(7, MOST_FLUSHES);
     (most + 1) / 4 * 4 - 1
 }
 
-/// Keys that are there before the first measurement, of so many in all.
+/// Returns the number of keys loaded before the first measurement, out of `keys` in total.
 pub(super) fn loaded_of(keys: u64) -> u64 {
     keys - keys / HELD_BACK
 }
 
-/// One base as it was loaded.
+/// A loaded base.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LoadRow {
@@ -117,29 +117,29 @@ pub struct LoadRow {
     pub experiment: String,
     /// The filter.
     pub filter: String,
-    /// What varies in how it is loaded; empty if nothing does.
+    /// The varied setting of loading; empty if nothing varies.
     pub point: String,
-    /// Keys in it.
+    /// Number of keys.
     pub keys: u64,
     /// Sorted runs of each level: `3/1/1/1`.
     pub runs: String,
-    /// Tables.
+    /// Number of tables.
     pub tables: usize,
     /// Bytes of the tables.
     pub table_bytes: u64,
-    /// Median of loading, flushes and waits for compaction included.
+    /// Median loading time per key, including flushes and waits for compaction.
     pub load_ns_per_key: f64,
-    /// The fastest load.
+    /// Loading time per key of the fastest load.
     pub min_ns_per_key: f64,
-    /// The slowest load.
+    /// Loading time per key of the slowest load.
     pub max_ns_per_key: f64,
-    /// 99 of 100 puts took at most so long.
+    /// 99th percentile of the durations of puts.
     pub put_p99_ns: u64,
-    /// Bytes written by bytes given, log included.
+    /// Bytes written divided by bytes put, including the log.
     pub write_amplification: f64,
-    /// Of how many loads this is the median.
+    /// Number of loads.
     pub repeats: u32,
-    /// Whether it had been loaded before; the figures are those of then.
+    /// Whether it was loaded by an earlier run, whose figures these are.
     pub reused: bool,
 }
 
@@ -164,10 +164,10 @@ pub(crate) struct Copy {
 
 impl Copy {
     pub(crate) fn db(&self) -> &Db {
-        self.db.as_ref().expect("there until it is closed")
+        self.db.as_ref().expect("present until it is closed")
     }
 
-    /// Where its files are.
+    /// Returns the directory of its files.
     pub(super) fn path(&self) -> PathBuf {
         self.dir.path().join(COPY)
     }
@@ -178,7 +178,7 @@ impl Copy {
 }
 
 impl Bases {
-    /// In `dir`, or in a temporary directory that goes with this value.
+    /// Keeps bases in `dir`, or in a temporary directory that is removed on drop.
     pub(crate) fn in_dir(dir: Option<&Path>) -> Result<Bases, BenchError> {
         let (dir, temporary) = match dir {
             Some(dir) => {
@@ -194,7 +194,7 @@ impl Bases {
         Ok(Bases { dir, _temporary: temporary })
     }
 
-    /// Makes sure that there is a base, and says how it was loaded.
+    /// Loads a base unless it exists, and returns its row.
     pub(crate) fn base(
         &self,
         filter: &str,
@@ -217,12 +217,12 @@ impl Bases {
         Ok(load)
     }
 
-    /// Opens a copy of a base that is there.
+    /// Opens a copy of an existing base.
     pub(crate) fn copy(&self, filter: &str, options: &Options, data: &Data<'_>) -> Result<Copy, BenchError> {
         self.copy_in(None, filter, options, data)
     }
 
-    /// The same in another directory than that of the bases: on another file system the copy has all bytes of its own.
+    /// Opens a copy in another directory than that of the bases: on another file system the copy duplicates all bytes.
     pub(super) fn copy_in(
         &self,
         place: Option<&Path>,
@@ -241,12 +241,12 @@ impl Bases {
         Ok(Copy { db: Some(Db::open(&path, options.clone())?), dir: made })
     }
 
-    /// Where the bases are.
+    /// Returns the directory of the bases.
     pub(super) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Loads a database that is thrown away, as fast as the engine takes it: compactions run beside.
+    /// Loads a temporary database at full speed, with concurrent compactions.
     pub(super) fn load_once(
         &self,
         filter: &str,

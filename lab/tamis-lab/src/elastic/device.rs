@@ -1,18 +1,18 @@
-//! What reads of tables cost: `--device`.
+//! Emulated and real devices for reads of tables: `--device`.
 //!
-//! A *drive* is a device by its name. One that is measured is read with `O_DIRECT` (`disk`) or through the page cache
-//! (`page-cache`, `ram-disk`). One that is emulated ([`EmulatedFs`]) has the engine read as if directly: by system calls
-//! ([`ReadMode::Buffered`]), so that every block and every filter unit comes through the file system once and then out of the
-//! block cache. Below it the bytes come out of the page cache, so that a read takes the device's time, not that of the disk
-//! as well: files are read into it before the first measurement ([`Drive::prepare`]). What does not fit there is late where the
-//! disk is slower than the device; such reads are counted.
+//! A *drive* is a device by name. A measured one is read with `O_DIRECT` (`disk`) or through the page cache
+//! (`page-cache`, `ram-disk`). For an emulated one ([`EmulatedFs`]) the engine reads as with direct I/O: by system
+//! calls ([`ReadMode::Buffered`]), so that every block and every filter unit is read once from the file system and then
+//! from the block cache. The bytes below come from the page cache, so that a read takes the device's time without that
+//! of the disk: files are read into it before the first measurement ([`Drive::prepare`]). Data that does not fit is
+//! late where the disk is slower than the device; such reads are counted.
 //!
-//! Only reads of tables that are measured pay. A database is loaded, opened and warmed with the device off.
+//! Only measured reads of tables are slowed down. A database is loaded, opened and warmed with the device off.
 //!
 //! # Threads
 //!
-//! Whoever measures a side switches its device ([`paid`]), on a thread that has no read of that side under way, when no filter unit
-//! waits to be loaded.
+//! The thread that measures a side switches its device ([`paid`]) while no read of that side is in progress and no
+//! filter unit waits to be loaded.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -24,13 +24,13 @@ use tamis_testkit::EmulatedFs;
 
 use crate::medium::{Medium, Way};
 
-/// A device of which a read takes so long measures less.
+/// Read latency from which fewer operations are measured.
 const SLOW_NS: f64 = 1e6;
 
-/// Of so many operations one is measured on a slow device.
+/// On a slow device, one in this number of operations is measured.
 const SLOW_PART: u64 = 5;
 
-/// The most that is read into the page cache for one database.
+/// Maximum number of bytes read into the page cache for one database.
 const MOST_PREPARED: u64 = 8 << 30;
 
 /// A device by its name.
@@ -41,7 +41,7 @@ pub(super) struct Drive {
 }
 
 impl Drive {
-    /// Fails with what there is if there is no such device.
+    /// Fails with a list of the known devices if the name is unknown.
     pub(super) fn of(name: &str) -> Result<Drive, BenchError> {
         Ok(Drive { name: name.to_owned(), way: Way::of(name)? })
     }
@@ -50,22 +50,22 @@ impl Drive {
         self.way.is_emulated()
     }
 
-    /// Whether fewer operations are measured on it.
+    /// Reports whether fewer operations are measured on it.
     pub(super) fn is_slow(&self) -> bool {
         self.way.expected_ns() >= SLOW_NS
     }
 
-    /// Operations that are measured in place of so many.
+    /// Returns the number of operations measured instead of `ops`.
     pub(super) fn part_of(&self, ops: u64) -> u64 {
         if self.is_slow() { (ops / SLOW_PART).max(1) } else { ops }
     }
 
-    /// About what a read takes, for planning: nanoseconds.
+    /// Returns the approximate duration of a read in nanoseconds, for planning.
     pub(super) fn expected_ns(&self) -> f64 {
         self.way.expected_ns()
     }
 
-    /// Name and kind: `hdd (emulated)`.
+    /// Returns name and kind: `hdd (emulated)`.
     pub(super) fn describe(&self) -> String {
         let kind = match self.way.medium {
             _ if self.is_emulated() => "emulated",
@@ -76,7 +76,7 @@ impl Drive {
         format!("{} ({kind})", self.name)
     }
 
-    /// How the engine reads, so that the block cache is used as with direct I/O.
+    /// Returns the engine's read mode, which uses the block cache as with direct I/O.
     pub(super) fn read_mode(&self) -> ReadMode {
         match self.way.medium {
             Medium::Direct => ReadMode::Direct,
@@ -84,12 +84,13 @@ impl Drive {
         }
     }
 
-    /// Where copies for it go, if not beside the bases in `dir`; or why there is no such place. `bytes`: what they take.
+    /// Returns the directory for copies of `bytes` bytes, if they do not go beside the bases in `dir`, or why there is
+    /// none.
     pub(super) fn place(&self, dir: &Path, bytes: u64) -> Result<Option<PathBuf>, String> {
         self.way.medium.place(dir, bytes)
     }
 
-    /// The file system of one side, off; `None` if nothing is emulated.
+    /// Returns the file system of one side, off; `None` if nothing is emulated.
     pub(super) fn file_system(&self) -> Option<EmulatedFs> {
         self.is_emulated().then(|| {
             let fs = EmulatedFs::new(self.way.medium.base(), self.way.device);
@@ -98,7 +99,7 @@ impl Drive {
         })
     }
 
-    /// Reads the files of a database into the page cache, out of which emulated devices take their bytes. At most 8 GiB.
+    /// Reads the files of a database into the page cache, from which emulated devices read. At most 8 GiB.
     pub(super) fn prepare(&self, database: &Path) -> Result<(), BenchError> {
         match self.is_emulated() {
             true => read_all(database, MOST_PREPARED).map(drop).map_err(|source| BenchError::Io {
@@ -111,7 +112,7 @@ impl Drive {
     }
 }
 
-/// Reads the files of a directory, at most so many bytes. Gives how many those were.
+/// Reads the files of a directory, at most `most` bytes. Returns the number of bytes read.
 fn read_all(dir: &Path, most: u64) -> io::Result<u64> {
     let mut done = 0;
     for entry in fs::read_dir(dir)? {
@@ -123,8 +124,8 @@ fn read_all(dir: &Path, most: u64) -> io::Result<u64> {
     Ok(done)
 }
 
-/// Does what is measured: reads of tables pay meanwhile, and so do the loads of units that wait at its end, which are no part of its
-/// time: while the other sides are measured a device would not stand still.
+/// Executes the measured work with slow reads of tables. The loads of units that are pending at its end are slow, too,
+/// but not part of its time: a device would not be idle while the other sides are measured.
 pub(super) fn paid<T>(
     fs: Option<&EmulatedFs>,
     db: &Db,

@@ -1,25 +1,26 @@
-//! Filters whose memory follows the heat against fixed ones: the figures of the ElasticBF paper as commands.
+//! Filters whose memory follows hotness, compared with fixed ones: the figures of the ElasticBF paper as commands.
 //!
-//! Every side is a filter with the same memory: `--bits` a key for fixed filters, as many bytes as a budget for elastic ones.
-//! All have the same tree ([`database`]), and every point of a figure begins on a fresh copy with cold heat. Then come
-//! unmeasured gets, unless the experiment says otherwise, and rounds that go round the sides in turns, so that a slow minute of
-//! the machine slows all of them. Times are medians of the rounds with the fastest and the slowest, counters are means.
+//! Every side is a filter with the same memory: `--bits` per key for fixed filters, a budget of the same size for
+//! elastic ones. All have the same tree ([`database`]), and every point of a figure begins on a fresh copy without
+//! hotness. Then come unmeasured gets, unless the experiment has none, and rounds over interleaved sides, so that
+//! temporary load on the machine affects all of them. Times are medians of the rounds with the fastest and the slowest,
+//! counters are means.
 //!
-//! * [`tamis_bench::pattern`]: which keys are asked for.
-//! * [`side`]: a filter by its name.
+//! * [`tamis_bench::pattern`]: the distribution of queried keys.
+//! * [`side`]: filters by name.
 //! * [`database`]: loading, reuse and copies.
-//! * `device`: what reads of tables cost, where a device is named.
-//! * [`catalogue`]: the experiments, their defaults, and what the paper saw.
-//! * `points`: what varies, and every combination of it.
-//! * `plan`: an experiment with everything decided, and what is refused.
-//! * `rounds`, `shift`, `skew`: what is measured.
-//! * [`rows`]: what is measured.
+//! * `device`: costs of reads of tables, where a device is named.
+//! * [`catalogue`]: the experiments, their defaults, and the paper's results.
+//! * `points`: the varied settings, and all their combinations.
+//! * `plan`: an experiment with all settings resolved and checked.
+//! * `rounds`, `shift`, `skew`: the measurements.
+//! * [`rows`]: their results.
 //! * [`figures`]: the experiments as [figures](crate::figures): sizes, pictures, tables, verdicts.
 //!
-//! A *read in vain* is a run whose data a get searched without finding its key: the run's filter let the key through, or had
-//! no unit in memory. It is counted as runs searched less gets that found their value, which is exact where nothing is
-//! written; in mixes some values come from a memtable, so there it is left out, and `false positives` are what the engine
-//! counts.
+//! A *wasted read* is a run whose data a get searched without finding its key: the run's filter had a false positive,
+//! or no unit in memory. Their number is runs searched less gets that found their value, which is exact if there are no
+//! writes; in mixes some values come from a memtable, so there it is omitted, and `false positives` are counted by the
+//! engine.
 
 pub mod catalogue;
 pub mod database;

@@ -1,4 +1,4 @@
-//! An experiment with everything decided: its points, and whatever can be refused before anything is loaded.
+//! An experiment with all settings resolved: its points, and all checks that do not need loaded data.
 
 use std::cell::OnceCell;
 use std::path::PathBuf;
@@ -23,17 +23,17 @@ use crate::elastic::side::ElasticSide;
 use crate::elastic::{rounds, shift, skew};
 use crate::figures::compose::distinct;
 
-/// Bytes of every key.
+/// Size of every key in bytes.
 pub(super) const KEY_BYTES: usize = 16;
 
-/// What may be chosen about an experiment; `None` is its own default.
+/// Adjustable settings of an experiment; `None` is its own default.
 #[derive(Clone, Debug)]
 pub struct ElasticSettings {
-    /// Keys in all; a fiftieth is held back for workloads that insert.
+    /// Number of all keys; a fiftieth is held back for workloads that insert.
     pub keys: u64,
-    /// Bytes of every value.
+    /// Size of every value in bytes.
     pub value_bytes: usize,
-    /// Bits of filter memory a key.
+    /// Bits of filter memory per key.
     pub bits: f64,
     /// The sides.
     pub sides: Option<Vec<ElasticSide>>,
@@ -45,25 +45,25 @@ pub struct ElasticSettings {
     pub absents: Option<Vec<u64>>,
     /// Localities.
     pub localities: Option<Vec<u64>>,
-    /// Threads.
+    /// Numbers of threads.
     pub threads: Option<Vec<usize>>,
-    /// Operations a workload and round, over all threads; gets a window in a shift.
+    /// Operations per workload and round, over all threads; gets per window in a shift.
     pub ops: Option<u64>,
-    /// Unmeasured gets.
+    /// Number of unmeasured gets.
     pub warmup: Option<u64>,
-    /// Rounds.
+    /// Number of rounds.
     pub repeats: Option<u32>,
     /// Bytes of the block cache.
     pub cache_bytes: Option<u64>,
-    /// Read past the page cache, or through it.
+    /// Whether reads bypass the page cache.
     pub direct: Option<bool>,
-    /// Devices by name: one, or those that are compared where they vary.
+    /// Names of devices: one, or those to compare where they vary.
     pub devices: Option<Vec<String>>,
-    /// Bytes of a filter unit where they do not vary.
+    /// Size of a filter unit in bytes where it does not vary.
     pub unit_bytes: Option<u64>,
-    /// Where databases are kept; a temporary directory, removed at the end, if nowhere.
+    /// Directory in which databases are kept; a temporary one if absent.
     pub dir: Option<PathBuf>,
-    /// Drives every random choice.
+    /// Seed of all random choices.
     pub seed: u64,
     /// Options of the database by name, set last.
     pub options: Vec<(String, String)>,
@@ -95,7 +95,7 @@ impl Default for ElasticSettings {
     }
 }
 
-/// Options that would make a side another than its name says, and what to use instead.
+/// Options that would contradict a side's name, and what to use instead.
 const OWN_OPTIONS: [(&str, &str); 6] = [
     ("keyspace.filter", "--filters"),
     ("keyspace.filter_allocation", "--filters monkey"),
@@ -105,7 +105,7 @@ const OWN_OPTIONS: [(&str, &str); 6] = [
     ("heat_inheritance", "--filters elastic-cold"),
 ];
 
-/// What is measured at once.
+/// The unit of measurement.
 pub(super) enum Step<'a> {
     /// Loading, in rounds.
     Loads,
@@ -116,24 +116,24 @@ pub(super) enum Step<'a> {
 /// One side's database, ready to be measured.
 pub(super) struct Opened {
     pub(super) copy: Copy,
-    /// What slows its reads of tables down, if that is emulated: off.
+    /// The emulated device that slows its reads of tables down, if any: off.
     pub(super) fs: Option<EmulatedFs>,
     pub(super) load: LoadRow,
 }
 
-/// An experiment with everything decided. One thread at a time.
+/// An experiment with all settings resolved. Used by one thread at a time.
 pub(super) struct Job {
     pub(super) experiment: ElasticExperiment,
     pub(super) settings: ElasticSettings,
-    /// The keys of every variant, each number once.
+    /// The keys of all variants, one set for each number.
     key_sets: Vec<KeySet>,
     pub(super) sides: Vec<ElasticSide>,
     pub(super) points: Vec<Point>,
     pub(super) repeats: u32,
-    /// Operations a round, but for [slow devices](Job::ops).
+    /// Operations per round, except for [slow devices](Job::ops).
     pub(super) base_ops: u64,
     pub(super) warmup: u64,
-    /// Made when the first is needed.
+    /// Created on demand.
     bases: OnceCell<Bases>,
 }
 
@@ -145,7 +145,7 @@ impl Job {
     ) -> Result<Self, BenchError> {
         if settings.keys < FEWEST_KEYS {
             return Err(request(format!(
-                "{} keys are too few for a tree of several levels: take --keys {FEWEST_KEYS} or more",
+                "{} keys are too few for a tree of several levels: use --keys {FEWEST_KEYS} or more",
                 settings.keys
             )));
         }
@@ -189,28 +189,28 @@ impl Job {
             }
             if side.is_global() {
                 return Err(request(format!(
-                    "{side} is one filter for the whole tree; take those of single tables"
+                    "{side} is one filter for the whole tree; choose filters of single tables"
                 )));
             }
         }
         for (option, instead) in OWN_OPTIONS {
             if self.settings.options.iter().any(|(given, _)| given == option) {
-                return Err(request(format!("{option} is what sides differ in or share; use {instead}")));
+                return Err(request(format!("{option} depends on the side; use {instead}")));
             }
         }
         let one_pass = one_pass(&self.experiment);
         if one_pass && self.repeats > 1 {
-            return Err(request(format!("{name} has no rounds: leave out --repeat, or take another --seed")));
+            return Err(request(format!("{name} has no rounds: omit --repeat, or use another --seed")));
         }
         if one_pass
             && (self.settings.workloads.is_some() || self.points.iter().any(|point| point.threads != 1))
         {
             return Err(request(format!(
-                "{name} has gets of one thread only: leave out --workload and --threads"
+                "{name} has gets of one thread only: omit --workload and --threads"
             )));
         }
         if one_pass && self.settings.warmup.is_some() {
-            return Err(request(format!("{name} counts from the first get on: leave out --warmup")));
+            return Err(request(format!("{name} counts from the first get on: omit --warmup")));
         }
         for point in &self.points {
             if point.workload.is_fill() {
@@ -223,7 +223,7 @@ impl Job {
                 let names = Workload::ALL.into_iter().filter(|&workload| drawn_by_pattern(workload));
                 let names = names.map(Workload::name).collect::<Vec<_>>().join(", ");
                 return Err(request(format!(
-                    "{} does not follow the heat; there are {names}",
+                    "{} does not follow hotness; known are {names}",
                     point.workload
                 )));
             }
@@ -231,7 +231,7 @@ impl Job {
             let held_back = point.variant.keys - loaded_of(point.variant.keys);
             if inserts > held_back {
                 return Err(request(format!(
-                    "{} inserts {inserts} keys, and {held_back} are held back: take more --keys, or less of --ops or \
+                    "{} inserts {inserts} keys, but {held_back} are held back: use more --keys, or reduce --ops or \
                      --repeat",
                     point.workload
                 )));
@@ -243,12 +243,12 @@ impl Job {
         Ok(())
     }
 
-    /// The options of one side's database.
+    /// Returns the options of one side's database.
     pub(super) fn options(&self, side: &ElasticSide, variant: &Variant) -> Result<Options, BenchError> {
         let mut options = Options::default();
         options.set("keyspace.compression", "none")?;
         options.durability = Durability::Buffered;
-        // The shape is the same for all sides.
+        // The shape must be the same for all sides.
         options.keyspace.read_compaction = false;
         options.cache_bytes = variant.cache_bytes;
         match &variant.drive {
@@ -277,7 +277,7 @@ impl Job {
         }
     }
 
-    /// The directory of databases; made the first time.
+    /// Returns the directory of databases, creating it on first use.
     pub(super) fn bases(&self) -> Result<&Bases, BenchError> {
         match self.bases.get() {
             Some(bases) => Ok(bases),
@@ -288,13 +288,13 @@ impl Job {
         }
     }
 
-    /// The keys of a variant's databases.
+    /// Returns the keys of a variant's databases.
     pub(super) fn keys(&self, variant: &Variant) -> &KeySet {
         let found = self.key_sets.iter().find(|keys| keys.len() == variant.keys);
-        found.expect("every variant's keys were made with the job")
+        found.expect("every variant's keys were generated with the job")
     }
 
-    /// Operations of a round: a part of them on a slow device, unless a number was asked for.
+    /// Returns the number of operations per round: fewer on a slow device, unless a number was given.
     pub(super) fn ops(&self, variant: &Variant) -> u64 {
         match &variant.drive {
             Some(drive) if self.settings.ops.is_none() => drive.part_of(self.base_ops),
@@ -302,7 +302,7 @@ impl Job {
         }
     }
 
-    /// What tables are read from: a device's name, `disk` past the page cache, `mapped` through it.
+    /// Returns the storage of tables: a device's name, `disk` bypassing the page cache, `mapped` through it.
     pub(super) fn device_name<'v>(&self, variant: &'v Variant) -> &'v str {
         match &variant.drive {
             Some(drive) => &drive.name,
@@ -311,19 +311,20 @@ impl Job {
         }
     }
 
-    /// Whether tables are read past the page cache, where no device is named.
+    /// Reports whether reads of tables bypass the page cache, where no device is named.
     pub(super) fn direct(&self) -> bool {
         self.settings.direct.unwrap_or(self.experiment.direct)
     }
 
-    /// Where copies of a variant's databases go, if not beside their bases; or why its device is not here.
+    /// Returns the directory for copies of a variant's databases, if they do not go beside their bases, or why its
+    /// device is not available.
     fn place(&self, variant: &Variant) -> Result<Result<Option<PathBuf>, String>, BenchError> {
         let Some(drive) = &variant.drive else { return Ok(Ok(None)) };
         let of_one = loaded_of(variant.keys) * (KEY_BYTES + variant.value_bytes) as u64;
         Ok(drive.place(self.bases()?.dir(), of_one * self.sides.len() as u64 / 10 * 11))
     }
 
-    /// A copy of a side's database, which is loaded first if it is not there. An emulated device is off.
+    /// Opens a copy of a side's database, which is loaded first unless it exists. An emulated device is off.
     pub(super) fn open(
         &self,
         side: &ElasticSide,
@@ -335,7 +336,7 @@ impl Job {
         let bases = self.bases()?;
         let mut load = bases.base(side.filter(), &options, &data, progress)?;
         load.experiment = self.experiment.name.into();
-        // On every device it is the same database.
+        // The database is the same on every device.
         let same = self.experiment.vary == Some(Vary::Device);
         load.point = if same { String::new() } else { variant.label.clone() };
         let fs = variant.drive.as_ref().and_then(Drive::file_system);
@@ -349,19 +350,19 @@ impl Job {
         Ok(Opened { copy, fs, load })
     }
 
-    /// Where the hot keys lie, and after a shift.
+    /// Returns the distribution of hot keys, also after a shift.
     pub(super) fn pattern(&self, point: &Point, moved: bool) -> Result<Pattern, BenchError> {
         let (keys, spec) = (point.variant.keys, point.spec);
         Pattern::new(keys, spec, self.settings.seed.wrapping_mul(2) + u64::from(moved))
     }
 
-    /// The steps: loads, where they are measured, and the points.
+    /// Returns the steps: loads, where they are measured, and the points.
     pub(super) fn steps(&self) -> Vec<Step<'_>> {
         let loads = (self.experiment.kind == Kind::Loads).then_some(Step::Loads);
         loads.into_iter().chain(self.points.iter().map(Step::Point)).collect()
     }
 
-    /// The name of a point among all: what differs.
+    /// Returns the unique name of a point: its varied settings.
     pub(super) fn step_of(&self, point: &Point) -> String {
         let several = self.points.iter().any(|other| other.workload != point.workload);
         match (several, point.label.is_empty()) {
@@ -372,12 +373,12 @@ impl Job {
         }
     }
 
-    /// Measures one step, all sides in turns.
+    /// Measures one step with interleaved sides.
     pub(super) fn run(&self, step: &Step<'_>, progress: &dyn Progress) -> Result<Rows, BenchError> {
         if let Step::Point(Point { label, variant: variant @ Variant { drive: Some(drive), .. }, .. }) = step
             && let Err(why) = self.place(variant)?
         {
-            progress.note(&format!("{} is left out: {why}", drive.name));
+            progress.note(&format!("{} is omitted: {why}", drive.name));
             let (point, device) = (label.clone(), drive.name.clone());
             let missing = vec![MissingRow { kind: "missing".into(), point, device, why }];
             return Ok(Rows { missing, ..Rows::default() });
@@ -390,14 +391,14 @@ impl Job {
         }
     }
 
-    /// What varies between the variants, each text once.
+    /// Returns the distinct texts of all variants.
     pub(super) fn each(&self, of: impl Fn(&Variant) -> String) -> String {
         distinct(self.points.iter().map(|point| of(&point.variant))).join(" / ")
     }
 
     pub(super) fn describe(&self) -> String {
         let first = &self.points[0].variant;
-        // Where these vary, the points say so.
+        // Where these vary, the points name them.
         let cache = |variant: &Variant| match self.experiment.vary {
             Some(Vary::Cache | Vary::Value) => bytes(first.cache_bytes),
             _ => bytes(variant.cache_bytes),
@@ -416,7 +417,7 @@ impl Job {
         let fewer: String =
             fewer.map(|v| format!("; {} on {}", grouped(self.ops(v)), self.device_name(v))).collect();
         format!(
-            "{} keys of {KEY_BYTES} bytes, values of {} bytes; {} bits a key for filters, {} in all, units of {}; block \
+            "{} keys of {KEY_BYTES} bytes, values of {} bytes; {} bits per key for filters, {} in total, units of {}; block \
              cache {}, {reads}; {} unmeasured gets, then {} of {} operations{fewer}",
             self.each(|variant| grouped(loaded_of(variant.keys))),
             first.value_bytes,
@@ -435,12 +436,12 @@ impl Job {
     }
 }
 
-/// Whether there are no rounds, but gets from a cold start.
+/// Reports whether the procedure is gets from a cold start instead of rounds.
 fn one_pass(experiment: &ElasticExperiment) -> bool {
     matches!(experiment.kind, Kind::Shift | Kind::TableSkew | Kind::RegionSkew)
 }
 
-/// Whether a pattern says which keys a workload is about.
+/// Reports whether a pattern determines the keys of a workload.
 fn drawn_by_pattern(workload: Workload) -> bool {
     use Workload::*;
     matches!(

@@ -1,4 +1,4 @@
-//! The points of an experiment: every combination of what its grids list and of the variants of the setting that varies.
+//! The points of an experiment: all combinations of its grids and of the variants of the varied setting.
 
 use std::collections::BTreeSet;
 
@@ -12,42 +12,42 @@ use crate::elastic::catalogue::{ElasticExperiment, Kind, Vary};
 use crate::elastic::device::Drive;
 use crate::elastic::plan::{KEY_BYTES, request};
 
-/// Segments that a database should have at least, if units do not get too small for it.
+/// Minimum number of segments of a database, unless units would get too small.
 const SEGMENTS: u64 = 4000;
 
-/// The sizes of units, whatever the keys. A unit in memory has a fixed part of more than a hundred bytes, which comes out of the
-/// budget: with units of 256 bytes it was half of it.
+/// Limits of unit sizes. A unit in memory has an overhead of more than a hundred bytes, which is charged to the budget:
+/// with units of 256 bytes it was half of it.
 const UNIT_BYTES: std::ops::RangeInclusive<u64> = 1024..=4096;
 
-/// Bits of a unit for each key where they do not vary.
+/// Bits of a unit per key, where they do not vary.
 const UNIT_BITS: u64 = 4;
 
-/// Bits of all units of a segment for each key, about.
+/// Approximate bits of all units of a segment per key.
 const GROUP_BITS: u64 = 24;
 
-/// The data by the block cache, which is at most [`MOST_CACHE`]: 8 MiB of 10 GiB.
+/// Ratio of data size to block cache, which is at most [`MOST_CACHE`]: 8 MiB of 10 GiB.
 const DATA_BY_CACHE: u64 = 1280;
 
-/// The block cache of a large database.
+/// Maximum size of the block cache.
 const MOST_CACHE: u64 = 8 << 20;
 
-/// The sizes of databases where they vary, by the smallest.
+/// Varied sizes of databases, relative to the smallest.
 const SIZES: [u64; 3] = [1, 2, 4];
 
-/// The devices where they vary: the paper's two, two that came later, and what this machine has.
+/// Varied devices: the paper's two, two later ones, and this machine's.
 const DEVICES: [&str; 5] = ["hdd", "ssd", "pcie-ssd", "nvm", "disk"];
 
-/// A way to load or open databases.
+/// A configuration of loading or opening databases.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Variant {
     pub(super) label: String,
-    /// The setting that varies, where it is a number.
+    /// The varied setting, if it is a number.
     pub(super) setting: Option<f64>,
-    /// Keys in all: a fiftieth is held back.
+    /// Number of all keys: a fiftieth is held back.
     pub(super) keys: u64,
     pub(super) value_bytes: usize,
     pub(super) cache_bytes: u64,
-    /// Where tables lie, if a device is named; else reads are direct or mapped, as the experiment or a flag has it.
+    /// The named device; without one reads are direct or mapped, as set by the experiment or an option.
     pub(super) drive: Option<Drive>,
     /// Options of the database by name.
     pub(super) options: Vec<(&'static str, String)>,
@@ -63,7 +63,7 @@ pub(super) struct Point {
     pub(super) threads: usize,
 }
 
-/// Bytes of a unit: as large as leaves [`SEGMENTS`], if that is possible.
+/// Returns the size of a unit in bytes: the largest that permits [`SEGMENTS`] segments, if possible.
 pub(super) fn unit_bytes(settings: &ElasticSettings) -> u64 {
     if let Some(given) = settings.unit_bytes {
         return given;
@@ -72,7 +72,7 @@ pub(super) fn unit_bytes(settings: &ElasticSettings) -> u64 {
     (1 << wanted.ilog2()).clamp(*UNIT_BYTES.start(), *UNIT_BYTES.end())
 }
 
-/// All points, those of equal settings once.
+/// Returns all points, without duplicates.
 pub(super) fn points(
     experiment: &ElasticExperiment,
     settings: &ElasticSettings,
@@ -85,7 +85,7 @@ pub(super) fn points(
             let mut absents = settings.absents.clone().unwrap_or_else(|| grid.absents.to_vec());
             let mut localities = match &settings.localities {
                 Some(given) => given.clone(),
-                // A tiny database is one neighbourhood.
+                // A tiny database is a single neighbourhood.
                 None => grid.localities.iter().map(|&locality| locality.min(variant.keys)).collect(),
             };
             match experiment.vary {
@@ -104,7 +104,7 @@ pub(super) fn points(
                                 let mut spec = PatternSpec { skew, absent_percent, locality };
                                 spec.check(variant.keys)?;
                                 if skew == 0.0 {
-                                    // Without hot keys there is nothing to keep together.
+                                    // Locality has no effect without hot keys.
                                     spec.locality = 1;
                                 }
                                 let variant = variant.clone();
@@ -123,7 +123,7 @@ pub(super) fn points(
     Ok(points)
 }
 
-/// Names what differs between points.
+/// Names the differences between points.
 fn label(points: &mut [Point]) {
     let differs = |of: &dyn Fn(&Point) -> String| {
         let values: BTreeSet<String> = points.iter().map(of).filter(|value| !value.is_empty()).collect();
@@ -152,7 +152,7 @@ fn label(points: &mut [Point]) {
     points.iter_mut().zip(labels).for_each(|(point, label)| point.label = label);
 }
 
-/// The ways in which databases are loaded and opened.
+/// Returns the configurations of loading and opening databases.
 fn variants(experiment: &ElasticExperiment, settings: &ElasticSettings) -> Result<Vec<Variant>, BenchError> {
     let drives = drives(experiment, settings)?;
     let data = |keys: u64, value_bytes: usize| keys * (KEY_BYTES + value_bytes) as u64;
@@ -178,7 +178,7 @@ fn variants(experiment: &ElasticExperiment, settings: &ElasticSettings) -> Resul
     let unit = unit_bytes(settings);
     Ok(match experiment.vary {
         Some(Vary::Cache) => {
-            // None, 8 MiB and 64 MiB of 100 GB, or about as large parts of less.
+            // None, 8 MiB and 64 MiB of 100 GB, or about the same shares of less.
             let some = (data(settings.keys, settings.value_bytes) / DATA_BY_CACHE).min(MOST_CACHE);
             [0, some, 8 * some]
                 .map(|cache_bytes| Variant {
@@ -217,7 +217,7 @@ fn variants(experiment: &ElasticExperiment, settings: &ElasticSettings) -> Resul
             }));
             variants
         }
-        // Segments stay the same, so a unit's size follows its bits.
+        // Segments stay the same, so a unit's size depends on its bits.
         Some(Vary::UnitBits) => [2, 3, 4, 6, 8, 12]
             .map(|bits| {
                 let options = vec![
@@ -246,7 +246,7 @@ fn variants(experiment: &ElasticExperiment, settings: &ElasticSettings) -> Resul
     })
 }
 
-/// The devices that are named: several only where they vary.
+/// Returns the named devices: several only where they vary.
 fn drives(experiment: &ElasticExperiment, settings: &ElasticSettings) -> Result<Vec<Drive>, BenchError> {
     let (name, varies) = (experiment.name, experiment.vary == Some(Vary::Device));
     let named = match &settings.devices {
@@ -255,11 +255,11 @@ fn drives(experiment: &ElasticExperiment, settings: &ElasticSettings) -> Result<
         Some(named) => named.clone(),
     };
     if matches!(experiment.kind, Kind::TableSkew | Kind::RegionSkew) {
-        return Err(request(format!("{name} only counts which tables are asked: leave out --device")));
+        return Err(request(format!("{name} only counts which tables are queried: omit --device")));
     }
     if experiment.kind == Kind::Loads {
         return Err(request(format!(
-            "{name} measures loading, and a device has reads only: leave out --device"
+            "{name} measures loading, but a device emulates reads only: omit --device"
         )));
     }
     if !varies && named.len() > 1 {
@@ -267,12 +267,12 @@ fn drives(experiment: &ElasticExperiment, settings: &ElasticSettings) -> Result<
     }
     if settings.direct.is_some() {
         return Err(request(format!(
-            "--device {} says how tables are read: leave out --direct and --mapped",
+            "--device {} determines how tables are read: omit --direct and --mapped",
             named.join(",")
         )));
     }
     if settings.options.iter().any(|(option, _)| option == "read_mode") {
-        return Err(request("read_mode follows from the device: leave it out, or --device"));
+        return Err(request("read_mode depends on the device: omit it, or --device"));
     }
     named.iter().map(|name| Drive::of(name)).collect()
 }

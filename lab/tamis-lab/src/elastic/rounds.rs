@@ -20,13 +20,13 @@ use crate::elastic::side::ElasticSide;
 #[derive(Clone, Debug)]
 pub(super) struct Reading {
     pub(super) measurement: Measurement,
-    /// Runs searched without finding the key, by operation; `None` where values may come from memtables.
+    /// Runs searched without finding the key, per operation; `None` where values may come from memtables.
     pub(super) in_vain: Option<f64>,
-    /// Reads that loaded units, by operation.
+    /// Reads that loaded units, per operation.
     pub(super) load_reads: f64,
 }
 
-/// Runs `ops` operations, drawn anew for each `part`, and counts what they cost.
+/// Runs `ops` operations, with new keys for each `part`, and counts their costs.
 pub(super) fn read(
     job: &Job,
     point: &Point,
@@ -97,7 +97,7 @@ pub(super) fn run(job: &Job, point: &Point, progress: &dyn Progress) -> Result<R
         for stand in &stands {
             read(job, &warm, &pattern, stand.copy.db(), &stand.fill, (job.warmup, 0), progress)?;
             if stand.fs.is_some() {
-                // On a real device the gets would have left time to load what they asked for.
+                // On a real device, units requested by the gets would have had time to load.
                 stand.copy.db().settle_filters()?;
             }
         }
@@ -181,10 +181,10 @@ fn row(job: &Job, point: &Point, stand: &Stand) -> ReadRow {
     }
 }
 
-/// The point of rows of [`loads`].
+/// The `point` of rows of [`loads`].
 pub(super) const TIMED: &str = "timed";
 
-/// Loads every side's database as often as there are rounds, in turns, and throws it away.
+/// Loads a temporary database for every side in each round, with interleaved sides.
 pub(super) fn loads(job: &Job, progress: &dyn Progress) -> Result<Rows, BenchError> {
     let mut told = Rows::default();
     let variant = &job.points[0].variant;

@@ -1,9 +1,9 @@
-//! The hot keys move: gets in windows, half of them before and half after.
+//! Shift of the hot keys: gets in windows, half of them before and half after.
 //!
-//! The state before the move and the one that is reached at the end are means of five windows: which keys are hot decides
-//! how often they are let through, so the two need not be alike. Of the way from the first window after the move to the end
-//! state nine tenths are gone when a window has at most a tenth of the difference left; the number of gets told is that up to
-//! the end of the first such window, so it is exact to a window.
+//! The states before the shift and at the end are means of five windows. They may differ, since the false positives of
+//! the hottest keys are chance. Recovery has covered nine tenths of the way from the first window after the shift to
+//! the end state when a window has at most a tenth of the difference left; the reported number of gets extends to the
+//! end of the first such window, so its resolution is one window.
 
 use tamis_bench::BenchError;
 use tamis_bench::progress::Progress;
@@ -14,13 +14,13 @@ use crate::elastic::points::Point;
 use crate::elastic::rounds::read;
 use crate::elastic::rows::{Rows, ShiftRow, WindowRow};
 
-/// Windows before the hot keys move, and after.
+/// Number of windows before the shift, and after.
 pub(super) const WINDOWS: u64 = 20;
 
-/// Windows whose mean is a steady state.
+/// Number of windows whose mean is a steady state.
 const STEADY: usize = 5;
 
-/// What a window may differ from a steady state without anything having changed, by their quotient.
+/// Factor by which a window may differ from a steady state through noise.
 const NOISE: f64 = 1.1;
 
 /// Measures one point.
@@ -83,14 +83,14 @@ fn shift_row(job: &Job, point: &Point, side: &str, windows: &[WindowRow]) -> Shi
     }
 }
 
-/// The mean of the last windows.
+/// Returns the mean of the last windows.
 fn steady(rates: &[f64]) -> f64 {
     let last = &rates[rates.len().saturating_sub(STEADY)..];
     last.iter().sum::<f64>() / last.len().max(1) as f64
 }
 
-/// How many windows it takes until nine tenths of the way to the end state are gone; `None` if the first window is no worse
-/// than the end, as far as noise lets one see, so that there was nothing to recover from.
+/// Returns the number of windows until nine tenths of the way to the end state are covered; `None` if the first window
+/// is no worse than the end within noise, so that there is nothing to recover from.
 fn windows_to_recover(after: &[f64]) -> Option<usize> {
     let (first, end) = (*after.first()?, steady(after));
     let left = end + (first - end) / 10.0;
@@ -106,7 +106,7 @@ mod tests {
     fn recovery_is_nine_tenths_of_the_way_to_the_end_state() {
         assert_eq!(windows_to_recover(&[1.0, 0.6, 0.27, 0.2, 0.2, 0.2, 0.2, 0.2]), Some(3));
         assert_eq!(windows_to_recover(&[1.0, 0.6, 0.29, 0.2, 0.2, 0.2, 0.2, 0.2]), Some(4));
-        // Nothing to recover from: fixed filters.
+        // Fixed filters have nothing to recover from.
         assert_eq!(windows_to_recover(&[0.5, 0.5, 0.5, 0.5]), None);
         assert_eq!(windows_to_recover(&[0.52, 0.5, 0.5, 0.5, 0.5, 0.5]), None);
         assert_eq!(windows_to_recover(&[]), None);

@@ -1,4 +1,4 @@
-//! One side of a comparison: a filter by its name, all with the same memory.
+//! One side of a comparison: a filter by name; all have the same memory.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,10 +8,10 @@ use tamis::Options;
 use crate::filters::Side;
 use crate::filters::side::UnknownFilter;
 
-/// Elastic filters whose new tables do not take over the heat of the old ones.
+/// Elastic filters whose new tables do not inherit hotness from the old ones.
 const COLD: &str = "elastic-cold";
 
-/// A filter of tables: any name that [`Side`] takes, or `elastic-cold` for `elastic` with `heat_inheritance = false`.
+/// A filter of tables: any name of [`Side`], or `elastic-cold` for `elastic` with `heat_inheritance = false`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ElasticSide {
     name: String,
@@ -19,27 +19,27 @@ pub struct ElasticSide {
 }
 
 impl ElasticSide {
-    /// The name it was given.
+    /// Returns its name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The name of its filter: sides that share it share their tables.
+    /// Returns the name of its filter: sides with the same filter share their tables.
     pub fn filter(&self) -> &str {
         self.filter.name()
     }
 
-    /// Whether its memory follows the reads.
+    /// Reports whether its memory follows the reads.
     pub fn is_elastic(&self) -> bool {
         self.filter.is_elastic()
     }
 
-    /// Whether it is one filter for the whole tree, which has no memory of its own a table.
+    /// Reports whether it is one filter for the whole tree, without memory of its own for a table.
     pub fn is_global(&self) -> bool {
         self.filter.is_global()
     }
 
-    /// Sets this filter's options; `bits` a key of `keys` keys are its memory, be they fixed or a budget.
+    /// Sets this filter's options; its memory is `bits` per key for `keys` keys, fixed or as a budget.
     pub(super) fn apply(&self, bits: f64, keys: u64, options: &mut Options) {
         self.filter.apply(bits, options);
         options.filter_budget_bytes = (bits * keys as f64 / 8.0) as u64;

@@ -1,11 +1,11 @@
-//! How unevenly tables, and parts of them, are asked.
+//! Skew of the queries of tables and of their parts.
 //!
-//! Every get is explained ([`tamis::Db::explain_get`]): the path names each table whose key range holds the key, up to the one
-//! where it is found, whatever the filters say. That is what is asked without filters, counted exactly, and independent of
-//! how the engine itself counts heat.
+//! Every get is explained ([`tamis::Db::explain_get`]): the path names each table whose key range contains the key, up
+//! to the one where it is found, whatever the filters answer. These are the queries without filters, counted exactly
+//! and independently of the engine's own counts of hotness.
 //!
-//! Where a table begins and ends is found with a sweep of explained gets of absent keys over the whole key space, so the parts of a
-//! table are exact to a step of the sweep.
+//! The bounds of tables are found with a sweep of explained gets of absent keys over the whole key space, so the parts
+//! of a table are exact to a step of the sweep.
 
 use std::collections::BTreeMap;
 
@@ -19,13 +19,13 @@ use crate::elastic::plan::{Job, Opened};
 use crate::elastic::points::Point;
 use crate::elastic::rows::{Rows, TableRow};
 
-/// Parts of a table.
+/// Number of parts of a table.
 pub(super) const REGIONS: usize = 64;
 
-/// Steps of the sweep for each table of a run on average.
+/// Average number of steps of the sweep per table of a run.
 const STEPS: u64 = 256;
 
-/// A table: where it lies in the tree and in the key space, and how often it was asked.
+/// A table: its position in the tree and in the key space, and the number of its queries.
 #[derive(Clone, Debug)]
 struct Asked {
     level: usize,
@@ -46,7 +46,7 @@ impl Asked {
         self.regions.iter().sum()
     }
 
-    /// (Most − least) / mean over the regions; 0 if none was asked.
+    /// Returns (maximum − minimum) / mean over the parts; 0 without queries.
     fn spread(&self) -> f64 {
         let (most, least) = (self.regions.iter().max(), self.regions.iter().min());
         let mean = self.total() as f64 / REGIONS as f64;
@@ -57,7 +57,7 @@ impl Asked {
     }
 }
 
-/// The tables by their numbers.
+/// The tables by number.
 type Tables = BTreeMap<u64, Asked>;
 
 /// Measures one point.
@@ -144,7 +144,7 @@ fn count(
     Ok(())
 }
 
-/// Level, run and number of every table that a get of `key` asks.
+/// Returns level, run and number of every table that a get of `key` queries.
 fn path(db: &Db, key: &[u8]) -> Result<Vec<(usize, u64, u64)>, BenchError> {
     let steps = db.explain_get(key)?.steps;
     let table = |step: ExplainStep| match step {

@@ -1,4 +1,4 @@
-//! What experiments count, at a tiny scale.
+//! Counters of experiments at a tiny scale.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ fn experiment(name: &str) -> ElasticExperiment {
     ElasticExperiment::all().into_iter().find(|experiment| experiment.name == name).unwrap()
 }
 
-/// The rows of all steps.
+/// Returns the rows of all steps.
 fn run(experiment: &ElasticExperiment, settings: &ElasticSettings) -> Result<Rows, BenchError> {
     let job = Job::new(experiment, settings)?;
     let mut all = Rows::default();
@@ -52,9 +52,9 @@ fn refused(name: &str, settings: ElasticSettings) -> String {
     }
 }
 
-/// The counters are the engine's and the harness's: they must agree.
+/// Counters come from the engine and from the harness: they must agree.
 #[test]
-fn reads_in_vain_are_the_false_positives_of_fixed_filters_and_all_candidates_without() {
+fn wasted_reads_are_the_false_positives_of_fixed_filters_and_all_candidates_without() {
     let settings = ElasticSettings {
         sides: sides("none,bloom"),
         skews: Some(vec![0.0]),
@@ -73,14 +73,14 @@ fn reads_in_vain_are_the_false_positives_of_fixed_filters_and_all_candidates_wit
     assert!(in_vain(none) > runs as f64 - 0.2 && in_vain(none) <= runs as f64, "{none:?}");
     assert!(none.filter_memory == 0 && !none.without_filter && !bloom.without_filter);
     assert_eq!(in_vain(bloom), bloom.false_positives_mean);
-    // Four bits a key let 15 in 100 through.
+    // Four bits per key have a false positive rate of 15 %.
     let rate = in_vain(bloom) / in_vain(none);
     assert!((0.08..0.25).contains(&rate), "{rate}");
 }
 
-/// Whatever the heat, the budget holds, all segments are accounted for, and what the engine reckons is what happens.
+/// Whatever the hotness, the budget holds, all segments are accounted for, and the engine's estimate is accurate.
 #[test]
-fn elastic_filters_keep_their_budget_and_follow_the_heat() {
+fn elastic_filters_keep_their_budget_and_follow_hotness() {
     let settings = ElasticSettings {
         sides: sides("bloom,elastic"),
         skews: Some(vec![1.2]),
@@ -103,12 +103,12 @@ fn elastic_filters_keep_their_budget_and_follow_the_heat() {
         "hot segments have several: {by_units:?}"
     );
     assert!(elastic.load_reads_per_op > 0.0 && bloom.load_reads_per_op == 0.0);
-    // A fixed seed, but which gets are counted depends on time: far apart all the same.
+    // The seed is fixed, but the sampled gets depend on time; the difference is large all the same.
     assert!(elastic.in_vain_last.unwrap() < bloom.in_vain_last.unwrap() / 1.5, "{elastic:?} {bloom:?}");
 }
 
 #[test]
-fn hits_are_told_apart_from_reads_in_vain() {
+fn hits_are_distinguished_from_wasted_reads() {
     let settings = ElasticSettings {
         sides: sides("none"),
         absents: Some(vec![0]),
@@ -118,13 +118,13 @@ fn hits_are_told_apart_from_reads_in_vain() {
     };
     let outcome = run(&experiment("elastic-fig10"), &settings).unwrap();
     let row = &outcome.reads[0];
-    // Each get finds its key in one run, so it is searched in vain in all others that were searched.
+    // Each get finds its key in one run, so the other runs were searched without success.
     let in_vain = row.in_vain_per_op.unwrap();
     assert_eq!(in_vain + 1.0, row.measurement.runs_searched_per_op);
 }
 
 #[test]
-fn a_base_is_used_again_only_for_the_same_data_and_stays_as_it_was_loaded() {
+fn a_base_is_reused_only_for_the_same_data_and_never_changes() {
     let dir = tempfile::tempdir().unwrap();
     let settings = ElasticSettings {
         sides: sides("bloom"),
@@ -136,13 +136,13 @@ fn a_base_is_used_again_only_for_the_same_data_and_stays_as_it_was_loaded() {
     let of = |settings: &ElasticSettings| run(&experiment("elastic-fig13"), settings).unwrap();
     let first = of(&settings);
     assert!(!first.loads[0].reused && first.loads[0].keys == loaded_of(6000));
-    // The inserts of the first went to a copy, so the second inserts the same keys anew.
+    // The inserts of the first run went to a copy, so the second run inserts the same keys again.
     let second = of(&settings);
     assert!(second.loads[0].reused);
     assert_eq!(second.loads[0].runs, first.loads[0].runs);
     let other = of(&ElasticSettings { value_bytes: 65, ..settings.clone() });
     assert!(!other.loads[0].reused);
-    // Loading that was broken off leaves no card.
+    // An interrupted load leaves no card.
     for entry in std::fs::read_dir(dir.path()).unwrap() {
         std::fs::remove_file(entry.unwrap().path().join("loaded.json")).unwrap();
     }
@@ -150,7 +150,7 @@ fn a_base_is_used_again_only_for_the_same_data_and_stays_as_it_was_loaded() {
 }
 
 #[test]
-fn tables_of_a_uniform_load_are_asked_alike_and_those_of_a_skewed_one_are_not() {
+fn tables_are_queried_evenly_under_a_uniform_load_and_unevenly_under_a_skewed_one() {
     let settings = ElasticSettings {
         skews: Some(vec![0.0, 1.2]),
         localities: Some(vec![256]),
@@ -164,7 +164,7 @@ fn tables_of_a_uniform_load_are_asked_alike_and_those_of_a_skewed_one_are_not() 
         let level = outcome.tables.iter().filter(|row| row.point == point && row.level == deepest);
         let asked: Vec<f64> = level.map(|row| row.asked_per_get).collect();
         let mean = asked.iter().sum::<f64>() / asked.len() as f64;
-        // The last level is asked once for each key that lies in it, which is most of them.
+        // The last level is queried once for each key in it, which is most of them.
         let total: f64 = asked.iter().sum();
         assert!(total > 0.5 && total <= 1.0, "{point}: {total}");
         asked.iter().fold(0.0, |most: f64, &a| most.max(a)) / mean
@@ -185,7 +185,7 @@ fn a_shift_has_windows_on_both_sides_of_the_move() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_before_anything_is_loaded() {
+fn invalid_settings_are_refused_before_anything_is_loaded() {
     let dir = tempfile::tempdir().unwrap();
     let tiny = || ElasticSettings { dir: Some(dir.path().to_owned()), ..tiny() };
     let with = |name: &str, change: &dyn Fn(&mut ElasticSettings)| {
@@ -215,9 +215,9 @@ fn what_does_not_fit_is_refused_before_anything_is_loaded() {
     assert!(with("elastic-fig10", &|s| s.devices = on(&["tape"])).contains("pcie-ssd"));
     for direct in [true, false] {
         let named = with("elastic-fig10", &|s| (s.devices, s.direct) = (on(&["nvm"]), Some(direct)));
-        assert!(named.contains("--device nvm says how tables are read"), "{named}");
+        assert!(named.contains("--device nvm determines how tables are read"), "{named}");
         let varied = with("elastic-fig16-device", &|s| s.direct = Some(direct));
-        assert!(varied.contains("leave out --direct and --mapped"), "{varied}");
+        assert!(varied.contains("omit --direct and --mapped"), "{varied}");
     }
     let mapped = || vec![("read_mode".to_owned(), "mapped".to_owned())];
     assert!(with("elastic-fig16-device", &|s| s.options = mapped()).contains("read_mode"));
@@ -229,7 +229,7 @@ fn what_does_not_fit_is_refused_before_anything_is_loaded() {
 }
 
 #[test]
-fn default_sides_are_known_and_have_a_fixed_filter_to_be_held_against() {
+fn default_sides_are_known_and_include_a_fixed_filter() {
     for experiment in ElasticExperiment::all() {
         let sides: Vec<ElasticSide> = experiment.sides.iter().map(|name| name.parse().unwrap()).collect();
         assert!(!sides[0].is_elastic(), "{}", experiment.name);
@@ -237,13 +237,13 @@ fn default_sides_are_known_and_have_a_fixed_filter_to_be_held_against() {
 }
 
 #[test]
-fn all_that_can_be_varied_varies() {
+fn all_settings_can_be_varied() {
     let fewest = |vary: Vary| match vary {
         Vary::Cache => 3,
-        // Localities beyond the number of keys are left out.
+        // Localities beyond the number of keys are omitted.
         Vary::Value | Vary::Locality => 4,
         Vary::Keys => 3,
-        // The directory of the tests may lie in memory, where `disk` is not.
+        // The tests' directory may be in memory, where `disk` is not available.
         Vary::Device => 4,
         _ => 5,
     };
@@ -262,7 +262,7 @@ fn all_that_can_be_varied_varies() {
         let settings: Vec<f64> = outcome.reads.iter().filter_map(|row| row.setting).collect();
         let numbers = match vary {
             Vary::Absent | Vary::Locality | Vary::Device => 0,
-            // What the engine chooses is no number.
+            // The engine's own choice is not a number.
             Vary::LifeTime => points.len() - 1,
             _ => points.len(),
         };
@@ -274,8 +274,8 @@ fn devices(names: &[&str]) -> Option<Vec<String>> {
     Some(names.iter().map(|name| (*name).to_owned()).collect())
 }
 
-/// The same tree, the same gets, the same block cache: a device changes times, not counters. Every read that is measured goes
-/// through it, and none that is not.
+/// Tree, gets and block cache are the same: a device changes times, not counters. Every measured read goes through it,
+/// and no other one.
 #[test]
 fn an_emulated_device_reads_what_direct_io_reads() {
     let settings = |device: &str| ElasticSettings {
@@ -296,23 +296,23 @@ fn an_emulated_device_reads_what_direct_io_reads() {
         assert!(ssd.blocks_per_op > 0.1, "{ssd:?}");
         assert_eq!((ssd.blocks_per_op, nvm.blocks_per_op), (plain.blocks_per_op, plain.blocks_per_op));
         assert_eq!(ssd.in_vain_per_op, plain.in_vain_per_op);
-        // Blocks read are those that the cache did not have: each is one read of the device, in measured rounds alone.
+        // Blocks read are the cache misses: each is one read of the device, in measured rounds only.
         let blocks = ssd.blocks_per_op - ssd.measurement.cache_hits as f64 / 300.0;
         let reads = ssd.device_reads_per_op.unwrap();
-        // With debug assertions the engine looks for what a filter rejects, so that more is read then.
+        // With debug assertions the engine also searches runs that a filter rejects, so there are more reads.
         let exact = ssd.side == "none" || !cfg!(debug_assertions);
         assert!(reads >= blocks - 1e-9 && (reads <= blocks + 1e-9 || !exact), "{reads} {blocks} {ssd:?}");
         assert_eq!(ssd.device_reads_per_op, nvm.device_reads_per_op);
         assert!(ssd.device_ns_per_op.unwrap() >= reads * 112_900.0, "{ssd:?}");
-        // And no get has them for nothing.
+        // Every read takes the device's time.
         assert!(ssd.measurement.ns_per_op >= reads * 100_000.0, "{ssd:?}");
         assert_eq!((plain.device_reads_per_op, plain.late_reads_per_op), (None, None));
     }
 }
 
-/// A device switched on for the measurement alone: with no measured reads it was asked for nothing.
+/// The device is on only while measuring: without measured reads it is not used.
 #[test]
-fn loading_and_warming_up_pass_the_device_by() {
+fn loading_and_warming_up_bypass_the_device() {
     let settings = ElasticSettings {
         sides: sides("bloom,elastic"),
         devices: devices(&["hdd"]),
@@ -335,7 +335,7 @@ fn loading_and_warming_up_pass_the_device_by() {
 }
 
 #[test]
-fn a_slow_device_measures_less_unless_a_number_is_asked_for() {
+fn a_slow_device_measures_less_unless_a_number_is_given() {
     let job = |settings: &ElasticSettings| Job::new(&experiment("elastic-fig16-device"), settings).unwrap();
     let ops = |job: &Job| job.points.iter().map(|point| job.ops(&point.variant)).collect::<Vec<_>>();
     let settings = ElasticSettings { ops: None, ..tiny() };
@@ -350,7 +350,7 @@ fn a_slow_device_measures_less_unless_a_number_is_asked_for() {
 }
 
 #[test]
-fn databases_of_several_sizes_have_memory_by_their_size() {
+fn memory_grows_with_the_size_of_the_database() {
     let settings = ElasticSettings { sides: sides("bloom"), repeats: Some(1), ..tiny() };
     let outcome = run(&experiment("elastic-fig16-size"), &settings).unwrap();
     let keys: Vec<u64> = outcome.loads.iter().map(|load| load.keys).collect();

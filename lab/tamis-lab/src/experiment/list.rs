@@ -1,4 +1,4 @@
-//! `tamis-lab experiment list` and `show`: what can be measured, and what it takes.
+//! `tamis-lab experiment list` and `show`: the experiments and their costs.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -13,15 +13,15 @@ use super::{OUT, select, text};
 
 #[derive(Args)]
 pub(super) struct ListArgs {
-    /// Only those of one paper
+    /// List only figures of one paper
     #[arg(long, value_name = "PAPER")]
     paper: Option<Of>,
-    /// Print one JSON object for each
+    /// Print one JSON object per figure
     #[arg(long)]
     json: bool,
 }
 
-/// A paper on the command line.
+/// A paper as a command line argument.
 #[derive(Clone, Copy, ValueEnum)]
 enum Of {
     /// Reducing Bloom filter CPU overhead (hash-…)
@@ -30,7 +30,7 @@ enum Of {
     Elastic,
     /// GRF (grf-…)
     Grf,
-    /// Of none
+    /// Figures that belong to no paper
     Ours,
 }
 
@@ -47,12 +47,12 @@ impl Of {
 
 #[derive(Args)]
 pub(super) struct ShowArgs {
-    /// Which one
+    /// Name of the figure
     name: String,
-    /// The scale of the setting: small, default or paper
+    /// Scale of the setting: small, default or paper
     #[arg(long, value_name = "SCALE", default_value_t)]
     scale: Scale,
-    /// Where results are looked for
+    /// Directory to look for results in
     #[arg(long, value_name = "DIR", default_value = OUT)]
     out: PathBuf,
 }
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_says_what_each_takes_at_each_scale() {
+    fn the_list_contains_costs_at_each_scale() {
         let text = listed(None, false);
         for part in
             ["Hash sharing. Zhu", "Beyond the papers\n", "one-b", "Figure 2", "4 min, 3.0 MiB", "2.0 h, "]

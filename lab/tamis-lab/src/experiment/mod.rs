@@ -1,8 +1,8 @@
-//! `tamis-lab experiment`: tables and figures of the papers, measured here, and what they show beside the papers' claims.
+//! `tamis-lab experiment`: measures tables and figures of the papers, and compares the results with the papers' claims.
 //!
-//! * `list`, `show`: what there is, and what it takes;
-//! * `run`: measures into a directory of results, and goes on where an earlier run was interrupted;
-//! * `report`: all results of a directory as one page.
+//! * `list`, `show`: the experiments and their costs;
+//! * `run`: measures into a directory of results, and continues where an earlier run was interrupted;
+//! * `report`: writes all results of a directory as one page.
 
 mod list;
 mod report;
@@ -18,7 +18,7 @@ use tamis_cli::failure::{Failure, Outcome};
 use tamis_cli::output::Out;
 use tamis_lab::figures::{Figure, catalogue};
 
-/// Where results are kept if nothing else is said.
+/// The default directory of results.
 const OUT: &str = "./tamis-experiments";
 
 /// Measure tables and figures of the papers again
@@ -30,13 +30,13 @@ pub(crate) struct ExperimentArgs {
 
 #[derive(Subcommand)]
 enum What {
-    /// Name all experiments with what each takes in time and space
+    /// List all experiments with their time and space
     List(list::ListArgs),
-    /// Say what an experiment does, what the paper showed, and its setting
+    /// Describe an experiment: the paper's claim, its setting and costs
     Show(list::ShowArgs),
-    /// Measure experiments, or go on where they were interrupted
+    /// Measure experiments, or continue interrupted ones
     Run(Box<run::RunArgs>),
-    /// Bind all results into one page of HTML
+    /// Write all results as one page of HTML
     Report(report::ReportArgs),
     #[command(external_subcommand)]
     Other(Vec<OsString>),
@@ -53,15 +53,15 @@ pub(crate) fn run(args: ExperimentArgs, out: &mut Out) -> Result<Outcome, Failur
             let word = words.first().map_or_else(String::new, |word| word.to_string_lossy().into_owned());
             let hint = match select(&figures, &[&word]) {
                 Ok(_) => format!("`tamis-lab experiment run {word}` measures it"),
-                Err(_) => "there are list, show, run and report".to_owned(),
+                Err(_) => "known are list, show, run and report".to_owned(),
             };
             Err(Failure::usage(format!("tamis-lab experiment does not know `{word}`: {hint}")))
         }
     }
 }
 
-/// The figures that words name, each once, in the order of the words: `all`, a name, or what names begin with and a
-/// dash (`grf-`).
+/// Returns the figures that words select, each once, in the order of the words: `all`, a name, or a prefix of names
+/// that ends with a dash (`grf-`).
 fn select<'f>(
     figures: &'f [Box<dyn Figure>],
     words: &[impl AsRef<str>],
@@ -90,7 +90,7 @@ fn select<'f>(
 fn unknown(word: &str, figures: &[Box<dyn Figure>]) -> String {
     let names: Vec<&str> = figures.iter().map(|figure| figure.about().name).collect();
     format!(
-        "no experiment is called `{word}`; there are {}, `all`, and beginnings like `grf-`",
+        "no experiment is called `{word}`; known are {}, `all`, and prefixes like `grf-`",
         names.join(", ")
     )
 }
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_name_figures_once_each() {
+    fn words_select_figures_once_each() {
         let figures = synthetic::figures();
         let names = |words: &[&str]| {
             let chosen = select(&figures, words).map_err(|failure| failure.to_string())?;

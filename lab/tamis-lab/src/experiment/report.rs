@@ -12,10 +12,10 @@ use super::OUT;
 
 #[derive(Args)]
 pub(super) struct ReportArgs {
-    /// Where the results are
+    /// Directory of the results
     #[arg(long, value_name = "DIR", default_value = OUT)]
     out: PathBuf,
-    /// The page's file [default: report.html beside the results]
+    /// File to write the page to [default: report.html beside the results]
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
@@ -24,7 +24,7 @@ pub(super) fn run(args: &ReportArgs, out: &mut impl std::io::Write) -> Result<Ou
     let none = || {
         let out = args.out.display();
         Failure::usage(format!(
-            "there are no results in {out}: `tamis-lab experiment run` measures some, --out says where"
+            "there are no results in {out}: measure some with `tamis-lab experiment run`, or pass another --out"
         ))
     };
     if !args.out.is_dir() {
@@ -40,7 +40,7 @@ pub(super) fn run(args: &ReportArgs, out: &mut impl std::io::Write) -> Result<Ou
     written.map_err(|error| Failure::usage(format!("could not write {}: {error}", path.display())))?;
     writeln!(out, "{}: {} experiments", path.display(), present.loaded.len())?;
     for reason in &present.unreadable {
-        note(&format!("left out: {reason}"));
+        note(&format!("omitted: {reason}"));
     }
     Ok(if present.unreadable.is_empty() { Outcome::Done } else { Outcome::Negative })
 }

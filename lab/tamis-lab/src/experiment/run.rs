@@ -1,4 +1,4 @@
-//! `tamis-lab experiment run`: measures, and prints what was found.
+//! `tamis-lab experiment run`: measures, and prints the results.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -18,21 +18,21 @@ use tamis_lab::filters::KeySource;
 use super::{OUT, select, text};
 
 const HELP: &str = "\
-Each experiment at each scale has a directory of its own, DIR/NAME/SCALE: raw rows as JSON lines and as comma-separated
-values, a picture of each panel, verdicts beside the paper's claims, and what was measured where. The same command goes
-on where it was interrupted, step by step, and with all steps done prints the result again without measuring. Rows of
-other settings, of another version or of another machine are never mixed: --restart measures anew, --out goes elsewhere.
+Each experiment has a directory for each scale, DIR/NAME/SCALE, with raw rows as JSON lines and as comma-separated
+values, a picture of each panel, verdicts on the paper's claims, setting and machine. The same command continues an
+interrupted run step by step; once all steps are done, it prints the results again without measuring. Rows of other
+settings, versions or machines are never mixed: pass --restart to measure again, or another directory with --out.
 
-Scales: small takes seconds and shows whether it works, default minutes on a laptop, paper the paper's own sizes, hours
-and a large disk. `tamis-lab experiment list` says what each takes; what the disk has no room for is refused. All other
-flags replace what the experiment does by itself; one that an experiment has no use for is refused.
+Scales: small takes seconds and shows that it works, default takes minutes on a laptop, paper has the paper's own sizes
+and takes hours and a large disk. `tamis-lab experiment list` shows the costs; an experiment that does not fit on the disk
+is refused. All other options replace settings of the experiment; those without effect are refused.
 
-Databases are made in TMPDIR, or /tmp, and removed at the end; with --db, where an experiment takes it, they are made in a
-directory and kept there for other runs of the same keys, values and seed. Every answer is checked; a wrong one ends the
+Databases are created in TMPDIR, or /tmp, and removed at the end; with --db, where an experiment accepts it, they are
+created in a directory and kept for runs with the same keys, values and seed. Every answer is checked; a wrong one ends the
 run with exit code 1.
 
-Filters: what the option keyspace.filter takes; `monkey`: blocked-bloom with memory divided by Monkey's rule; elastic-…:
-`elastic-cold`, which does not inherit heat.
+Filters: the values of the option keyspace.filter; `monkey`: blocked-bloom with memory divided by Monkey's rule;
+`elastic-cold`: elastic filters that do not inherit hotness.
 Key sets: uniform50 (50 bits), normal (the same space), cells (Morton codes of real places, scattered around them beyond
 the 171,075 of the sample), books-like and fb-like (synthetic), geonames (strings, the sample).
 
@@ -46,16 +46,16 @@ Examples:
 #[derive(Args)]
 #[command(after_help = HELP)]
 pub(super) struct RunArgs {
-    /// Which ones (`tamis-lab experiment list` names them): names, beginnings of names with their dash (grf-), or `all`
+    /// Experiments (see `tamis-lab experiment list`): names, prefixes of names that end with a dash (grf-), or `all`
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
-    /// How large: small, default or paper
+    /// Size of the experiments: small, default or paper
     #[arg(long, value_name = "SCALE", default_value_t)]
     scale: Scale,
-    /// Where results are kept
+    /// Directory for the results
     #[arg(long, value_name = "DIR", default_value = OUT)]
     out: PathBuf,
-    /// Measure anew, whatever lies there
+    /// Measure again, discarding existing results
     #[arg(long)]
     restart: bool,
     /// Print one JSON object for each row and each verdict
@@ -65,35 +65,35 @@ pub(super) struct RunArgs {
     custom: CustomArgs,
 }
 
-/// What replaces the experiment's own settings.
+/// Settings that replace the experiment's own.
 #[derive(Args)]
 #[command(next_help_heading = "In place of the experiment's own")]
 struct CustomArgs {
-    /// How many keys exist
+    /// Number of keys
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..))]
     keys: Option<u64>,
-    /// The kind of keys
+    /// Kind of keys
     #[arg(long, value_name = "NAME")]
     key_set: Option<KeySource>,
-    /// Bytes of a key, several where the experiment varies them
+    /// Key sizes in bytes, several where the experiment varies them
     #[arg(long, value_name = "N", value_delimiter = ',')]
     key_bytes: Vec<usize>,
-    /// Bytes of a value
+    /// Value size in bytes
     #[arg(long, value_name = "N")]
     value_bytes: Option<usize>,
-    /// The filters, separated by commas
+    /// Filters, separated by commas
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     filters: Vec<String>,
-    /// Bits of filter a key, several where the experiment varies them
+    /// Filter bits per key, several where the experiment varies them
     #[arg(long, value_name = "BITS", value_delimiter = ',')]
     bits: Vec<f64>,
-    /// The workloads, as `tamis bench` names them
+    /// Workloads, by their names in `tamis bench`
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     workload: Vec<Workload>,
-    /// Threads side by side, several where the experiment varies them
+    /// Numbers of concurrent threads, several where the experiment varies them
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = tamis_cli::values::threads)]
     threads: Vec<usize>,
-    /// The size ratio of the tree, and the runs of its level 0
+    /// Size ratio of the tree, and number of runs in its level 0
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u64).range(2..=1000))]
     size_ratio: Option<u64>,
     /// Operations of a workload in a round, over all threads
@@ -102,10 +102,10 @@ struct CustomArgs {
     /// Rounds
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: Option<u32>,
-    /// Read tables past the page cache, with the figure's block cache
+    /// Read tables with direct I/O, with the figure's block cache
     #[arg(long)]
     direct: bool,
-    /// Read tables through the page cache where the experiment reads past it
+    /// Read tables through the page cache where the experiment uses direct I/O
     #[arg(long, conflicts_with = "direct")]
     mapped: bool,
     /// Devices, several where the experiment varies them: hdd, ssd, pcie-ssd, spdk, nvm or memory (emulated),
@@ -115,25 +115,25 @@ struct CustomArgs {
     /// Exponents of Zipf's law, 0 for uniform
     #[arg(long, value_name = "S", value_delimiter = ',')]
     skew: Vec<f64>,
-    /// Of a hundred gets so many ask for absent keys
+    /// Percentages of gets that ask for absent keys
     #[arg(long, value_name = "PERCENT", value_delimiter = ',')]
     absent: Vec<u64>,
-    /// How many neighbouring keys are hot together
+    /// Numbers of neighbouring keys that are hot together
     #[arg(long, value_name = "KEYS", value_delimiter = ',')]
     locality: Vec<u64>,
-    /// Unmeasured gets before the first round
+    /// Number of unmeasured gets before the first round
     #[arg(long, value_name = "N")]
     warmup: Option<u64>,
-    /// Bytes of the block cache
+    /// Size of the block cache in bytes
     #[arg(long, value_name = "BYTES", value_parser = tamis_cli::values::bytes)]
     cache: Option<u64>,
-    /// A directory for the databases; without it a temporary one, removed at the end
+    /// Directory for the databases [default: a temporary one, removed at the end]
     #[arg(long, value_name = "DIR")]
     db: Option<PathBuf>,
-    /// The comparison program (tamis-peers), whose engines run beside ours where the paper has them
+    /// Comparison program (tamis-peers), whose engines are measured as well where the paper has them
     #[arg(long, value_name = "PROGRAM")]
     peers: Option<PathBuf>,
-    /// Drives keys and every random choice
+    /// Seed of keys and all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
@@ -177,7 +177,7 @@ pub(super) fn run(
     let chosen = select(figures, &args.names)?;
     let RunArgs { scale, out: results, restart, json, custom, .. } = args;
     let job = Job { scale, results: &results, restart, json, custom: custom.into() };
-    // What does not fit is refused before anything runs. Room is asked for one by one: others may need less.
+    // Invalid settings are refused before anything runs. Space is checked one by one, since others may need less.
     if chosen.len() > 1 {
         chosen.iter().try_for_each(|figure| job.check(*figure).map(drop))?;
     }
@@ -191,14 +191,14 @@ pub(super) fn run(
             Err(failure) if chosen.len() == 1 || matches!(failure, Failure::BrokenPipe) => {
                 return Err(failure);
             }
-            // The others may do better.
+            // The remaining ones may succeed.
             Err(failure) => {
                 note(&format!("tamis-lab: {}: {failure}", figure.about().name));
                 failures.push((figure.about().name, failure));
             }
         }
     }
-    // Wrong answers weigh most.
+    // Wrong answers determine the exit code.
     let worst = failures.iter().position(|(_, failure)| matches!(failure, Failure::Problem(_))).unwrap_or(0);
     let names = failures.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
     let words = format!("{} of {} experiments failed: {names}", failures.len(), chosen.len());
@@ -246,11 +246,11 @@ impl Job<'_> {
             let dir = report.dir.display();
             writeln!(out, "\nIn {dir}: setup.json, rows.jsonl, {}{plots}", others.join(", "))?;
         }
-        // Each is there before the next one begins.
+        // Output is flushed before the next experiment begins.
         Ok(out.flush()?)
     }
 
-    /// What is about to happen.
+    /// Returns a message on the upcoming run.
     fn before(&self, figure: &dyn Figure, state: runs::State) -> String {
         let (name, scale) = (figure.about().name, self.scale);
         let runs::State { done, steps } = state;
@@ -258,20 +258,20 @@ impl Job<'_> {
             let dir = results::directory(self.results, name, scale);
             let dir = dir.display();
             return format!(
-                "{name}: all {steps} steps are done in {dir}, nothing is measured; --restart measures anew"
+                "{name}: all {steps} steps are done in {dir}, nothing is measured; --restart measures again"
             );
         }
         let takes = match runs::has_other_sizes(&self.custom) {
-            true => "sizes are not its own, so what it takes is not known".to_owned(),
+            true => "costs are unknown for custom sizes".to_owned(),
             false => format!("takes about {} of disk", text::needs(figure.needs(scale))),
         };
-        let begun = if done > 0 { format!(", {done} of them done before") } else { String::new() };
+        let begun = if done > 0 { format!(", {done} of them already done") } else { String::new() };
         let place = self.custom.place();
         format!("{name}: scale {scale}, {steps} steps{begun}; {takes} (in {})", place.display())
     }
 }
 
-/// Rows and verdicts, each with its figure.
+/// Returns rows and verdicts, each with its figure.
 fn objects(report: &Report) -> Vec<Value> {
     let loaded = &report.loaded;
     let with_figure = |mut row: serde_json::Map<String, Value>| {
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_becomes_a_setting() {
+    fn every_option_becomes_a_setting() {
         let line = "x --keys 5 --key-set cells --key-bytes 8,16 --value-bytes 3 --filters a,b --bits 4.5,10 \
                     --workload get-empty,seek --threads 1,2 --size-ratio 4 --ops 6 --repeat 7 --mapped --device nvm,ssd \
                     --skew 0,0.99 --absent 0,50 --locality 1,64 --warmup 8 --cache 1KiB --db d \
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_input_is_refused_in_words() {
+    fn invalid_input_is_refused_with_a_message() {
         for (line, part) in [
             ("", "NAME"),
             ("x --scale huge", "small, default and paper"),
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_printed_and_printed_again() {
+    fn results_are_printed_again_without_measuring() {
         let dir = tempfile::tempdir().unwrap();
         let text = ran("one-a two-a --scale small", dir.path()).unwrap();
         for part in [
@@ -387,11 +387,11 @@ mod tests {
         assert_eq!((&lines[2]["kind"], &lines[2]["finding"]), (&"verdict".into(), &"holds".into()));
     }
 
-    /// One that cannot run must not keep the others from being measured over night.
+    /// One failing experiment must not stop a batch that runs overnight.
     #[test]
-    fn one_that_fails_does_not_stop_the_others() {
+    fn a_failing_experiment_does_not_stop_the_others() {
         let dir = tempfile::tempdir().unwrap();
-        // Somebody else runs it: that is found out only when it is to begin.
+        // Another process runs it: this is detected only when it is to begin.
         let place = results::directory(dir.path(), "one-a", Scale::Small);
         std::fs::create_dir_all(&place).unwrap();
         let _held = DiskFs::without_mapping().lock(&place.join("lock")).unwrap().unwrap();

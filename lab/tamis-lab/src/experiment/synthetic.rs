@@ -8,7 +8,7 @@ struct Synthetic(About);
 
 struct Work;
 
-/// Three of them, of two papers.
+/// Returns three figures of two origins.
 pub(super) fn figures() -> Vec<Box<dyn Figure>> {
     let about = |name, paper, place| About {
         name,

@@ -1,4 +1,4 @@
-//! Figures and their results as text for people.
+//! Figures and their results as plain text.
 
 use std::io::{self, Write};
 
@@ -6,7 +6,7 @@ use tamis_bench::report::{bytes, duration};
 use tamis_lab::figures::results::Loaded;
 use tamis_lab::figures::{About, Needs, Verdict};
 
-/// Whose figure it is, and what it shows: `GRF, Figure 10: Gets of absent keys`.
+/// Returns the heading of a figure: paper, place and title, as `GRF, Figure 10: Gets of absent keys`.
 pub(super) fn heading(about: &About) -> String {
     match about.place {
         "" => format!("{}: {}", about.paper.name(), about.title),
@@ -14,13 +14,13 @@ pub(super) fn heading(about: &About) -> String {
     }
 }
 
-/// Time and disk.
+/// Formats the time and disk space needed.
 pub(super) fn needs(needs: Needs) -> String {
     let disk = if needs.disk_bytes == 0 { "no disk".to_owned() } else { bytes(needs.disk_bytes) };
     format!("{}, {disk}", duration(needs.seconds as f64))
 }
 
-/// A claim in a line, and its note in another.
+/// Formats a claim as one line, and its note as another.
 pub(super) fn verdict(verdict: &Verdict) -> String {
     let Verdict { claim, paper, ours, note, finding, .. } = verdict;
     let here = if ours.is_empty() { "not measured" } else { ours };
@@ -31,7 +31,7 @@ pub(super) fn verdict(verdict: &Verdict) -> String {
     text
 }
 
-/// All that results show: setting, tables, verdicts.
+/// Prints everything about a figure's results: setting, tables, verdicts.
 pub(super) fn results(loaded: &Loaded, out: &mut impl Write) -> io::Result<()> {
     let Loaded { about, setup, view, .. } = loaded;
     writeln!(out, "{}  {}", about.name, heading(about))?;
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_verdict_stands_in_a_line_with_both_numbers() {
+    fn a_verdict_is_one_line_with_both_numbers() {
         let open = Verdict::open("It is faster", "2–3×");
         assert_eq!(verdict(&open), "open    paper: 2–3×  here: not measured  It is faster\n");
         let found = open.with("2.4×", Some(true), None, None).noting("On a slow disk.");
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_needed_is_said_in_units() {
+    fn needs_are_formatted_with_units() {
         assert_eq!(needs(Needs { seconds: 90, disk_bytes: 3 << 30, memory_bytes: 0 }), "90 s, 3.0 GiB");
         assert_eq!(needs(Needs { seconds: 7200, disk_bytes: 0, memory_bytes: 0 }), "2.0 h, no disk");
     }

@@ -1,11 +1,11 @@
-//! What a figure is, and what it takes.
+//! Descriptions and costs of figures.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Where a figure comes from.
+/// The origin of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Paper {
     /// Zhu, Mun, Raman, Athanassoulis: "Reducing Bloom Filter CPU Overhead in LSM-Trees on Modern Storage Devices", DaMoN 2021.
@@ -15,15 +15,15 @@ pub enum Paper {
     ElasticBf,
     /// Wang, Guo, Yang, Zhang: "GRF: A Global Range Filter for LSM-Trees with Shape Encoding", SIGMOD 2024.
     Grf,
-    /// No paper.
+    /// None.
     Ours,
 }
 
 impl Paper {
-    /// All of them, in the order of lists and reports.
+    /// All origins, in the order of lists and reports.
     pub const ALL: [Paper; 4] = [Paper::HashSharing, Paper::ElasticBf, Paper::Grf, Paper::Ours];
 
-    /// A short name for headings.
+    /// Returns a short name for headings.
     pub fn name(self) -> &'static str {
         match self {
             Paper::HashSharing => "Hash sharing",
@@ -33,7 +33,7 @@ impl Paper {
         }
     }
 
-    /// Title and venue; empty for none.
+    /// Returns title and venue; empty for none.
     pub fn source(self) -> &'static str {
         match self {
             Paper::HashSharing => {
@@ -52,41 +52,41 @@ impl Paper {
     }
 }
 
-/// One figure in words. Texts are plain sentences; none names a machine.
+/// The description of a figure. Texts are plain sentences; none names a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct About {
     /// The name on the command line: `hash-fig8a`, `elastic-fig10`, `grf-fig13`.
     pub name: &'static str,
-    /// Whose.
+    /// The origin.
     pub paper: Paper,
-    /// Its place there: `Figure 8a`, `Table 1`, `section 4`; empty for our own.
+    /// Its place in the paper: `Figure 8a`, `Table 1`, `section 4`; empty for our own figures.
     pub place: &'static str,
-    /// What is measured, in one line.
+    /// The measured quantity, in one line.
     pub title: &'static str,
     /// What the paper showed.
     pub claim: &'static str,
-    /// What is done otherwise than in the paper at any scale; empty if nothing is.
+    /// Differences from the paper at any scale; empty if there are none.
     pub differs: &'static str,
 }
 
-/// How large an experiment is.
+/// The size of an experiment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scale {
-    /// Seconds: whether it works. Its figures say little.
+    /// Takes seconds, and only shows that the experiment works.
     Small,
-    /// Minutes on a laptop.
+    /// Takes minutes on a laptop.
     #[default]
     Default,
-    /// The paper's own sizes, as far as the disk has room.
+    /// The paper's own sizes, as far as the disk permits.
     Paper,
 }
 
 impl Scale {
-    /// All of them.
+    /// All scales.
     pub const ALL: [Scale; 3] = [Scale::Small, Scale::Default, Scale::Paper];
 
-    /// The name on the command line and of the directory.
+    /// Returns the name on the command line and of the directory.
     pub fn name(self) -> &'static str {
         match self {
             Scale::Small => "small",
@@ -102,9 +102,9 @@ impl fmt::Display for Scale {
     }
 }
 
-/// A name that no scale has.
+/// A name that belongs to no scale.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no scale is called `{0}`; there are small, default and paper")]
+#[error("no scale is called `{0}`; known are small, default and paper")]
 pub struct UnknownScale(pub String);
 
 impl FromStr for Scale {
@@ -115,13 +115,13 @@ impl FromStr for Scale {
     }
 }
 
-/// What running a figure takes, as measured on two cores and a disk of a few thousand reads a second; for planning only.
+/// The costs of a figure, measured on two cores and a disk of a few thousand reads per second; for planning only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
     /// Time in seconds.
     pub seconds: u64,
-    /// The most bytes on disk at once.
+    /// Maximum number of bytes on disk.
     pub disk_bytes: u64,
-    /// The most bytes of memory at once, beside the page cache.
+    /// Maximum number of bytes in memory, excluding the page cache.
     pub memory_bytes: u64,
 }

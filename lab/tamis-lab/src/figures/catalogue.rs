@@ -3,7 +3,7 @@
 use super::peers::with_peers;
 use super::{Figure, Paper};
 
-/// All figures in the order of lists and reports: papers in the order of [`Paper::ALL`], each in its own order.
+/// Returns all figures in the order of lists and reports: papers in the order of [`Paper::ALL`], each in its own order.
 pub fn all() -> Vec<Box<dyn Figure>> {
     let families = [
         crate::hash_functions::figures(),
@@ -16,19 +16,19 @@ pub fn all() -> Vec<Box<dyn Figure>> {
         crate::advised::figures(),
     ];
     let mut figures: Vec<Box<dyn Figure>> = families.into_iter().flatten().map(with_peers).collect();
-    // Stable: within a paper the family's order stays.
+    // The sort is stable, so the order within a paper is kept.
     figures.sort_by_key(|figure| Paper::ALL.iter().position(|&paper| paper == figure.about().paper));
     figures
 }
 
-/// The figure of this name.
+/// Returns the figure with this name.
 pub fn find(name: &str) -> Result<Box<dyn Figure>, UnknownFigure> {
     all().into_iter().find(|figure| figure.about().name == name).ok_or_else(|| UnknownFigure(name.to_owned()))
 }
 
-/// A name that no figure has.
+/// A name that belongs to no figure.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no experiment is called `{name}`; there are {known}", name = .0, known = names())]
+#[error("no experiment is called `{name}`; known are {known}", name = .0, known = names())]
 pub struct UnknownFigure(pub String);
 
 fn names() -> String {
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_is_given_once_and_found_again() {
+    fn names_are_unique_and_found() {
         let mut seen = HashSet::new();
         for figure in all() {
             let name = figure.about().name;
@@ -53,7 +53,7 @@ mod tests {
         assert!(unknown.contains("`hash-fig99`"), "{unknown}");
     }
 
-    /// A report is made of whatever is there, be it nothing.
+    /// A report can be made from any rows, even from none.
     #[test]
     fn no_rows_and_foreign_rows_are_viewed_without_a_panic() {
         let foreign = serde_json::json!({"kind": "read", "point": 7, "ns_per_op": "many", "side": null});

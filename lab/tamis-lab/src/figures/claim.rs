@@ -1,20 +1,20 @@
-//! Our figures beside a paper's claims.
+//! Comparison of our figures with a paper's claims.
 
-/// How far a claim holds here.
+/// The degree to which a claim holds here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Finding {
-    /// Same direction, same order where the claim has one, and about the size.
+    /// Same direction, same order where the claim has one, and similar size.
     Holds,
-    /// Same direction, another size; or most of an order.
+    /// Same direction, but another size or only part of an order.
     Partly,
-    /// Another direction.
+    /// Opposite direction.
     Fails,
-    /// Nothing can be said: rows are missing, or differences are within the spread of rounds.
+    /// Undecided: rows are missing, or differences are within the spread of rounds.
     Open,
 }
 
 impl Finding {
-    /// One word for tables.
+    /// Returns one word for tables.
     pub fn name(self) -> &'static str {
         match self {
             Finding::Holds => "holds",
@@ -25,32 +25,32 @@ impl Finding {
     }
 }
 
-/// One claim of a paper, and what was measured here.
+/// One claim of a paper, and our measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     /// The claim in a sentence, with the paper's numbers.
     pub claim: String,
     /// The paper's number as text: `> 40 %`, `2.08–2.17×`.
     pub paper: String,
-    /// Ours, as text in the same unit; empty if nothing was measured.
+    /// Our number as text in the same unit; empty if nothing was measured.
     pub ours: String,
-    /// Whether the difference points where the paper's does; `None` where the claim has no direction, or nothing was measured.
+    /// Whether the direction agrees with the paper; `None` where the claim has none or nothing was measured.
     pub direction: Option<bool>,
-    /// Whether sides, or points, stand in the paper's order.
+    /// Whether the order of sides or points agrees with the paper.
     pub order: Option<bool>,
-    /// Our number by the paper's (the middle of its range), in the unit of the claim.
+    /// Our number divided by the paper's (the middle of its range), in the unit of the claim.
     pub ratio: Option<f64>,
-    /// All in all.
+    /// The overall finding.
     pub finding: Finding,
-    /// Why it is other, where that is known; empty otherwise.
+    /// The reason for a deviation, if known; otherwise empty.
     pub note: String,
 }
 
 impl Verdict {
-    /// Within this factor of the paper's number a size counts as the same.
+    /// A size within this factor of the paper's number counts as the same.
     pub const SAME_SIZE: f64 = 1.5;
 
-    /// A claim that nothing was measured for.
+    /// Creates a verdict without measurements.
     pub fn open(claim: impl Into<String>, paper: impl Into<String>) -> Verdict {
         Verdict {
             claim: claim.into(),
@@ -64,8 +64,8 @@ impl Verdict {
         }
     }
 
-    /// With what was measured, and the finding that follows: fails if direction is another, holds if nothing speaks against
-    /// it, else partly.
+    /// Adds measurements, and derives the finding: fails if the direction is another one, holds if everything agrees,
+    /// else partly.
     pub fn with(
         mut self,
         ours: impl Into<String>,
@@ -78,7 +78,7 @@ impl Verdict {
         self.finding = match (direction, order) {
             (None, None) if ratio.is_none() => Finding::Open,
             (Some(false), _) => Finding::Fails,
-            // An order is all that such a claim says.
+            // The claim consists of an order only.
             (None, Some(false)) => Finding::Fails,
             (_, Some(false)) => Finding::Partly,
             _ if ratio.is_none_or(sized) => Finding::Holds,
@@ -88,7 +88,7 @@ impl Verdict {
         self
     }
 
-    /// With a reason.
+    /// Adds a note.
     #[must_use]
     pub fn noting(mut self, note: impl Into<String>) -> Verdict {
         self.note = note.into();

@@ -1,38 +1,38 @@
-//! Sides held against each other, and the verdicts that follow.
+//! Comparisons of sides, and the resulting verdicts.
 //!
-//! A time differs from another if the spreads of their rounds do not overlap; a counter has no spread. Where no difference is
-//! larger than the spreads, a verdict stays open.
+//! Two times differ if the spreads of their rounds do not overlap; a counter has no spread. If no difference exceeds
+//! the spreads, a verdict stays open.
 
 use super::{Finding, Verdict};
 
-/// A number with the least and the greatest of its rounds.
+/// A number with the minimum and maximum of its rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
     /// The median, or the mean.
     pub value: f64,
-    /// The least of the rounds.
+    /// Minimum of the rounds.
     pub least: f64,
-    /// The greatest of the rounds.
+    /// Maximum of the rounds.
     pub most: f64,
 }
 
 impl Measured {
-    /// A time or a rate.
+    /// Creates a time or a rate.
     pub fn new(value: f64, least: f64, most: f64) -> Measured {
         Measured { value, least: least.min(value), most: most.max(value) }
     }
 
-    /// A counter.
+    /// Creates a counter.
     pub fn exact(value: f64) -> Measured {
         Measured { value, least: value, most: value }
     }
 
-    /// Least and greatest.
+    /// Returns minimum and maximum.
     pub fn spread(self) -> (f64, f64) {
         (self.least, self.most)
     }
 
-    /// The quotient, its spread as wide as the two spreads can make it.
+    /// Returns the quotient, with the widest spread that the two spreads permit.
     #[must_use]
     pub fn by(self, other: Measured) -> Measured {
         Measured {
@@ -42,13 +42,14 @@ impl Measured {
         }
     }
 
-    /// Whether the two differ by more than their spreads.
+    /// Reports whether the two differ by more than their spreads.
     pub fn differs(self, other: Measured) -> bool {
         self.most < other.least || other.most < self.least
     }
 }
 
-/// Notes at each verdict with figures that these sides had other memory than they were given; nothing if there are none.
+/// Adds a note to each verdict with figures, saying that these sides had a different amount of memory than configured;
+/// does nothing if there are none.
 pub fn note_unequal_memory(verdicts: &mut [Verdict], sides: &[&str]) {
     if sides.is_empty() {
         return;
@@ -60,16 +61,16 @@ pub fn note_unequal_memory(verdicts: &mut [Verdict], sides: &[&str]) {
     }
 }
 
-/// What is better.
+/// The direction of improvement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
-    /// Times, reads.
+    /// Less is better: times, reads.
     Less,
-    /// Operations a second.
+    /// More is better: operations per second.
     More,
 }
 
-/// How many times better one side is than another.
+/// The factor by which one side is better than another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gain {
     /// 2 is twice as good, 0.5 half as good.
@@ -79,7 +80,7 @@ pub struct Gain {
 }
 
 impl Gain {
-    /// Ours against theirs; `None` if either is not above 0.
+    /// Returns our gain over theirs; `None` unless both are above 0.
     pub fn of(ours: Measured, theirs: Measured, better: Better) -> Option<Gain> {
         let times = match better {
             Better::Less => theirs.value / ours.value,
@@ -90,14 +91,14 @@ impl Gain {
     }
 }
 
-/// In which words a claim has its gains.
+/// The unit in which a claim states its gains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// 2.08×: so many times as good.
+    /// A factor: 2.08×.
     Times,
-    /// −55.9 %: so much less of it.
+    /// A reduction: −55.9 %.
     Less,
-    /// +53 %: so much more of it.
+    /// An increase: +53 %.
     More,
 }
 
@@ -110,12 +111,12 @@ impl Unit {
         }
     }
 
-    /// A gain in this unit.
+    /// Formats a gain in this unit.
     pub fn of(self, times: f64) -> String {
         self.text(self.number(times), self.number(times))
     }
 
-    /// Numbers from least to greatest, with their unit: `1.43–2.08×`, `−55.9 to −89.7 %`.
+    /// Formats a range with its unit: `1.43–2.08×`, `−55.9 to −89.7 %`.
     fn text(self, from: f64, to: f64) -> String {
         let sign = |number: f64, minus: &str, plus: &str| {
             let tenths = (number.abs() * 1000.0).round() / 10.0;
@@ -135,7 +136,7 @@ impl Unit {
     }
 }
 
-/// A claim about gains: the paper's least and greatest, in the unit's numbers (2.08, 0.559, 0.53).
+/// A claim about gains: the paper's minimum and maximum, in the unit's numbers (2.08, 0.559, 0.53).
 #[derive(Clone, Debug)]
 pub struct Claim {
     text: String,
@@ -146,19 +147,19 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// A claim of a range.
+    /// Creates a claim of a range.
     pub fn range(text: impl Into<String>, unit: Unit, from: f64, to: f64) -> Claim {
         Claim { text: text.into(), unit, from, to, paper: unit.text(from, to) }
     }
 
-    /// A claim of one number.
+    /// Creates a claim of a single number.
     pub fn about(text: impl Into<String>, unit: Unit, number: f64) -> Claim {
         let paper = format!("about {}", unit.text(number, number));
         Claim { paper, ..Claim::range(text, unit, number, number) }
     }
 
-    /// What the gains say of it; `order` where the claim has one. The size is that of the median, and that of the paper if it
-    /// lies in the paper's range or near its nearer end.
+    /// Judges the claim by the gains; `order` applies where the claim has one. The size is that of the median gain; it
+    /// equals the paper's if it is within the paper's range or close to its nearer end.
     pub fn judge(&self, gains: &[Gain], order: Option<bool>) -> Verdict {
         let open = Verdict::open(&self.text, &self.paper);
         let Some(times) = median(gains.iter().map(|gain| gain.times)) else { return open };
@@ -180,15 +181,15 @@ impl Claim {
     }
 }
 
-/// A claim that some are about alike: holds if the median quotient is within [`Verdict::SAME_SIZE`] of 1.
+/// Judges a claim of near equality: holds if the median quotient is within [`Verdict::SAME_SIZE`] of 1.
 pub fn alike(text: impl Into<String>, paper: &str, gains: &[Gain]) -> Verdict {
     let open = Verdict::open(text, paper);
     let Some(times) = median(gains.iter().map(|gain| gain.times)) else { return open };
     open.with(span(gains), None, None, Some(times))
 }
 
-/// A claim that something costs nothing: holds if the median differs by less than `share`, or by less than the spreads;
-/// partly up to five times that.
+/// Judges a claim that something costs nothing: holds if the median differs by less than `share`, or by less than the
+/// spreads; partly up to five times that.
 pub fn unchanged(text: impl Into<String>, paper: &str, gains: &[Gain], share: f64) -> Verdict {
     let open = Verdict::open(text, paper);
     let Some(times) = median(gains.iter().map(|gain| gain.times)) else { return open };
@@ -206,18 +207,18 @@ pub fn unchanged(text: impl Into<String>, paper: &str, gains: &[Gain], share: f6
     verdict
 }
 
-/// Where one side stands among others at one point.
+/// The rank of one side among others at one point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// No other is better.
     First,
-    /// One is better, but none by more than the spreads.
+    /// Another one is better, but within the spreads.
     Tied,
-    /// One is better by more than the spreads.
+    /// Another one is better by more than the spreads.
     Behind,
 }
 
-/// Ours among the others; `None` without others.
+/// Ranks ours among the others; `None` without others.
 pub fn place(ours: Measured, others: impl IntoIterator<Item = Measured>, better: Better) -> Option<Place> {
     let mut found = None;
     for other in others {
@@ -239,8 +240,8 @@ pub fn place(ours: Measured, others: impl IntoIterator<Item = Measured>, better:
     found
 }
 
-/// A claim that one side is the first at every point: an order. It points the right way if the side is behind at fewer points
-/// than not.
+/// Judges a claim that one side is the first at every point, which is an order. The direction agrees unless the side is
+/// behind at most points.
 pub fn first_at_all(text: impl Into<String>, places: &[Place]) -> Verdict {
     let count = |of: Place| places.iter().filter(|&&place| place == of).count();
     let (first, tied, behind) = (count(Place::First), count(Place::Tied), count(Place::Behind));
@@ -258,7 +259,7 @@ pub fn first_at_all(text: impl Into<String>, places: &[Place]) -> Verdict {
     }
 }
 
-/// Least and greatest gain as text.
+/// Formats the smallest and the largest gain.
 pub fn span(gains: &[Gain]) -> String {
     let times = || gains.iter().map(|gain| gain.times);
     match gains.is_empty() {
@@ -267,14 +268,14 @@ pub fn span(gains: &[Gain]) -> String {
     }
 }
 
-/// The median of some numbers: the later of two in the middle.
+/// Returns the median; the upper one of an even number.
 pub fn median(numbers: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut numbers: Vec<f64> = numbers.into_iter().collect();
     numbers.sort_by(f64::total_cmp);
     numbers.get(numbers.len() / 2).copied()
 }
 
-/// Whether numbers grow from first to last, but for steps back of at most a twentieth; `None` of fewer than two.
+/// Reports whether numbers grow from first to last, ignoring steps back of at most 5 %; `None` for fewer than two.
 pub fn grows(numbers: &[f64]) -> Option<bool> {
     let (first, last) = (numbers.first()?, numbers.last()?);
     (numbers.len() > 1).then(|| last > first && numbers.windows(2).all(|pair| pair[1] >= pair[0] * 0.95))
@@ -289,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_met_within_it_and_near_its_ends() {
+    fn ranges_match_within_and_near_their_ends() {
         let claim = Claim::range("c", Unit::Times, 2.0, 10.0);
         for (times, finding) in [
             (2.1, Finding::Holds),
@@ -312,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_in_percent() {
+    fn reductions_are_in_percent() {
         let claim = Claim::range("c", Unit::Less, 0.559, 0.897);
         let verdict = claim.judge(&gains(&[2.0, 4.0, 5.0]), None);
         assert_eq!((&verdict.paper[..], &verdict.ours[..]), ("−55.9 to −89.7 %", "−50 to −80 %"));
@@ -328,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn spreads_that_overlap_are_no_difference() {
+    fn overlapping_spreads_are_no_difference() {
         let (a, b) = (Measured::new(10.0, 9.0, 12.0), Measured::new(11.0, 10.5, 13.0));
         assert!(!a.differs(b) && Measured::exact(1.0).differs(Measured::exact(1.1)));
         assert!(!Gain::of(a, b, Better::Less).unwrap().clear);

@@ -1,9 +1,9 @@
-//! Panels of single points: whoever has rows says name, place and height of each, and gets the picture.
+//! Construction of panels from single points: rows yield a name, a position and a height each.
 
 use super::{Axis, Bar, Kind, Panel, Point, Series};
 
-/// A panel of lines. Lines stand in the order of their first points, the points of a line by x; with `curve` they stay in
-/// the order given. Numbers that are not finite are left out. `None` if nothing is left.
+/// Returns a panel of lines. Lines keep the order of their first points; the points of a line are sorted by x, unless
+/// `curve` keeps them in the given order. Numbers that are not finite are ignored. `None` if nothing is left.
 pub fn lines(
     title: impl Into<String>,
     x: Axis,
@@ -27,11 +27,11 @@ pub fn lines(
     (!series.is_empty()).then(|| Panel { title: title.into(), x, y, kind: Kind::Lines(series) })
 }
 
-/// One bar of one part: its group, its name, its height, and the spread of the height.
+/// A bar with one part: its group, its name, its height, and the spread of the height.
 pub type OneBar = (String, String, f64, Option<(f64, f64)>);
 
-/// A panel of bars without parts, groups and bars in the order of their first ones. Heights that are below 0 or not finite
-/// are left out. `None` if nothing is left.
+/// Returns a panel of bars without parts; groups and bars keep the order of first appearance. Heights that are negative
+/// or not finite are ignored. `None` if nothing is left.
 pub fn bars(
     title: impl Into<String>,
     x: Axis,
@@ -53,7 +53,7 @@ pub fn bars(
     (!groups.is_empty()).then(|| Panel { title: title.into(), x, y, kind: Kind::Bars { parts, groups } })
 }
 
-/// The different values in the order of their first appearance.
+/// Returns the distinct values in order of first appearance.
 pub fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut seen = Vec::new();
     for value in values {
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn points_go_to_their_lines_by_x_and_curves_keep_their_order() {
+    fn points_of_lines_are_sorted_by_x_and_curves_keep_their_order() {
         let given = [("a", 2.0, 1.0), ("b", 1.0, 5.0), ("a", 1.0, 3.0), ("a", f64::NAN, 1.0)];
         let points = || given.map(|(name, x, y)| (name.to_owned(), Point::new(x, y)));
         let axis = || Axis::new("x", "");
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_go_to_their_groups() {
+    fn bars_are_grouped() {
         let bar = |group: &str, name: &str, height| (group.to_owned(), name.to_owned(), height, None);
         let given = [bar("g", "a", 1.0), bar("h", "a", 2.0), bar("g", "b", 3.0), bar("g", "c", -1.0)];
         let panel = bars("t", Axis::new("x", ""), Axis::new("time", "ns"), given).unwrap();

@@ -1,4 +1,4 @@
-//! What may be asked for in place of what a figure does by itself.
+//! Settings that replace a figure's own.
 
 use std::path::PathBuf;
 
@@ -7,33 +7,33 @@ use tamis_bench::workload::Workload;
 
 use crate::filters::KeySource;
 
-/// Settings of the command line; what is `None`, or empty, is the figure's own at its scale. A figure that has no use for one
-/// that was given refuses it ([`Custom::refuse_all_but`]): it would be without effect.
+/// Settings of the command line; where one is `None` or empty, the figure's own at its scale applies. A figure refuses
+/// settings that would have no effect ([`Custom::refuse_all_but`]).
 #[derive(Clone, Debug)]
 pub struct Custom {
-    /// How many keys exist.
+    /// Number of keys.
     pub keys: Option<u64>,
-    /// The kind of keys.
+    /// Kind of keys.
     pub key_set: Option<KeySource>,
-    /// Bytes of a key, several where the figure varies them.
+    /// Sizes of keys in bytes, several where the figure varies them.
     pub key_bytes: Vec<usize>,
-    /// Bytes of a value.
+    /// Size of values in bytes.
     pub value_bytes: Option<usize>,
-    /// The sides by name.
+    /// Names of the sides.
     pub filters: Vec<String>,
-    /// Bits of filter a key, several where the figure varies them.
+    /// Filter bits per key, several where the figure varies them.
     pub bits: Vec<f64>,
-    /// The workloads.
+    /// Workloads.
     pub workloads: Vec<Workload>,
-    /// Threads, several where the figure varies them.
+    /// Numbers of threads, several where the figure varies them.
     pub threads: Vec<usize>,
-    /// The size ratio of the tree.
+    /// Size ratio of the tree.
     pub size_ratio: Option<u64>,
     /// Operations of a workload in a round, over all threads.
     pub ops: Option<u64>,
     /// Rounds.
     pub repeats: Option<u32>,
-    /// Read tables past the page cache (`true`) or through it.
+    /// Whether reads of tables bypass the page cache.
     pub direct: Option<bool>,
     /// Devices by name: `hdd`, `ssd`, `pcie-ssd`, `spdk`, `nvm`, `memory` (emulated), `page-cache`, `disk`, `ram-disk` (measured).
     pub devices: Vec<String>,
@@ -41,15 +41,15 @@ pub struct Custom {
     pub skews: Vec<f64>,
     /// Absent keys in percent.
     pub absents: Vec<u64>,
-    /// How many neighbouring keys are hot together.
+    /// Numbers of neighbouring keys that are hot together.
     pub localities: Vec<u64>,
-    /// Unmeasured gets.
+    /// Gets before measuring.
     pub warmup: Option<u64>,
-    /// Bytes of the block cache.
+    /// Size of the block cache in bytes.
     pub cache_bytes: Option<u64>,
-    /// Where databases are made and kept for other runs; a temporary directory if nowhere.
+    /// Directory in which databases are created and kept for other runs; a temporary one if absent.
     pub dir: Option<PathBuf>,
-    /// Drives keys and every random choice.
+    /// Seed of keys and all random choices.
     pub seed: u64,
     /// Options of the database by name, set last.
     pub options: Vec<(String, String)>,
@@ -87,7 +87,7 @@ impl Default for Custom {
 }
 
 impl Custom {
-    /// The flags that were given, by their names on the command line, but for `--seed`, which all figures take.
+    /// Returns the given options by their command line names, except `--seed`, which all figures accept.
     pub fn given(&self) -> Vec<&'static str> {
         let flags = [
             ("--keys", self.keys.is_some()),
@@ -116,9 +116,8 @@ impl Custom {
         flags.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag).collect()
     }
 
-    /// The flags that were given with their values, as the command line takes them: lists with commas, nothing for
-    /// flags without a value, one pair for each `--option`. Directories and programs are words in capitals in place of
-    /// their paths.
+    /// Returns the given options with their values in command line syntax: lists with commas, an empty value for flags,
+    /// one pair for each `--option`. Words in capitals replace the paths of directories and programs.
     pub fn arguments(&self) -> Vec<(&'static str, String)> {
         fn list<T: ToString>(values: &[T]) -> String {
             values.iter().map(T::to_string).collect::<Vec<_>>().join(",")
@@ -160,12 +159,12 @@ impl Custom {
         arguments
     }
 
-    /// Where databases are made: [`dir`](Custom::dir), or where temporary files are.
+    /// Returns the directory of the databases: [`dir`](Custom::dir), or the directory of temporary files.
     pub fn place(&self) -> PathBuf {
         self.dir.clone().unwrap_or_else(std::env::temp_dir)
     }
 
-    /// Refuses the first flag that was given and that `figure` does not take.
+    /// Fails with the first given option that `figure` does not accept.
     pub fn refuse_all_but(&self, figure: &str, taken: &[&str]) -> Result<(), BenchError> {
         match self.given().into_iter().find(|flag| !taken.contains(flag)) {
             Some(flag) => Err(BenchError::Request(format!("{figure} does not take {flag}"))),
@@ -179,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flag_without_effect_is_refused() {
+    fn options_without_effect_are_refused() {
         let custom = Custom { ops: Some(5), direct: Some(false), ..Custom::default() };
         assert_eq!(custom.given(), ["--ops", "--mapped"]);
         assert!(custom.refuse_all_but("f", &["--ops", "--mapped"]).is_ok());
@@ -189,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_has_its_value_as_it_was_given() {
+    fn options_keep_their_values_as_given() {
         let custom = Custom {
             keys: Some(1),
             key_set: Some(KeySource::Places),
@@ -222,7 +221,7 @@ mod tests {
                         --skew 0.99 --absent 50 --locality 1,64 --warmup 6 --cache 7 --db DIR \
                         --option a=1 --option b=2 --peers PROGRAM";
         assert_eq!(line, expected);
-        // All flags were given: none of them may be without its value but the two that have none.
+        // All options were given; only flags may lack a value.
         assert!(arguments.iter().all(|(flag, value)| !value.is_empty() || *flag == "--direct"));
     }
 }

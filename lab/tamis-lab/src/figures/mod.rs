@@ -1,12 +1,12 @@
-//! Tables and figures of papers as experiments that anyone can run again.
+//! Tables and figures of papers as repeatable experiments.
 //!
-//! A [`Figure`] knows what a paper showed and how to measure the same here. Work and its reading are apart:
+//! A [`Figure`] knows what a paper showed and how to measure it here. Measuring and viewing are separate:
 //!
-//! * [`Figure::plan`] decides everything for a [`Scale`] and what was asked for in its stead ([`Custom`]), and refuses what does
-//!   not fit before anything is loaded. A [`Plan`] is a list of steps with names; each gives [`Row`]s. A step is what is
-//!   measured at once, sides interleaved, and what an interrupted run begins again with.
-//! * [`Figure::view`] makes panels, tables and verdicts of rows alone. So a report can be made of rows that were measured
-//!   another day, on another machine, and is never kept beside them.
+//! * [`Figure::plan`] resolves all settings for a [`Scale`] and custom values ([`Custom`]), and refuses invalid ones
+//!   before anything is loaded. A [`Plan`] is a list of named steps; each yields [`Row`]s. A step is the unit that is
+//!   measured together, with interleaved sides, and that an interrupted run repeats.
+//! * [`Figure::view`] derives panels, tables and verdicts from rows alone. So a report can be made from rows measured
+//!   at another time on another machine, and views are never stored.
 //!
 //! Figures are plain data and functions: nothing here is shared between threads.
 
@@ -33,47 +33,49 @@ pub use panel::{Axis, Bar, Kind, Panel, Point, Series, Sheet};
 use tamis_bench::BenchError;
 use tamis_bench::progress::Progress;
 
-/// One measured fact: names and values, one line of JSON. Every row has `kind`, which says what its other names mean.
+/// One measurement: names and values, one line of JSON. Every row has `kind`, which determines the meaning of its other
+/// names.
 pub type Row = Map<String, Value>;
 
 /// One table or figure of a paper, or one of our own.
 pub trait Figure: Sync {
-    /// What it is, and what the paper showed.
+    /// Returns its description and the paper's claim.
     fn about(&self) -> &About;
 
-    /// What running it takes at a scale.
+    /// Returns its costs at a scale.
     fn needs(&self, scale: Scale) -> Needs;
 
-    /// Everything decided. Fails with [`BenchError::Request`] if what was asked for does not fit.
+    /// Resolves all settings. Fails with [`BenchError::Request`] if custom settings do not fit.
     fn plan<'f>(&'f self, scale: Scale, custom: &Custom) -> Result<Box<dyn Plan + 'f>, BenchError>;
 
-    /// What rows of this figure show. Rows may be those of an unfinished run, and none at all: what needs missing ones is
-    /// left out. Never panics, whatever the rows hold.
+    /// Returns the view of this figure's rows. Rows may be those of an unfinished run, or none at all: parts that need
+    /// missing ones are omitted. Never panics, whatever the rows contain.
     fn view(&self, rows: &[Row]) -> View;
 }
 
-/// A figure's work.
+/// The steps of a figure.
 pub trait Plan {
-    /// What is measured, in a sentence or two with all sizes.
+    /// Describes the measurement in a sentence or two, with all sizes.
     fn setting(&self) -> String;
 
-    /// What is smaller or other than in the paper at this scale, and what was kept, one sentence each.
+    /// Lists differences in size from the paper at this scale, and what was preserved, one sentence each.
     fn scaled(&self) -> Vec<String>;
 
-    /// The steps by name, in the order of running. Names are unique, and depend on nothing but scale and custom settings.
+    /// Returns the names of the steps in execution order. They are unique, and depend only on scale and custom
+    /// settings.
     fn steps(&self) -> Vec<String>;
 
-    /// Runs one step. It may be run alone: what it needs of earlier ones it makes again.
+    /// Runs one step. Steps are independent: each prepares what it needs.
     fn run(&mut self, step: usize, progress: &dyn Progress) -> Result<Vec<Row>, BenchError>;
 }
 
-/// What rows show.
+/// The view of rows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct View {
     /// Pictures, in the order of the paper.
     pub panels: Vec<Panel>,
-    /// Numbers.
+    /// Tables.
     pub sheets: Vec<Sheet>,
-    /// Our figures beside the paper's claims.
+    /// Our figures compared with the paper's claims.
     pub verdicts: Vec<Verdict>,
 }

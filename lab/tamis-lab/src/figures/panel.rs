@@ -1,23 +1,23 @@
-//! What a picture or a table shows, as data: who draws it decides how.
+//! Pictures and tables as data, independent of how they are drawn.
 
-/// What one direction of a picture means.
+/// An axis of a picture.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Axis {
-    /// What it is.
+    /// The quantity.
     pub label: String,
     /// Its unit; empty for counts and ratios.
     pub unit: String,
-    /// Whether equal distances are equal ratios. Values that are not above 0 are then left out.
+    /// Whether the axis is logarithmic. Values that are not above 0 are then ignored.
     pub log: bool,
 }
 
 impl Axis {
-    /// A linear axis.
+    /// Creates a linear axis.
     pub fn new(label: &str, unit: &str) -> Axis {
         Axis { label: label.to_owned(), unit: unit.to_owned(), log: false }
     }
 
-    /// With equal distances for equal ratios.
+    /// Makes the axis logarithmic.
     #[must_use]
     pub fn log(mut self) -> Axis {
         self.log = true;
@@ -25,29 +25,29 @@ impl Axis {
     }
 }
 
-/// A picture of lines over numbers, or of bars over names.
+/// A picture: lines over numbers, or bars over names.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Panel {
     /// Distinguishes panels of a figure: `latency`, `gain at 10 bits`. Also part of a file's name.
     pub title: String,
-    /// Across. For bars its label names what the categories are.
+    /// The horizontal axis. For bars its label names the categories.
     pub x: Axis,
-    /// Upwards.
+    /// The vertical axis.
     pub y: Axis,
-    /// What is drawn.
+    /// The contents.
     pub kind: Kind,
 }
 
-/// What a panel draws.
+/// The contents of a panel.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
-    /// Lines with their points; those whose name begins with `theory` or `model` are dashed and without points.
+    /// Lines with their points; those whose name begins with `theory` or `model` are dashed and have no marks.
     Lines(Vec<Series>),
-    /// Groups of bars, each bar a pile of parts: (names of parts from the bottom up, groups).
+    /// Groups of stacked bars.
     Bars {
-        /// What the parts are, from the bottom up; one for bars without parts.
+        /// The names of the parts, from the bottom up; one for bars without parts.
         parts: Vec<String>,
-        /// (name of a group, its bars)
+        /// Names and bars of the groups.
         groups: Vec<(String, Vec<Bar>)>,
     },
 }
@@ -55,11 +55,11 @@ pub enum Kind {
 /// One bar.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bar {
-    /// Which side of the group.
+    /// The side within the group.
     pub name: String,
     /// One number for each part, 0 or more.
     pub parts: Vec<f64>,
-    /// The spread of the whole, if it was measured.
+    /// The spread of the total, if measured.
     pub spread: Option<(f64, f64)>,
 }
 
@@ -68,41 +68,42 @@ pub struct Bar {
 pub struct Series {
     /// The side.
     pub name: String,
-    /// In ascending order of x, but for curves (throughput against latency).
+    /// The points in ascending order of x, except for curves (throughput against latency).
     pub points: Vec<Point>,
 }
 
 /// One point of a line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// Across.
+    /// The x coordinate.
     pub x: f64,
-    /// Upwards: the median.
+    /// The y coordinate: the median.
     pub y: f64,
-    /// Least and greatest of the rounds, if measured.
+    /// Minimum and maximum of the rounds, if measured.
     pub spread: Option<(f64, f64)>,
 }
 
 impl Point {
-    /// A point without a spread.
+    /// Creates a point without a spread.
     pub fn new(x: f64, y: f64) -> Point {
         Point { x, y, spread: None }
     }
 }
 
-/// A table: cells are text, numbers already as people read them.
+/// A table of text cells; numbers are already formatted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sheet {
-    /// What it shows.
+    /// The title.
     pub title: String,
-    /// Headers, with unit; the flag is whether the column is of words, which stand left.
+    /// Headers with units; the flag marks columns of words, which are left-aligned.
     pub columns: Vec<(String, bool)>,
-    /// As many cells as columns.
+    /// The cells, one per column.
     pub rows: Vec<Vec<String>>,
 }
 
 impl Sheet {
-    /// An empty table. A header that begins with `<` is of words, which stand left; the sign is not part of it.
+    /// Creates an empty table. A header that begins with `<` marks a column of words, which is left-aligned; the sign
+    /// is removed.
     pub fn new(title: &str, columns: &[&str]) -> Sheet {
         let column = |header: &&str| match header.strip_prefix('<') {
             Some(words) => (words.to_owned(), true),
@@ -118,7 +119,7 @@ impl Sheet {
         self.rows.push(row);
     }
 
-    /// As aligned text.
+    /// Returns the table as aligned text.
     pub fn to_text(&self) -> String {
         use tamis_bench::report::{Align, Table};
         let columns: Vec<(&str, Align)> = self

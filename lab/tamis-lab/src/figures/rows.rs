@@ -1,7 +1,7 @@
-//! Records as rows, and rows as records.
+//! Conversion between records and rows.
 //!
-//! Rows may come from a file that another version wrote, or that somebody edited. So a record is read leniently: what a row
-//! does not have is the record's default, what the record does not know is dropped, and a row that cannot be read is left out.
+//! Rows may come from a file of another version, or may have been edited. So reading is lenient: missing fields get the
+//! record's defaults, unknown ones are dropped, and unreadable rows are skipped.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::Row;
 
-/// A record as a row. The record must be a struct or a map; numbers that JSON cannot say are `null`.
+/// Converts a record to a row. The record must be a struct or a map; numbers that JSON cannot represent become `null`.
 pub fn row(record: &impl Serialize) -> Row {
     match serde_json::to_value(record) {
         Ok(Value::Object(row)) => row,
@@ -17,7 +17,7 @@ pub fn row(record: &impl Serialize) -> Row {
     }
 }
 
-/// The records of all rows of this kind that can be read, in their order.
+/// Returns the records of all readable rows of this kind, in order.
 pub fn records<T: DeserializeOwned>(rows: &[Row], kind: &str) -> Vec<T> {
     let read = |row: &Row| {
         let told = row.iter().filter(|(_, value)| !value.is_null());
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_rows_are_left_out_and_missing_values_are_defaults() {
+    fn broken_rows_are_skipped_and_missing_values_are_defaults() {
         let record = |ns, times| Record { kind: "a".into(), ns, times };
         let mut rows = vec![row(&record(1.5, Some(2))), row(&record(f64::NAN, None))];
         for text in [

@@ -1,11 +1,11 @@
-//! Runs a figure into a directory of results, and goes on where an earlier run was interrupted.
+//! Runs a figure into a directory of results, continuing where an earlier run was interrupted.
 //!
-//! [`check`] and [`room`] refuse, before anything is measured or written: what the figure does not take, results that
-//! were measured otherwise, a disk without room. [`run`] measures the steps that are left, each kept as it ends, and
-//! then makes of all rows what people look at. A run that ends early, by an error or from without, loses the step that
-//! it was in.
+//! Before anything is measured or written, [`check`] and [`room`] refuse settings that the figure does not accept,
+//! results of other settings, and a disk without enough space. [`run`] measures the remaining steps, keeps each as it
+//! ends, and then derives all output from the rows. A run that ends early, by an error or a kill, loses only its
+//! current step.
 //!
-//! One thread runs a figure; what a step does with more is its own.
+//! One thread runs a figure; steps may use more.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,41 +21,41 @@ use super::results::{Loaded, Setup, Store, Stored, directory, there};
 use super::{Custom, Figure, Plan, Scale, Verdict, draw};
 use crate::machine::nearest;
 
-/// How far a directory's results are.
+/// The progress of a directory of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
-    /// Steps that are done.
+    /// Number of finished steps.
     pub done: usize,
-    /// All steps.
+    /// Number of all steps.
     pub steps: usize,
 }
 
 impl State {
-    /// Whether nothing is left to measure.
+    /// Reports whether all steps are done.
     pub fn is_complete(self) -> bool {
         self.done == self.steps
     }
 }
 
-/// What a run gave.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Report {
-    /// All that is there now.
+    /// All results.
     pub loaded: Loaded,
-    /// Where.
+    /// Their directory.
     pub dir: PathBuf,
-    /// The files that were made of the rows.
+    /// The files derived from the rows.
     pub files: Vec<PathBuf>,
-    /// How many steps this run measured; 0 if all were done before.
+    /// Number of steps measured by this run; 0 if all were already done.
     pub measured: usize,
 }
 
-/// Whether a run can go ahead, and how far it is. Writes nothing. With `restart` whatever lies there is as if it did
-/// not.
+/// Checks whether a run can proceed, and returns its progress. Writes nothing. With `restart` existing results are
+/// ignored.
 ///
 /// # Errors
 ///
-/// [`BenchError::Request`] if the settings do not fit the figure, or if what is there was measured otherwise or is
+/// [`BenchError::Request`] if the settings do not fit the figure, or if existing results have other settings or are
 /// damaged.
 pub fn check(
     figure: &dyn Figure,
@@ -71,26 +71,29 @@ pub fn check(
     Ok(State { done: stored.map_or(0, |stored| stored.done.len()), steps: setup.steps.len() })
 }
 
-/// Whether the sizes are other than those that [`Figure::needs`] speaks of.
+/// Reports whether custom sizes invalidate [`Figure::needs`].
 pub fn has_other_sizes(custom: &Custom) -> bool {
     let sizes = ["--keys", "--key-bytes", "--value-bytes", "--filters", "--bits", "--option"];
     custom.given().iter().any(|flag| sizes.contains(flag))
 }
 
-/// Whether the disk that databases are made on has room for what the figure needs at this scale. It has where sizes
-/// were given: only what the figure's own take is known.
+/// Checks that the disk of the databases has the space that the figure needs at this scale. Always succeeds with custom
+/// sizes, whose needs are unknown.
 ///
 /// # Errors
 ///
-/// [`BenchError::Request`] if it has not; the system does not tell.
+/// [`BenchError::Request`] if it has not; an error if the system does not report the free space.
 pub fn room(figure: &dyn Figure, scale: Scale, custom: &Custom) -> Result<(), BenchError> {
     let needed = figure.needs(scale).disk_bytes;
     let place = custom.place();
     let Some(dir) = nearest(&place) else { return Ok(()) };
     let free = DiskFs::without_mapping().available_space(&dir);
-    let free =
-        free.map_err(|source| BenchError::Io { operation: "ask for the space of", path: dir, source })?;
-    // What an earlier run left there is used again, or replaced.
+    let free = free.map_err(|source| BenchError::Io {
+        operation: "determine the free space of",
+        path: dir,
+        source,
+    })?;
+    // Files of an earlier run are reused or replaced.
     let had = custom.dir.as_deref().map_or(0, bytes_below);
     match free {
         Some(free) if free.saturating_add(had) < needed && !has_other_sizes(custom) => {
@@ -101,7 +104,7 @@ pub fn room(figure: &dyn Figure, scale: Scale, custom: &Custom) -> Result<(), Be
                 }
             };
             Err(BenchError::Request(format!(
-                "{} takes {} of disk at scale {scale}, and {} has {} free: {instead} or choose a smaller --scale",
+                "{} takes {} of disk space at scale {scale}, but {} has {} free: {instead} or choose a smaller --scale",
                 figure.about().name,
                 bytes(needed),
                 place.display(),
@@ -112,7 +115,7 @@ pub fn room(figure: &dyn Figure, scale: Scale, custom: &Custom) -> Result<(), Be
     }
 }
 
-/// Bytes of all files below a directory, as far as they can be seen.
+/// Returns the total size of all accessible files below a directory.
 fn bytes_below(dir: &Path) -> u64 {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let sizes = entries.map(|entry| match entry.metadata() {
@@ -123,12 +126,12 @@ fn bytes_below(dir: &Path) -> u64 {
     sizes.sum()
 }
 
-/// Measures what is left of a figure, and writes what the rows show: `rows.csv`, `verdicts.json`, and a picture of each
-/// panel. With `restart` everything is left, whatever lies there.
+/// Measures the remaining steps of a figure, and writes `rows.csv`, `verdicts.json`, and a picture of each panel. With
+/// `restart` all steps are measured.
 ///
 /// # Errors
 ///
-/// As for [`check`]; a step fails, or a file cannot be written. Steps that were done stay done.
+/// As for [`check`]; a step fails, or a file cannot be written. Finished steps are kept.
 pub fn run(
     figure: &dyn Figure,
     scale: Scale,
@@ -162,7 +165,7 @@ impl Run<'_> {
         if measured.is_err() && !stored.done.is_empty() {
             let (done, steps) = (stored.done.len(), stored.setup.steps.len());
             progress.note(&format!(
-                "{name}: {done} of {steps} steps are done and kept; the same command goes on there"
+                "{name}: {done} of {steps} steps are done and kept; the same command continues there"
             ));
         }
         measured?;
@@ -186,7 +189,7 @@ impl Run<'_> {
             let spent: f64 = stored.done.iter().map(|done| done.seconds).sum();
             let left = match stored.done.len() {
                 0 => needs,
-                // Steps are taken to be alike.
+                // Assumes that steps take the same time.
                 done => Some(spent / done as f64 * (steps.len() - done) as f64),
             };
             let left = left.map_or(String::new(), |left| format!(", about {} left", duration(left)));
@@ -202,7 +205,7 @@ impl Run<'_> {
     }
 }
 
-/// The progress of one step of many.
+/// The progress of one step within a run.
 struct Within<'p> {
     progress: &'p dyn Progress,
     place: String,
@@ -226,7 +229,7 @@ impl Progress for Within<'_> {
     }
 }
 
-/// Writes what is made of the rows, and removes pictures that are no longer. Returns the files.
+/// Writes the output derived from the rows, removes obsolete pictures, and returns the files.
 fn write(store: &Store<'_>, loaded: &Loaded) -> Result<Vec<PathBuf>, BenchError> {
     let mut files = vec![store.replace("rows.csv", &csv(loaded))?];
     let verdicts = Value::Array(loaded.view.verdicts.iter().map(verdict).collect());
@@ -242,19 +245,19 @@ fn write(store: &Store<'_>, loaded: &Loaded) -> Result<Vec<PathBuf>, BenchError>
     Ok(files)
 }
 
-/// All rows as comma-separated values: their step first, then their kind, then whatever they have.
+/// Returns all rows as comma-separated values: step, kind, then all other fields.
 fn csv(loaded: &Loaded) -> String {
     let steps = loaded.done.iter().flat_map(|done| std::iter::repeat_n(&done.step, done.rows));
     let rows = loaded.rows.iter().zip(steps).map(|(row, step)| {
         let mut row = row.clone();
-        // A row's own word of its step stands.
+        // A step named by the row itself takes precedence.
         row.entry("step").or_insert_with(|| step.as_str().into());
         Value::Object(row)
     });
     csv_led_by(&["step", "kind"], &rows.collect::<Vec<_>>())
 }
 
-/// A verdict as a JSON object.
+/// Returns a verdict as a JSON object.
 pub fn verdict(verdict: &Verdict) -> Value {
     let Verdict { claim, paper, ours, direction, order, ratio, finding, note } = verdict;
     json!({
@@ -263,14 +266,14 @@ pub fn verdict(verdict: &Verdict) -> Value {
     })
 }
 
-/// A panel's file: its number keeps files of like titles apart.
+/// Returns a panel's file name; the number distinguishes panels with similar titles.
 fn picture(number: usize, title: &str) -> String {
     let words = title.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     let mut name = format!("plot-{:02}", number + 1);
     for word in words.take(8) {
         name = name + "-" + &word.to_ascii_lowercase();
     }
-    // All of it is ASCII: any place is a boundary.
+    // The name is ASCII, so any position is a boundary.
     name.truncate(60);
     name + ".svg"
 }

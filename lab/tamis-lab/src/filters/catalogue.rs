@@ -5,25 +5,25 @@ use tamis::CompactionChoice;
 use tamis_bench::keys::Distribution;
 use tamis_bench::workload::Workload::{self, *};
 
-/// What varies between the tables' rows beside the filter.
+/// The varied parameter besides the filter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Axis {
     /// Nothing.
     None,
-    /// Bits of filter a key.
+    /// Filter bits per key.
     Bits(&'static [f64]),
-    /// Threads side by side.
+    /// Numbers of threads.
     Threads(&'static [usize]),
-    /// How many levels are leveling.
+    /// Numbers of levels with leveling.
     LevelingLevels(&'static [usize]),
 }
 
-/// What sides are compared by.
+/// The quantity by which sides are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metric {
-    /// Nanoseconds an operation: less is better.
+    /// Nanoseconds per operation: less is better.
     Time,
-    /// Operations a second over all threads: more is better.
+    /// Operations per second over all threads: more is better.
     Throughput,
 }
 
@@ -34,39 +34,39 @@ pub struct Experiment {
     pub name: &'static str,
     /// The paper's figure.
     pub place: &'static str,
-    /// What it measures, in one line.
+    /// The measured quantity, in one line.
     pub title: &'static str,
-    /// What the paper's figure showed.
+    /// The result of the paper's figure.
     pub paper: &'static str,
-    /// How this differs from what the paper did; empty if it does not.
+    /// Differences from the paper; empty if there are none.
     pub differs: &'static str,
     /// The sides.
     pub filters: &'static [&'static str],
-    /// What varies.
+    /// The varied parameter.
     pub axis: Axis,
     /// The reads and mixes, in order.
     pub workloads: &'static [Workload],
-    /// The policy, unless leveling levels vary.
+    /// The policy, unless the number of leveling levels varies.
     pub compaction: CompactionChoice,
-    /// Whether shapes follow from the number of flushes for all sides, or only for those with a global filter.
+    /// Whether the number of flushes determines the shapes of all sides, or only of those with a global filter.
     pub counted: bool,
-    /// Levels, level 0 among them.
+    /// Number of levels, including level 0.
     pub levels: usize,
     /// Their size ratio.
     pub size_ratio: u64,
-    /// Whether tables are read past the page cache.
+    /// Whether reads of tables bypass the page cache.
     pub direct: bool,
-    /// Bytes of the block cache in the paper; smaller data has a smaller one.
+    /// Size of the block cache in the paper; smaller data has a smaller one.
     pub cache_bytes: u64,
-    /// Whether that data is cached is the point, so that tables are never read past the page cache.
+    /// Whether the figure is about cached data, so that reads never bypass the page cache.
     pub cached: bool,
-    /// What counts.
+    /// The quantity by which sides are compared.
     pub metric: Metric,
-    /// Where the last level's keys come from, if from elsewhere than the others'.
+    /// The distribution of the last level's keys, if it differs.
     pub shift_from: Option<Distribution>,
-    /// Where keys come from.
+    /// The distribution of keys.
     pub keys: Distribution,
-    /// Operations a workload and round.
+    /// Operations per workload and round.
     pub ops: u64,
     /// Rounds.
     pub repeats: u32,
@@ -74,14 +74,14 @@ pub struct Experiment {
 
 /// The sides of most figures.
 const SIDES: &[&str] = &["monkey", "chucky", "remix", "surf-real", "rencoder", "snarf", "grf", "grf-huffman"];
-/// With tables read past the page cache, what no filter costs is of interest, too.
+/// For reads that bypass the page cache, no filter is of interest as well.
 const SIDES_AND_NONE: &[&str] =
     &["none", "monkey", "chucky", "remix", "surf-real", "rencoder", "snarf", "grf", "grf-huffman"];
 const BITS: Axis = Axis::Bits(&[6.0, 8.0, 10.0, 12.0, 14.0]);
 const SMALL_CACHE: u64 = 8 << 20;
 const LARGE_CACHE: u64 = 1 << 30;
 
-/// What most have in common.
+/// The defaults of most experiments.
 const COMMON: Experiment = Experiment {
     name: "",
     place: "",
@@ -106,17 +106,17 @@ const COMMON: Experiment = Experiment {
 };
 
 impl Experiment {
-    /// All experiments.
+    /// Returns all experiments.
     pub fn all() -> Vec<Experiment> {
         vec![
             Experiment {
                 name: "grf-fig10",
                 place: "Figure 10",
-                title: "gets of absent keys, by bits a key",
-                paper: "GRF was the fastest at every size, only Chucky came near; most of the time went into asking \
-                        filters, and both let the fewest keys through.",
-                differs: "Data in the page cache in place of an Optane disk. \"filter ns\" is what absent keys that no \
-                          filter lets through cost beyond a get on an empty database.",
+                title: "gets of absent keys, by bits per key",
+                paper: "GRF was the fastest at every size, only Chucky came near; most of the time went into querying \
+                        filters, and both had the fewest false positives.",
+                differs: "Data in the page cache instead of on an Optane disk. \"filter ns\" is the time of absent keys that no \
+                          filter passes, less that of a get on an empty database.",
                 axis: BITS,
                 workloads: &[GetEmpty],
                 ..COMMON
@@ -124,11 +124,11 @@ impl Experiment {
             Experiment {
                 name: "grf-fig11",
                 place: "Figure 11",
-                title: "empty short ranges, seeks and scans, by bits a key",
+                title: "empty short ranges, seeks and scans, by bits per key",
                 paper: "GRF was the fastest at empty ranges and took half the time of REMIX and SNARF for a seek; \
                         scans of 50 were about equal for GRF, REMIX, SNARF and SuRF, and REncoder made them slower.",
-                differs: "Data in the page cache in place of an Optane disk; the filters' part of the time is not \
-                          told apart. range-empty lies right behind an existing key, which is harder for \
+                differs: "Data in the page cache instead of on an Optane disk; the filters' part of the time is not \
+                          separated. range-empty lies directly behind an existing key, which is harder for \
                           learned filters than the paper's, range-absent.",
                 axis: BITS,
                 workloads: &[RangeAbsent, RangeEmpty, Seek, SeekNext20, SeekNext50],
@@ -139,9 +139,9 @@ impl Experiment {
             Experiment {
                 name: "grf-fig12",
                 place: "Figure 12",
-                title: "absent keys, empty short ranges and seeks with direct I/O, by bits a key",
+                title: "absent keys, empty short ranges and seeks with direct I/O, by bits per key",
                 paper: "On a slower disk filters' own time hardly counts: GRF stayed clearly ahead for empty queries \
-                        and slightly ahead of SNARF for seeks; REMIX and SuRF fell back, as they read in vain more \
+                        and slightly ahead of SNARF for seeks; REMIX and SuRF fell back, as they had wasted reads more \
                         often.",
                 differs: "The books set is a synthetic one like it.",
                 filters: SIDES_AND_NONE,
@@ -159,8 +159,8 @@ impl Experiment {
                 title: "YCSB A to F, by threads",
                 paper: "GRF had more throughput at less latency than all others in every mix and with every number of \
                         threads.",
-                differs: "All mixes run on one database a filter, which they fill up themselves, so rounds find different \
-                          numbers of runs. Flushes while a mix runs follow from memtables' sizes, and one more at its \
+                differs: "All mixes run on one database per filter, which they fill up, so rounds find different \
+                          numbers of runs. Flushes while a mix runs depend on memtable sizes, with one more at its \
                           end. F is ours.",
                 axis: Axis::Threads(&[1, 2, 4, 8]),
                 workloads: &[YcsbC, YcsbB, YcsbD, YcsbE, YcsbA, YcsbF],
@@ -192,10 +192,10 @@ impl Experiment {
                 place: "Figure 15",
                 title: "throughput with many reads in flight, direct I/O",
                 paper: "With asynchronous I/O GRF and Chucky left all others far behind, also for keys that exist: \
-                        little processor time a read lets more reads be in flight.",
-                differs: "Gets that are not batched are not asynchronous here: 32 threads stand for many reads in flight, one \
-                          thread for synchronous reads, and threads cost switches that asynchronous reads do not. \
-                          multi-get has 32 keys in flight a thread, through io_uring where the system allows it.",
+                        less processor time per read allows more reads in flight.",
+                differs: "Gets that are not batched are not asynchronous here: 32 threads stand in for many reads in flight, one \
+                          thread for synchronous reads, and threads need context switches that asynchronous reads do not. \
+                          multi-get has 32 keys in flight per thread, through io_uring where the system allows it.",
                 axis: Axis::Threads(&[1, 32]),
                 workloads: &[GetEmpty, GetExisting, RangeAbsent, Seek, MultiGetEmpty, MultiGetExisting],
                 direct: true,
@@ -211,7 +211,7 @@ impl Experiment {
                 paper: "GRF read fastest under every policy and was written as fast as local filters; the Huffman-coded \
                         variant was much slower to write, as merges change its run numbers. GRF with one leveling \
                         level beat the others with three, but for scans.",
-                differs: "Size ratio 4 (--size-ratio 10 needs four million keys and more to say much).",
+                differs: "Size ratio 4 (--size-ratio 10 needs at least four million keys to be significant).",
                 axis: Axis::LevelingLevels(&[1, 2, 3]),
                 workloads: &[GetEmpty, GetExisting, RangeAbsent, Seek, SeekNext50],
                 levels: 4,
@@ -226,7 +226,7 @@ impl Experiment {
                 title: "Zipf-distributed gets and seeks, all data cached",
                 paper: "GRF was two to ten times as fast as local filters, which then save no more than the search of \
                         a block in memory; for seeks only REMIX and GRF gained, GRF twice as much.",
-                differs: "Data in the page cache in place of a block cache.",
+                differs: "Data in the page cache instead of a block cache.",
                 filters: SIDES_AND_NONE,
                 workloads: &[GetZipf, SeekZipf],
                 cached: true,
@@ -236,7 +236,7 @@ impl Experiment {
                 name: "grf-fig18",
                 place: "Figure 18",
                 title: "last level from one key set, levels above from another",
-                paper: "GRF was the slowest to write, about 1 µs a key, as keys of another distribution crowd into few \
+                paper: "GRF was the slowest to write, about 1 µs per key, as keys of another distribution crowd into few \
                         blocks of the filter; it was still the fastest for all reads.",
                 differs: "The last level's keys are normal ones, the others those of --key-set.",
                 workloads: &[GetEmpty, GetExisting, MultiGet, RangeAbsent, Seek, SeekNext50, ReverseNext50],

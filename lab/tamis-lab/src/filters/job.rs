@@ -1,4 +1,4 @@
-//! An experiment with everything decided: its points, and whatever can be refused before anything is loaded.
+//! An experiment with all settings resolved: its points, and all checks that do not need loaded data.
 
 use std::cell::OnceCell;
 
@@ -15,40 +15,41 @@ use super::probe_time::Nothing;
 use super::stand::Stand;
 use super::{Axis, Experiment, KeySource, LoadRow, ReadRow, Settings, Side};
 
-/// Options that would make a side another than its name says, and what to use instead.
+/// Options that would contradict a side's name, and what to use instead.
 const OWN_OPTIONS: [(&str, &str); 3] = [
     ("keyspace.filter", "--filters"),
     ("keyspace.filter_allocation", "--filters monkey"),
     ("keyspace.bits_per_key", "--bits"),
 ];
 
-/// Bytes of a key that is a number.
+/// Size of a numeric key in bytes.
 const NUMBER_BYTES: f64 = 8.0;
 
-/// The data by the block cache in the paper: 8 MiB, or 1 GiB for skewed mixes, of 40 million entries of 264 bytes.
+/// Data size of the paper, for the ratio of data to block cache: its cache has 8 MiB, or 1 GiB for skewed mixes, with
+/// 40 million entries of 264 bytes.
 pub(super) const PAPER_DATA_BYTES: u64 = 40_000_000 * 264;
 
-/// The smallest block cache: less would not hold the blocks in use.
+/// Minimum size of the block cache: a smaller one could not hold the blocks in use.
 const LEAST_CACHE: u64 = 64 << 10;
 
-/// One setting for which all databases are loaded.
+/// One setting, for which all databases are loaded.
 #[derive(Clone, Debug)]
 pub(super) struct Point {
-    /// What varies; empty if nothing does.
+    /// The varied value; empty if nothing varies.
     pub(super) label: String,
     /// `None`: each side's default.
     pub(super) bits: Option<f64>,
-    /// Where they vary.
+    /// Set where they vary.
     pub(super) leveling_levels: Option<usize>,
     pub(super) compaction: CompactionChoice,
 }
 
-/// An experiment with everything decided. One thread at a time.
+/// An experiment with all settings resolved. Used by one thread at a time.
 pub(super) struct Job {
     pub(super) experiment: Experiment,
     pub(super) settings: Settings,
     source: KeySource,
-    /// Made when they are needed: forty million take a while.
+    /// Generated on demand: forty million keys take a while.
     keys: OnceCell<KeySet>,
     pub(super) key_bytes: f64,
     pub(super) plan: Plan,
@@ -72,7 +73,7 @@ impl Job {
         let mut key_bytes = NUMBER_BYTES;
         check_source(experiment, source)?;
         if source == KeySource::Places {
-            // There are only so many.
+            // The sample has a limited number of keys.
             let made = key_set(experiment, source, &plan, settings.seed)?;
             plan = Plan::new(made.len(), ratio, experiment.levels)?;
             key_bytes = made.key_bytes();
@@ -109,7 +110,7 @@ impl Job {
         Ok(job)
     }
 
-    /// The keys; made the first time.
+    /// Returns the keys, generating them on first use.
     pub(super) fn keys(&self) -> Result<&KeySet, BenchError> {
         match self.keys.get() {
             Some(keys) => Ok(keys),
@@ -120,7 +121,7 @@ impl Job {
         }
     }
 
-    /// Whatever can be refused is refused before anything is loaded.
+    /// Performs all checks that do not need loaded data.
     fn check(&self) -> Result<(), BenchError> {
         let empty = [
             ("--filters", self.sides.is_empty()),
@@ -133,7 +134,7 @@ impl Job {
         }
         if let Some(fill) = self.workloads.iter().find(|workload| workload.is_fill()) {
             return Err(request(format!(
-                "{fill} fills a database, and those of an experiment are full; take others"
+                "{fill} fills a database, but those of an experiment are already full; choose another workload"
             )));
         }
         let names: Vec<&str> = self.sides.iter().map(Side::name).collect();
@@ -142,7 +143,7 @@ impl Job {
         refuse_twice("--threads", &self.threads)?;
         for (name, instead) in OWN_OPTIONS {
             if self.settings.options.iter().any(|(given, _)| given == name) {
-                return Err(request(format!("{name} is what sides differ in; use {instead}")));
+                return Err(request(format!("{name} differs between sides; use {instead}")));
             }
         }
         for point in &self.points {
@@ -152,7 +153,7 @@ impl Job {
         }
         if self.plan.keys_after(self.flushes_first()) == 0 {
             return Err(request(format!(
-                "the writes of {} rounds leave nothing to load first: take more --keys, or less of --ops, --repeat \
+                "the writes of {} rounds leave nothing to load first: use more --keys, or reduce --ops, --repeat \
                  or --threads",
                 self.repeats
             )));
@@ -160,15 +161,15 @@ impl Job {
         Ok(())
     }
 
-    /// Of the plan's flushes those before the first measurement. What the mixes write is left for them, so that the
-    /// tree is where the plan wants it at the end.
+    /// Returns the number of the plan's flushes before the first measurement. The mixes' writes do the remaining ones,
+    /// so that the tree has its planned shape at the end.
     pub(super) fn flushes_first(&self) -> u64 {
         let runs = self.workloads.iter().map(|workload| self.plan.flushes_of(workload.writes_of(self.ops)));
         let all = runs.sum::<u64>() * self.threads.len() as u64 * u64::from(self.repeats);
         self.plan.flushes.saturating_sub(all)
     }
 
-    /// Bytes of an entry.
+    /// Returns the size of an entry in bytes.
     pub(super) fn entry_bytes(&self) -> u64 {
         self.key_bytes.ceil() as u64 + self.settings.value_bytes as u64
     }
@@ -182,7 +183,7 @@ impl Job {
             options.read_mode = ReadMode::Direct;
         }
         let keyspace = &mut options.keyspace;
-        // The shape is what is compared.
+        // The shape is part of the comparison.
         keyspace.read_compaction = false;
         keyspace.compaction = point.compaction;
         let counted = self.experiment.counted || side.is_global();
@@ -223,7 +224,7 @@ impl Job {
         )
     }
 
-    /// Measures one point: loads all sides, and asks them in turns.
+    /// Measures one point: loads all sides, and interleaves their measurements.
     pub(super) fn run_point(
         &self,
         point: &Point,
@@ -258,12 +259,12 @@ impl Job {
     }
 }
 
-/// What varies, and the numbers of threads.
+/// Returns the varied values, and the numbers of threads.
 fn points(experiment: &Experiment, settings: &Settings) -> Result<(Vec<Point>, Vec<usize>), BenchError> {
     let bits = settings.bits.clone();
     let one = |what: &str, several: bool| match several {
         true => Err(request(format!(
-            "{} takes one {what}, not a list: they are not what varies",
+            "{} takes one {what}, not a list, since it does not vary them",
             experiment.name
         ))),
         false => Ok(()),
@@ -316,13 +317,13 @@ fn refuse_twice<T: PartialEq + std::fmt::Display>(flag: &str, given: &[T]) -> Re
     }
 }
 
-/// The experiment's block cache, as large a part of the data as in the paper, and no larger than there.
+/// Returns the size of the block cache: the same share of the data as in the paper, and no larger than there.
 fn cache_of(experiment: &Experiment, data: u64) -> u64 {
     let share = u128::from(experiment.cache_bytes) * u128::from(data) / u128::from(PAPER_DATA_BYTES);
     u64::try_from(share).unwrap_or(u64::MAX).min(experiment.cache_bytes).max(LEAST_CACHE)
 }
 
-/// A last level of the same kind of keys would be no shift.
+/// Checks that the last level has another kind of keys, since there would be no shift otherwise.
 fn check_source(experiment: &Experiment, source: KeySource) -> Result<(), BenchError> {
     let Some(from) = experiment.shift_from else { return Ok(()) };
     match source {
@@ -330,7 +331,7 @@ fn check_source(experiment: &Experiment, source: KeySource) -> Result<(), BenchE
         _ => {
             let name = from.name();
             Err(request(format!(
-                "the last level of {} has {name} keys; those above must be numbers of another set than {name}",
+                "the last level of {} has {name} keys; those above must be numbers from a set other than {name}",
                 experiment.name
             )))
         }
@@ -349,7 +350,7 @@ pub(super) fn key_set(
             KeySet::shifted(from, to, plan.keys_in_last_level(), plan.keys, seed)?
         }
         (_, KeySource::Drawn(from)) => KeySet::drawn(from, plan.keys, seed)?,
-        // Every tenth is held out, and the list is cut before that.
+        // Every tenth key is held out, and the list is truncated before that.
         (_, KeySource::Places) => Sample::load().key_set(plan.keys.saturating_mul(10) / 9 + 1)?,
     })
 }

@@ -1,9 +1,9 @@
 //! Filling a database up to the moment before the merge into the last level, when it has the most runs.
 //!
-//! The moment is a number of flushes. With `deterministic` shapes, T runs in level 0 and size ratio T everywhere, a
-//! tree of L levels merges into the last one after every T^(L−1)th flush, and before flush k·T^(L−1) it has T − 1 runs
-//! in each tiering level and one below (GRF, SIGMOD 2024, section 6.1). So keys are cut into k·T^(L−1) − 1 equal
-//! portions, and each is flushed by request, whatever the size of a memtable. Rounds before the third do not count: an
+//! A number of flushes determines the moment. With `deterministic` shapes, T runs in level 0 and size ratio T
+//! everywhere, a tree of L levels merges into the last one after every T^(L−1)th flush, and before flush k·T^(L−1) it
+//! has T − 1 runs in each tiering level and one below (GRF, SIGMOD 2024, section 6.1). So keys are divided into
+//! k·T^(L−1) − 1 equal portions, and each is flushed explicitly, whatever the size of a memtable. k is at least 3: an
 //! empty tree fills its last level first, and the levels above are used from the second round on.
 
 use std::time::Instant;
@@ -15,38 +15,39 @@ use tamis_bench::keys::KeySet;
 use tamis_bench::run::Fill;
 use tamis_bench::value::{self, ValueSizes};
 
-/// The fewest rounds after which all levels are in use.
+/// Minimum number of rounds until all levels are in use.
 const FEWEST_ROUNDS: u64 = 3;
 
-/// A flush should have so many keys, if there are enough for [`FEWEST_ROUNDS`].
+/// Intended number of keys per flush, if there are enough for [`FEWEST_ROUNDS`].
 const FLUSH_KEYS: u64 = 1000;
 
-/// What a key and its value take in a memtable beside their bytes, at most.
+/// Maximum overhead of an entry in a memtable.
 const ENTRY_OVERHEAD: u64 = 64;
 
-/// All keys fill so many tables, if tables do not get too large. Far smaller ones would make the comparison unfair:
-/// filters have a fixed part, and with 8,000 keys a table SNARF took 14 bits a key for the 10 it was given.
+/// Intended number of tables for all keys, unless tables would get too large. Far smaller ones would make the
+/// comparison unfair: filters have a fixed part, and with 8,000 keys per table SNARF took 14 bits per key instead of
+/// 10.
 const TABLES: u64 = 6;
 
-/// The sizes that tables have, whatever the keys.
+/// Limits of table sizes.
 const TABLE_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=64 << 20;
 
-/// How many keys come between two flushes, and how many flushes there are.
+/// The number of flushes, and the keys between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// T: the size ratio and the runs of level 0.
+    /// T: the size ratio, and the number of runs of level 0.
     pub size_ratio: u64,
-    /// Levels, level 0 among them.
+    /// Number of levels, including level 0.
     pub levels: usize,
-    /// Flushes at the moment before the last merge into the last level.
+    /// Number of flushes before the last merge into the last level.
     pub flushes: u64,
-    /// All keys.
+    /// Number of all keys.
     pub keys: u64,
 }
 
 impl Plan {
-    /// The largest number of rounds, up to T, that leaves a flush `FLUSH_KEYS` keys, but at least three. Fails if
-    /// there are fewer keys than flushes.
+    /// Chooses the largest number of rounds, up to T, that leaves `FLUSH_KEYS` keys per flush, but at least three.
+    /// Fails if there are fewer keys than flushes.
     pub fn new(keys: u64, size_ratio: u64, levels: usize) -> Result<Plan, BenchError> {
         let round = size_ratio.checked_pow(u32::try_from(levels.saturating_sub(1)).unwrap_or(u32::MAX));
         let round = round.unwrap_or(u64::MAX);
@@ -54,34 +55,34 @@ impl Plan {
         let flushes = round.saturating_mul(rounds) - 1;
         if keys < flushes {
             return Err(BenchError::Request(format!(
-                "{keys} keys are too few for a tree of {levels} levels and size ratio {size_ratio}: it takes at least \
-                 {flushes}, one for each flush; take more keys or a smaller --size-ratio"
+                "{keys} keys are too few for a tree of {levels} levels and size ratio {size_ratio}: it needs at least \
+                 {flushes}, one for each flush; use more keys or a smaller --size-ratio"
             )));
         }
         Ok(Plan { size_ratio, levels, flushes, keys })
     }
 
-    /// How many keys have been put when `flush` flushes are done.
+    /// Returns the number of keys put before the end of flush `flush`.
     pub fn keys_after(&self, flush: u64) -> u64 {
         (u128::from(self.keys) * u128::from(flush) / u128::from(self.flushes)) as u64
     }
 
-    /// How many keys have been put when the last merge into the last level is due: those that it holds at the end.
+    /// Returns the number of keys put when the last merge into the last level is due: those in it at the end.
     pub fn keys_in_last_level(&self) -> u64 {
         let round = self.size_ratio.pow(self.levels as u32 - 1);
         self.keys_after(self.flushes + 1 - round)
     }
 
-    /// How many flushes come of so many writes, the flush at the end of a workload included.
+    /// Returns the number of flushes caused by `writes` writes, including the flush at the end of a workload.
     pub fn flushes_of(&self, writes: u64) -> u64 {
         writes.div_ceil((self.keys / self.flushes).max(1))
     }
 
-    /// Sets the options that give the tree this size and shape; the policy is left as it is.
+    /// Sets the options that give the tree this size and shape; the policy is unchanged.
     pub(crate) fn apply(&self, entry_bytes: u64, options: &mut Options) {
         let flush_keys = self.keys.div_ceil(self.flushes) + 1;
         let keyspace = &mut options.keyspace;
-        // Just enough that no memtable is full before its flush is asked for: the base level's size follows from it.
+        // Just large enough that no memtable is full before its explicit flush: the base level's size depends on it.
         keyspace.memtable_bytes = (flush_keys * (entry_bytes + ENTRY_OVERHEAD)).max(4 << 10);
         keyspace.table_bytes =
             (self.keys * entry_bytes / TABLES).clamp(*TABLE_BYTES.start(), *TABLE_BYTES.end());
@@ -94,25 +95,25 @@ impl Plan {
     }
 }
 
-/// What filling took.
+/// Measurements of filling.
 #[derive(Clone, Debug, Default)]
 pub struct Loading {
-    /// Keys put.
+    /// Number of keys put.
     pub keys: u64,
-    /// Nanoseconds from the first put to the end of the last compaction, without the making of keys and values.
+    /// Nanoseconds from the first put to the end of the last compaction, excluding the generation of keys and values.
     pub ns: u64,
     /// Durations of single puts, every 16th.
     pub puts: Histogram,
-    /// Durations of flushes: building tables and what filters have to do then.
+    /// Durations of flushes, which build tables and update filters.
     pub flushes: Histogram,
 }
 
-/// Of so many puts one is timed.
+/// One in this number of puts is timed.
 const PUT_SAMPLING: usize = 16;
 
 /// Puts `fill.loaded` keys in the order of `fill`, flushing after each portion of the plan, and waits for compaction:
-/// at the end, or with `in_step` after each flush, so that the tree does not depend on how fast compactions were. One
-/// thread. Costs, beside the engine's, the memory of one portion.
+/// at the end, or with `in_step` after each flush, so that the tree does not depend on the speed of compactions. Uses
+/// one thread, and the memory of one portion besides the engine's.
 pub fn fill(
     db: &Db,
     keys: &KeySet,
@@ -184,7 +185,7 @@ mod tests {
         assert!(Plan::new(1000, 1000, 16).is_err());
     }
 
-    /// Every level is as full as it gets: T − 1 runs in each tiering level and one in each leveling one.
+    /// Every level is as full as possible: T − 1 runs in each tiering level and one in each leveling one.
     #[test]
     fn the_tree_is_filled_up_to_the_last_merge() {
         let shapes = [

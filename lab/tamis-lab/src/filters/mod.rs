@@ -1,18 +1,18 @@
-//! The same load and the same reads under several filters, side by side: the figures of the GRF paper as commands.
+//! The same data and the same reads under several filters: the figures of the GRF paper as commands.
 //!
-//! Every side has a database of its own, filled alike up to just before the merge into the last level
-//! ([`load`]), when a read meets the most runs. Then the reads go round the databases in turns: a round asks one
-//! workload of all sides, then the next, so that a slow minute of the machine slows all of them. Figures are medians of
-//! the rounds, with the fastest and the slowest.
+//! Every side has a database of its own, filled equally up to just before the merge into the last level ([`load`]),
+//! when a read meets the most runs. Then the sides are interleaved: a round runs one workload on all sides, then the
+//! next workload, so that temporary load on the machine affects all of them. Figures are medians of the rounds, with
+//! the fastest and the slowest.
 //!
-//! * [`catalogue`]: the experiments, their defaults, and what the paper saw.
-//! * [`side`]: a filter by its name.
-//! * `job`: an experiment with everything decided, and what is refused; `stand`: one side of it.
-//! * [`rows`]: what is measured.
+//! * [`catalogue`]: the experiments, their defaults, and the paper's results.
+//! * [`side`]: filters by name.
+//! * `job`: an experiment with all settings resolved and checked; `stand`: one side of it.
+//! * [`rows`]: the measurements.
 //! * [`figures`]: the experiments as [figures](crate::figures): sizes, pictures, tables, verdicts.
 //!
-//! Databases of one point of a sweep are open at once and removed before the next: their disk space is the number of
-//! sides times the data. One thread loads; reads have as many threads as an experiment says.
+//! All databases of one point are open at once and removed before the next: they need the number of sides times the
+//! data on disk. One thread loads; reads use the experiment's number of threads.
 
 pub mod catalogue;
 pub mod figures;
@@ -30,17 +30,17 @@ pub use catalogue::{Axis, Experiment, Metric};
 pub use rows::{LoadRow, ReadRow};
 pub use side::Side;
 
-/// Where keys come from.
+/// The source of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeySource {
     /// Drawn from a distribution.
     Drawn(Distribution),
-    /// Names of places, the sample that ships: strings.
+    /// Names of places, from the sample included here: strings.
     Places,
 }
 
 impl KeySource {
-    /// Every name that [`str::parse`] takes.
+    /// Returns every name accepted by [`str::parse`].
     pub fn names() -> Vec<&'static str> {
         Distribution::ALL.iter().map(|d| d.name()).chain(["geonames"]).collect()
     }
@@ -52,39 +52,39 @@ impl std::str::FromStr for KeySource {
     fn from_str(name: &str) -> Result<Self, String> {
         let drawn = Distribution::ALL.into_iter().find(|d| d.name() == name).map(KeySource::Drawn);
         drawn.or((name == "geonames").then_some(KeySource::Places)).ok_or_else(|| {
-            format!("no key set is called `{name}`; there are {}", KeySource::names().join(", "))
+            format!("no key set is called `{name}`; known are {}", KeySource::names().join(", "))
         })
     }
 }
 
-/// What may be chosen about an experiment; `None` is its own default.
+/// Adjustable settings of an experiment; `None` is its own default.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Keys that exist; of places at most as many as there are.
+    /// Number of keys; limited to the size of the sample for places.
     pub keys: u64,
-    /// Where they come from.
+    /// The source of keys.
     pub source: Option<KeySource>,
-    /// Bytes of every value.
+    /// Size of every value in bytes.
     pub value_bytes: usize,
     /// The sides.
     pub filters: Option<Vec<Side>>,
-    /// Bits a key; several only where they are what varies.
+    /// Bits per key; several only where they vary.
     pub bits: Option<Vec<f64>>,
     /// The workloads.
     pub workloads: Option<Vec<Workload>>,
-    /// Threads; several only where they are what varies.
+    /// Numbers of threads; several only where they vary.
     pub threads: Option<Vec<usize>>,
     /// The size ratio.
     pub size_ratio: Option<u64>,
-    /// Operations a workload and round.
+    /// Operations per workload and round.
     pub ops: Option<u64>,
-    /// Rounds.
+    /// Number of rounds.
     pub repeats: Option<u32>,
-    /// Read past the page cache, or through it.
+    /// Whether reads bypass the page cache.
     pub direct: Option<bool>,
-    /// Bytes of the block cache.
+    /// Size of the block cache in bytes.
     pub cache_bytes: Option<u64>,
-    /// Drives every random choice.
+    /// Seed of all random choices.
     pub seed: u64,
     /// Options of the database by name, set last.
     pub options: Vec<(String, String)>,

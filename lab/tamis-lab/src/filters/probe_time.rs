@@ -1,11 +1,11 @@
-//! How much of an empty get is the filters' time.
+//! The filters' part of the time of an empty get.
 //!
-//! A get that touches no data block consists of what every get costs and of asking the filters. So: of a sample of
-//! absent keys those are kept whose get touches no block (`explain_get` says so), they are timed by themselves, and the
-//! same gets on an empty database are taken off. What is left is finding the candidates and asking their filters.
+//! A get that reads no data block consists of fixed costs and of querying the filters. So the absent keys of a sample
+//! whose gets read no block (according to `explain_get`) are timed separately, and the time of the same gets on an
+//! empty database is subtracted. The result is the time of finding the candidates and querying their filters.
 //!
-//! It says nothing where nearly every get touches a block: then there is no figure. Nor is it the same as the probing
-//! time of a get that is let through, which may end earlier.
+//! There is no result where nearly every get reads a block. Nor is it the probing time of a get with a false positive,
+//! which may end earlier.
 
 use std::time::Instant;
 
@@ -15,16 +15,16 @@ use tamis_bench::keys::KeySet;
 use tamis_bench::random::Random;
 use tempfile::TempDir;
 
-/// Keys asked about, at most.
+/// Maximum number of keys in the sample.
 const SAMPLE: u64 = 10_000;
 
-/// The fewest kept keys that make a figure.
+/// Minimum number of keys without block reads.
 const FEWEST: usize = 100;
 
-/// Gets timed in one pass, about: kept keys are asked for again until there are so many.
+/// Approximate number of gets timed in one pass: keys are repeated up to this number.
 const PASS: usize = 10_000;
 
-/// Absent keys whose gets touch no block of a database.
+/// Absent keys whose gets read no block of a database.
 #[derive(Debug, Default)]
 pub(crate) struct SilentKeys {
     bytes: Vec<u8>,
@@ -32,7 +32,7 @@ pub(crate) struct SilentKeys {
 }
 
 impl SilentKeys {
-    /// Tries a sample of absent keys. Costs an explained get each.
+    /// Finds them in a sample of absent keys. Costs one `explain_get` per key.
     pub(crate) fn find(db: &Db, keys: &KeySet, seed: u64) -> Result<SilentKeys, BenchError> {
         let mut random = Random::part(seed, 0x7175_6965);
         let mut silent = SilentKeys::default();
@@ -48,7 +48,7 @@ impl SilentKeys {
         Ok(silent)
     }
 
-    /// Mean nanoseconds of their gets; `None` if there are too few of them.
+    /// Returns the mean duration of their gets in nanoseconds; `None` if there are too few of them.
     pub(crate) fn get_ns(&self, db: &Db) -> Result<Option<f64>, BenchError> {
         if self.ends.len() < FEWEST {
             return Ok(None);
@@ -75,7 +75,7 @@ impl SilentKeys {
     }
 }
 
-/// A database without a key: what a get costs before any table.
+/// An empty database, for the cost of a get without tables.
 pub(crate) struct Nothing {
     db: Db,
     // Dropped after the database.
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kept_keys_touch_no_block_and_without_filters_none_is_kept() {
+    fn kept_keys_read_no_block_and_without_filters_none_is_kept() {
         for (filter, some) in [("blocked-bloom", true), ("none", false)] {
             let dir = tempfile::tempdir().unwrap();
             let mut options = Options::default();

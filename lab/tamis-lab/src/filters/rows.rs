@@ -1,9 +1,9 @@
-//! What a point of an experiment gives: a row for each database and for each of its figures.
+//! Rows of a point of an experiment: one for each database, and one for each of its measurements.
 
 use serde::{Deserialize, Serialize};
 use tamis_bench::measure::Measurement;
 
-/// One database as it was loaded.
+/// A loaded database.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LoadRow {
@@ -13,47 +13,47 @@ pub struct LoadRow {
     pub experiment: String,
     /// The side's name.
     pub filter: String,
-    /// What varies: `10 bits`, `2 leveling`; empty if nothing does.
+    /// The varied value: `10 bits`, `2 leveling`; empty if nothing varies.
     pub point: String,
-    /// Bits a key that all sides were given, where they vary.
+    /// Bits per key of all sides, where they vary.
     pub bits: Option<f64>,
-    /// Leveling levels, where they vary.
+    /// Number of leveling levels, where it varies.
     pub leveling_levels: Option<usize>,
-    /// Keys put before the first measurement.
+    /// Number of keys put before the first measurement.
     pub keys: u64,
-    /// Sorted runs then.
+    /// Number of sorted runs before the first measurement.
     pub runs: usize,
-    /// Sorted runs after the last measurement.
+    /// Number of sorted runs after the last measurement.
     pub runs_at_end: usize,
-    /// Bits a key that the filter was given; 0 without a filter.
+    /// Requested filter bits per key; 0 without a filter.
     pub bits_asked: f64,
-    /// Memory of the filters.
+    /// Memory of the filters in bytes.
     pub filter_bytes: u64,
-    /// The same by entries, in bits.
+    /// Memory of the filters in bits per entry.
     pub filter_bits_per_key: f64,
-    /// Of loading, flushes and the wait for compaction included.
+    /// Loading time, including flushes and the wait for compaction.
     pub load_ns_per_key: f64,
-    /// Half of the puts took at most so long.
+    /// Median duration of puts.
     pub put_p50_ns: u64,
-    /// 99 of 100 puts took at most so long.
+    /// 99th percentile of the durations of puts.
     pub put_p99_ns: u64,
-    /// Half of the flushes took at most so long.
+    /// Median duration of flushes.
     pub flush_p50_ns: u64,
-    /// 99 of 100 flushes took at most so long.
+    /// 99th percentile of the durations of flushes.
     pub flush_p99_ns: u64,
-    /// Bytes written by bytes given, log included, before the first measurement.
+    /// Bytes written divided by bytes put, including the log, before the first measurement.
     pub load_write_amplification: f64,
     /// The same after the last measurement.
     pub write_amplification: f64,
-    /// Whether a filter was asked for, and none is in memory: the figures are those of no filter.
+    /// Whether a filter was requested but none is in memory: the figures are those of no filter.
     pub without_filter: bool,
 }
 
-/// Memory is told to be another than asked for from this share on.
+/// Relative deviation of the memory from which it is reported.
 const TOLERANCE: f64 = 0.15;
 
 impl LoadRow {
-    /// Whether a filter takes clearly more or less memory than it was given.
+    /// Reports whether a filter takes clearly more or less memory than requested.
     pub(super) fn spends_otherwise(&self) -> bool {
         !self.without_filter
             && self.bits_asked > 0.0
@@ -61,7 +61,7 @@ impl LoadRow {
     }
 }
 
-/// One side's median of a workload.
+/// One side's median round of a workload.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ReadRow {
@@ -75,15 +75,15 @@ pub struct ReadRow {
     pub bits: Option<f64>,
     /// See [`LoadRow::leveling_levels`].
     pub leveling_levels: Option<usize>,
-    /// The fastest round.
+    /// Duration of an operation in the fastest round.
     pub min_ns: f64,
-    /// The slowest round.
+    /// Duration of an operation in the slowest round.
     pub max_ns: f64,
-    /// Operations a second by the clock on the wall in the slowest round.
+    /// Operations per second of wall-clock time in the slowest round.
     pub min_ops_per_second: f64,
-    /// The same in the fastest round.
+    /// Operations per second of wall-clock time in the fastest round.
     pub max_ops_per_second: f64,
-    /// Of an empty get that touches no block, the part that filters take; `None` where it was not measured.
+    /// The filters' part of an empty get that reads no block; `None` where it was not measured.
     pub filter_ns: Option<f64>,
     /// The round of median time, with its counters.
     #[serde(flatten)]

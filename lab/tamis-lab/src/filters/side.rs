@@ -1,20 +1,20 @@
-//! One side of a comparison: a filter and how its memory is divided.
+//! One side of a comparison: a filter and the allocation of its memory.
 
 use std::fmt;
 use std::str::FromStr;
 
 use tamis::{FilterAllocation, FilterChoice, Options};
 
-/// The word for Bloom filters with Monkey's division of memory.
+/// The name for Bloom filters with Monkey's allocation of memory.
 const MONKEY: &str = "monkey";
 
-/// What SuRF gets where nobody says how many bits a key: its trie alone takes some ten.
+/// Default bits per key of SuRF, whose trie alone takes about ten.
 const SURF_BITS: f64 = 14.0;
 
-/// What all others get then.
+/// Default bits per key of all others.
 const BITS: f64 = 10.0;
 
-/// A filter by its name: a word of the option `keyspace.filter`, or `monkey` for `blocked-bloom` with
+/// A filter by name: a value of the option `keyspace.filter`, or `monkey` for `blocked-bloom` with
 /// `keyspace.filter_allocation = monkey`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Side {
@@ -24,27 +24,27 @@ pub struct Side {
 }
 
 impl Side {
-    /// The name it was given.
+    /// Returns its name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether it is one filter for the whole tree.
+    /// Reports whether it is one filter for the whole tree.
     pub fn is_global(&self) -> bool {
         self.filter.is_global()
     }
 
-    /// Whether its memory follows the reads.
+    /// Reports whether its memory follows the reads.
     pub fn is_elastic(&self) -> bool {
         self.filter.is_elastic()
     }
 
-    /// Whether there is a filter at all.
+    /// Reports whether there is a filter at all.
     pub fn is_filter(&self) -> bool {
         self.filter != FilterChoice::None
     }
 
-    /// Bits a key where nobody says how many.
+    /// Returns the default bits per key.
     pub fn default_bits(&self) -> f64 {
         if matches!(self.filter, FilterChoice::Surf(_)) { SURF_BITS } else { BITS }
     }
@@ -68,11 +68,11 @@ impl fmt::Display for Side {
     }
 }
 
-/// A name that no filter has.
+/// A name that belongs to no filter.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "no filter is called `{name}`; there is monkey (blocked-bloom, its memory divided by Monkey's rule), and what the \
-     option keyspace.filter takes: {words}",
+    "no filter is called `{name}`; known are monkey (blocked-bloom, its memory divided by Monkey's rule), and the values of the \
+     option keyspace.filter: {words}",
     name = .0,
     words = filter_words()
 )]
@@ -89,7 +89,7 @@ impl FromStr for Side {
     }
 }
 
-/// The filter that the options call so. One for all levels only: a list would be several.
+/// Returns the filter with this option value. One for all levels only, since a list would be several.
 fn filter_of(word: &str) -> Option<FilterChoice> {
     let mut options = Options::default();
     let is_word = !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase() || b == b'-');
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_filter_of_the_engine_has_a_side_and_others_are_refused_with_what_there_is() {
+    fn every_filter_of_the_engine_has_a_side_and_others_are_refused_with_a_list() {
         for name in
             ["none", "blocked-bloom", "surf", "snarf", "rencoder", "grf", "grf-huffman", "chucky", "remix"]
         {
@@ -124,13 +124,13 @@ mod tests {
     }
 
     #[test]
-    fn monkey_is_bloom_with_another_division() {
+    fn monkey_is_bloom_with_another_allocation() {
         let side: Side = MONKEY.parse().unwrap();
         let mut options = Options::default();
         side.apply(10.0, &mut options);
         assert_eq!(options.keyspace.filter_allocation, FilterAllocation::Monkey);
         assert_eq!(options.keyspace.filter.at(3), FilterChoice::BlockedBloom);
-        // The division must not stay when the next side is applied.
+        // The allocation must be reset when the next side is applied.
         "grf".parse::<Side>().unwrap().apply(10.0, &mut options);
         options.check().unwrap();
     }

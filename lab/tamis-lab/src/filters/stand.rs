@@ -1,4 +1,4 @@
-//! One side of a point: its database, and what is measured on it.
+//! One side of a point: its database and its measurements.
 
 use tamis_bench::BenchError;
 use tamis_bench::bench::{Bench, BenchConfig};
@@ -12,7 +12,7 @@ use super::load::{self, Loading};
 use super::probe_time::{Nothing, SilentKeys};
 use super::{LoadRow, Metric, ReadRow, Side};
 
-/// One side's database, and what was measured on it.
+/// One side's database and its measurements.
 pub(super) struct Stand<'a> {
     side: Side,
     bench: Bench<'a>,
@@ -105,7 +105,7 @@ impl<'a> Stand<'a> {
         Ok(())
     }
 
-    /// The rows. The database goes.
+    /// Returns the rows, and removes the database.
     pub(super) fn finish(self, job: &Job, point: &Point) -> Result<(LoadRow, Vec<ReadRow>), BenchError> {
         let Stand { side, bench, loading, mut filter_ns, reads, .. } = self;
         let stats = bench.db().stats();
@@ -130,7 +130,7 @@ impl<'a> Stand<'a> {
             flush_p99_ns: loading.flushes.quantile(0.99),
             load_write_amplification: self.load_write_amplification,
             write_amplification: write_amplification(&stats),
-            // Local filters are counted with their tables, global ones in the bytes of all filters alone.
+            // Local filters are counted with their tables, global ones only in the bytes of all filters.
             without_filter: side.is_filter() && tree.filter_bytes == 0,
         };
         filter_ns.sort_by(f64::total_cmp);

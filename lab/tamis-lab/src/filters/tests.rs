@@ -1,4 +1,4 @@
-//! What experiments count, at a tiny scale.
+//! Counters of experiments at a tiny scale.
 
 use tamis_bench::BenchError;
 use tamis_bench::progress::NoProgress;
@@ -61,7 +61,7 @@ fn default_filters_are_all_known() {
 }
 
 #[test]
-fn sides_are_loaded_alike_and_have_the_most_runs() {
+fn sides_are_loaded_equally_and_have_the_most_runs() {
     let outcome = run(&experiment("grf-fig17"), &tiny()).unwrap();
     // Two runs in level 0, two in level 1, one in the last.
     assert_eq!(outcome.loads.iter().map(|row| row.runs).collect::<Vec<_>>(), [5, 5]);
@@ -70,20 +70,20 @@ fn sides_are_loaded_alike_and_have_the_most_runs() {
 }
 
 #[test]
-fn without_filters_every_run_is_searched_and_the_filters_time_is_not_told() {
+fn without_filters_every_run_is_searched_and_there_is_no_filter_time() {
     let settings = Settings { filters: Some(sides("none,blocked-bloom")), bits: Some(vec![16.0]), ..tiny() };
     let outcome = run(&experiment("grf-fig10"), &settings).unwrap();
     let [none, bloom] = &outcome.reads[..] else { panic!("{outcome:?}") };
     assert!(none.filter_ns.is_none() && bloom.filter_ns.is_some());
     assert_eq!(none.measurement.filter_probes_per_op, 0.0);
-    // All five runs but for keys that lie before or behind all keys of a small run.
+    // All five runs, except for keys outside the range of a small run.
     let sought = none.measurement.runs_searched_per_op;
     assert!(sought > 4.5 && sought <= 5.0, "{sought}");
     assert!(bloom.measurement.runs_searched_per_op < 0.1 && bloom.measurement.digests_per_op == 1.0);
 }
 
 #[test]
-fn mixes_end_where_the_last_merge_would_begin_and_insert_what_was_held_back() {
+fn mixes_end_before_the_last_merge_and_insert_the_keys_held_back() {
     let settings = Settings { keys: 8_000, threads: Some(vec![1, 2]), ..tiny() };
     let outcome = run(&experiment("grf-fig13"), &settings).unwrap();
     for row in &outcome.loads {
@@ -104,7 +104,7 @@ fn a_shifted_set_has_the_first_set_in_the_last_level() {
         u64::from_be_bytes(key.try_into().unwrap())
     };
     let last = plan.keys_in_last_level();
-    // Ids lie below 2^21 (but for the outliers), normal numbers around 2^49.
+    // Ids are below 2^21 (except for the outliers), normal numbers around 2^49.
     let small = |from, to| (from..to).filter(|&i| number(i) < 1 << 24).count();
     assert_eq!(small(0, last), 0);
     assert!(small(last, 3_000) > (3_000 - last as usize) * 9 / 10);
@@ -118,7 +118,7 @@ fn strings_are_read_too() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_before_anything_is_loaded() {
+fn invalid_settings_are_refused_before_anything_is_loaded() {
     let lists = Settings { bits: Some(vec![8.0, 10.0]), ..tiny() };
     assert!(refused("grf-fig17", lists).contains("--bits"));
     let lists = Settings { threads: Some(vec![1, 2]), ..tiny() };
@@ -133,7 +133,7 @@ fn what_does_not_fit_is_refused_before_anything_is_loaded() {
     assert!(refused("grf-fig13", many).contains("more --keys"));
     for (source, why) in [(KeySource::Places, "numbers"), (KeySource::Drawn(Distribution::Normal), "normal")]
     {
-        // A last level of the same kind of keys would be no shift.
+        // Without another kind of keys in the last level there would be no shift.
         assert!(refused("grf-fig18", Settings { source: Some(source), ..tiny() }).contains(why));
     }
     let options = vec![("keyspace.filter".to_owned(), "none".to_owned())];
@@ -143,10 +143,10 @@ fn what_does_not_fit_is_refused_before_anything_is_loaded() {
     assert!("osm".parse::<KeySource>().unwrap_err().contains("cells"));
 }
 
-/// Rates summed over threads once said that four threads on two cores do more than twice the work of two: each had
-/// been timed while the others made keys.
+/// Regression: rates summed over threads suggested that four threads on two cores do more than twice the work of two,
+/// since each was timed while the others generated keys.
 #[test]
-fn throughput_is_what_was_done_in_the_time_that_went_by() {
+fn throughput_is_measured_in_wall_clock_time() {
     let outcome = run(&experiment("grf-fig15"), &tiny()).unwrap();
     for row in &outcome.reads {
         let m = &row.measurement;

@@ -1,4 +1,4 @@
-//! Partitions as trees fill them, and how often they err.
+//! Partitions as filled by trees, and their false positive rates.
 
 use tamis_bench::BenchError;
 use tamis_bench::random::mix64;
@@ -6,17 +6,17 @@ use tamis_filter::Digest;
 use tamis_filter::global::{Batch, Cuts, Epochs, MapChoice, Partition, PartitionSpec};
 use tamis_model::lookup::Tree;
 
-/// Flushes before those that are measured: they are all in the last level.
+/// Number of flushes before the measured ones: all of them are in the last level.
 const BASE: u64 = 1 << 20;
-/// Bits a key where rounds are measured: so few that errors are many.
+/// Bits per key where rounds are measured: few enough for frequent false positives.
 const ROUND_BITS: f64 = 10.0;
 
 /// Sizes of everything.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Measure {
-    /// Keys of a partition when it is built.
+    /// Number of keys of a partition when it is built.
     pub(super) keys: u64,
-    /// Absent keys asked for.
+    /// Number of queries for absent keys.
     pub(super) queries: u64,
     pub(super) seed: u64,
 }
@@ -31,7 +31,7 @@ pub(super) struct OverRound {
 }
 
 impl Measure {
-    /// Key number `i` of a kind; kinds share no key, but for chance.
+    /// Returns key number `i` of a kind; kinds share keys only by chance.
     fn key(&self, kind: u64, i: u64) -> [u8; 8] {
         mix64(mix64(self.seed ^ kind << 56) ^ i).to_be_bytes()
     }
@@ -60,8 +60,8 @@ impl Measure {
             .map_err(|why| BenchError::Request(format!("a partition could not be built: {why}")))
     }
 
-    /// The filter of a tree whose last level is all there is; or, if `full`, of one with T - 1 full runs in every other level,
-    /// each as large as its part of the tree, collected. It has so many bits when it is what it is meant to be.
+    /// Returns the filter of a tree that has only a last level; or, if `full`, of one with T - 1 full runs in every
+    /// other level, each as large as its share of the tree, collected. It has `bits` bits per key in that state.
     pub(super) fn tree(
         &self,
         bits: f64,
@@ -76,7 +76,7 @@ impl Measure {
         if !full {
             return self.build(self.keys, bits, 1.0, radices, map);
         }
-        // A full last level has (T - 1) times as many keys as come in a round.
+        // A full last level has T - 1 times the keys that arrive in a round.
         let per_flush = self.keys as f64 / (flushes * (ratio - 1)) as f64;
         let growth = 1.0 + 1.0 / (ratio - 1) as f64;
         let mut partition = self.build(self.keys, bits, growth, radices, map)?;
@@ -97,7 +97,7 @@ impl Measure {
         Ok(partition)
     }
 
-    /// How many absent keys match any entry.
+    /// Counts the absent keys that match any entry.
     pub(super) fn positives(&self, partition: &Partition) -> u64 {
         let matches = |i: &u64| {
             let key = self.key(2, *i);
@@ -108,10 +108,11 @@ impl Measure {
         (0..self.queries).filter(matches).count() as u64
     }
 
-    /// The rate while a last level of `round` times as many keys as come until its compaction has these come, in a tree
-    /// of three levels. With `longer` positions as they are; else new keys are taken for keys of the last level.
+    /// Returns the rate over a round in a tree of three levels whose last level begins with `round` times the keys that
+    /// arrive until its compaction. With `longer`, positions are unchanged; otherwise new keys are treated as keys of
+    /// the last level.
     ///
-    /// Rates are those that [`Partition::expected_rate`] sums from all entries: no query adds chance to them.
+    /// Rates are those that [`Partition::expected_rate`] sums over all entries, so they are free of sampling noise.
     pub(super) fn round(&self, ratio: u32, round: u32, longer: bool) -> Result<OverRound, BenchError> {
         let ratio = u64::from(ratio);
         let all = ratio * ratio;
@@ -123,7 +124,7 @@ impl Measure {
         let begin = partition.expected_rate();
         let mut rates = vec![begin];
         for merge in 0..ratio {
-            // The flushes of one run of level 1, and its making: what is left of it are collected codes.
+            // The flushes of one run of level 1, and its merge, after which the codes are collected.
             let flushes = merge * ratio..(merge + 1) * ratio;
             let last_level = Epochs { lo: 0, hi: BASE };
             let numbers = flushes.start * new / all..flushes.end * new / all;
@@ -139,7 +140,7 @@ impl Measure {
             rates.push(partition.expected_rate());
         }
         let end = rates.last().copied().unwrap_or(begin);
-        // Keys come evenly: the mean of a line through the points.
+        // Keys arrive evenly: this is the mean of a line through the points.
         let mean = rates.windows(2).map(|pair| (pair[0] + pair[1]) / 2.0).sum::<f64>() / ratio as f64;
         Ok(OverRound { begin, mean, end })
     }

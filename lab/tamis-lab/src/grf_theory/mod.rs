@@ -1,15 +1,17 @@
-//! `grf-theory`: rates and code sizes of GRF as section 4 of its paper derives them, beside the filter of tamis.
+//! `grf-theory`: rates and code sizes of GRF as derived in section 4 of its paper, compared with the filter of tamis.
 //!
 //! H. Wang et al., "GRF: A Global Range Filter for LSM-Trees with Shape Encoding" (SIGMOD 2024), sections 4.3.1 and 4.4. One
-//! `Partition` stands for the filter. Three things are measured:
+//! `Partition` stands in for the filter. Three things are measured:
 //!
-//! * its rate with 6 to 14 bits a key, when it is built and when the tree above the last level is full, against `2^-(b-5)`;
-//! * how the rate grows while keys come between two last-level compactions, T - 1 times over, against `1 + 1/(2z)`: with
-//!   positions of one length, which is what the formula speaks of, and with those of tamis (and of the paper's 4.3.2), which
-//!   are longer as long as a key is young;
-//! * bits of codes in full trees of several shapes, against the formulas, and what numbers of runs would take in their place.
+//! * its rate with 6 to 14 bits per key, when it is built and when the tree above the last level is full, against
+//!   `2^-(b-5)`;
+//! * the growth of the rate while keys arrive between two last-level compactions, T - 1 times, against `1 + 1/(2z)`:
+//!   with positions of one length, which the formula assumes, and with those of tamis (and of section 4.3.2), which are
+//!   longer for young keys;
+//! * code bits in full trees of several shapes, against the formulas and against the size of plain run numbers.
 //!
-//! Rates are shares of absent keys that match any entry. One thread; memory of some hundred bytes a key of a partition.
+//! Rates are shares of absent keys that match any entry. Uses one thread, and a few hundred bytes of memory per key of
+//! a partition.
 
 mod measure;
 mod view;
@@ -33,26 +35,26 @@ const CODE: &str = "code";
 
 /// The size ratio of the paper's numbers.
 const RATIO: u32 = 10;
-/// Levels of its trees.
+/// Number of levels of its trees.
 const LEVELS: u32 = 4;
 /// A level of GRF's trees above the last has up to T - 1 runs when no merge is due.
 const POLICY: Policy = Policy::TieringAtRest;
 const MAPS: [(MapChoice, &str); 2] = [(MapChoice::Learned, "learned"), (MapChoice::Digest, "digest")];
-/// Size ratios and levels of the table of codes.
+/// Size ratios of the table of codes, followed by its numbers of levels.
 const RATIOS: [u32; 5] = [2, 4, 6, 8, 10];
 const DEPTHS: [u32; 5] = [2, 3, 4, 5, 6];
 
-/// The paper's section 4 as a figure.
+/// Returns section 4 of the paper as a figure.
 pub fn figures() -> Vec<Box<dyn Figure>> {
     vec![Box::new(GrfTheory {
         about: About {
             name: "grf-theory",
             paper: Paper::Grf,
             place: "section 4",
-            title: "GRF's rates and code sizes: what is derived, and what is measured",
-            claim: "With b bits a key the rate is 2^-(b-5) when the filter is built and 1.12 times that on average at T = 10; codes \
-                    take 1.6 bits a key.",
-            differs: "A partition of some 2^16 keys stands for the whole filter. Keys are uniform.",
+            title: "GRF's rates and code sizes: derived and measured",
+            claim: "With b bits per key the rate is 2^-(b-5) when the filter is built and 1.12 times that on average at T = 10; codes \
+                    take 1.6 bits per key.",
+            differs: "A partition of about 2^16 keys stands in for the whole filter. Keys are uniform.",
         },
     })]
 }
@@ -64,15 +66,15 @@ struct GrfTheory {
 /// The rate of one filter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct RateRow {
-    /// Bits a key as asked for.
+    /// Requested bits per key.
     bits: f64,
-    /// How keys become positions.
+    /// The mapping of keys to positions.
     map: String,
     /// `built`, or `full tree`.
     state: String,
-    /// Bits a key that it takes.
+    /// Actual bits per key.
     memory_bits: f64,
-    /// Of them for codes.
+    /// The part of these that codes take.
     code_bits: f64,
     keys: u64,
     queries: u64,
@@ -81,11 +83,11 @@ struct RateRow {
     theory: f64,
 }
 
-/// How the rate grew between two last-level compactions.
+/// The growth of the rate between two last-level compactions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct RoundRow {
     size_ratio: u32,
-    /// z: how many times as many keys as come in a round there are at its beginning.
+    /// z: the number of keys at the beginning of the round, divided by the number that arrive in it.
     round: u32,
     /// Whether young keys have longer positions.
     longer: bool,
@@ -96,22 +98,22 @@ struct RoundRow {
     theory_factor: f64,
 }
 
-/// Bits of codes in a full tree.
+/// Code bits in a full tree.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct CodeRow {
     size_ratio: u32,
     levels: u32,
-    /// By the exact shares of levels, digits in fractions of a bit.
+    /// With the exact shares of levels, digits in fractions of a bit.
     fractional: f64,
     /// With digits in whole bits.
     whole: f64,
     /// The paper's closed form.
     paper: f64,
-    /// Number of the run, in binary, by Huffman, and its entropy.
+    /// The run's number in binary, in a Huffman code, and its entropy.
     fixed: u32,
     huffman: f64,
     entropy: f64,
-    /// Of the filter of tamis, full and collected, if it was measured.
+    /// The filter of tamis, full and collected, if measured.
     measured: Option<f64>,
 }
 
@@ -136,13 +138,13 @@ impl Figure for GrfTheory {
             bits => bits.to_vec(),
         };
         if let Some(wrong) = bits.iter().find(|bits| !(4.0..=40.0).contains(*bits)) {
-            return Err(BenchError::Request(format!("bits per key are from 4 to 40 here, not {wrong}")));
+            return Err(BenchError::Request(format!("bits per key must be from 4 to 40 here, not {wrong}")));
         }
         let keys = custom.keys.unwrap_or(KEYS[scale as usize]);
         let queries = custom.ops.unwrap_or([20_000, 1_000_000, 4_000_000][scale as usize]);
         if !(2000..=1 << 22).contains(&keys) || queries < 1000 {
             return Err(BenchError::Request(
-                "--keys is from 2000 to four millions, --ops from 1000 here".into(),
+                "--keys must be from 2000 to four million, --ops at least 1000 here".into(),
             ));
         }
         let measure = Measure { keys, queries, seed: custom.seed };
@@ -159,7 +161,7 @@ impl Figure for GrfTheory {
     }
 }
 
-/// By scale: keys of a partition.
+/// By scale: number of keys of a partition.
 const KEYS: [u64; 3] = [1 << 13, 1 << 16, 1 << 17];
 
 struct TheoryPlan {
@@ -187,7 +189,7 @@ impl Plan for TheoryPlan {
             scaled.push(format!("rounds of a tree of ratio {} instead of {RATIO}", self.ratio));
         }
         if self.scale == Scale::Small {
-            scaled.push("some thousand keys a partition: its fixed parts weigh more".into());
+            scaled.push("a few thousand keys per partition: its fixed parts weigh more".into());
         }
         scaled
     }
@@ -268,7 +270,7 @@ impl TheoryPlan {
                 let tree = Tree { levels, size_ratio };
                 let shares = grf::run_shares(tree, POLICY);
                 let digit = Digits::Fractional.bits(grf::radix(tree, POLICY));
-                // A flush should have a few keys.
+                // A flush should have several keys.
                 let flushes = u64::from(size_ratio).pow(levels - 1);
                 let measured = (flushes * 4 <= self.measure.keys && size_ratio > 2)
                     .then(|| self.measure.tree(12.0, tree, MapChoice::Digest, true));

@@ -19,7 +19,7 @@ fn every_step_runs_and_is_shown() {
         let factor = row.mean_rate / row.begin_rate;
         assert!((factor / row.theory_factor - 1.0).abs() < 0.05, "{row:?}");
     }
-    // A longer position matches less.
+    // A longer position matches fewer keys.
     for (one, longer) in rounds[..3].iter().zip(&rounds[3..]) {
         assert!(longer.mean_rate / longer.begin_rate < one.mean_rate / one.begin_rate, "{one:?} {longer:?}");
     }
@@ -36,9 +36,9 @@ fn every_step_runs_and_is_shown() {
     }
 }
 
-/// What is printed at T = 10 is not what the sum is, and the verdict's note says so.
+/// The printed value at T = 10 differs from the sum, and the verdict's note says so.
 #[test]
-fn the_mean_over_rounds_is_told_from_what_is_printed() {
+fn the_mean_over_rounds_is_distinguished_from_the_printed_value() {
     let rounds: Vec<RoundRow> = (1..10)
         .map(|round| RoundRow {
             size_ratio: 10,
@@ -79,7 +79,7 @@ fn rates_make_verdicts() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn invalid_settings_are_refused() {
     let figure = figures().remove(0);
     for custom in [
         Custom { bits: vec![1.0], ..Custom::default() },

@@ -1,4 +1,4 @@
-//! Derived and measured, side by side.
+//! Comparison of derived and measured values.
 
 use tamis_model::grf;
 
@@ -38,7 +38,7 @@ fn rates_sheet(rows: &[RateRow]) -> Sheet {
         "measured",
         "measured / 2^-(b-5)",
     ];
-    let mut sheet = Sheet::new("Rate of false positives over bits a key", &columns);
+    let mut sheet = Sheet::new("Rate of false positives over bits per key", &columns);
     for row in rows {
         sheet.row([
             row.bits.to_string(),
@@ -85,7 +85,7 @@ fn codes_sheet(rows: &[CodeRow]) -> Sheet {
         "Huffman",
         "entropy",
     ];
-    let mut sheet = Sheet::new("Bits a key that say which run, in a full tree", &columns);
+    let mut sheet = Sheet::new("Bits per key that identify the run, in a full tree", &columns);
     for row in rows {
         let number = |bits: f64| format!("{bits:.2}");
         sheet.row([
@@ -103,7 +103,7 @@ fn codes_sheet(rows: &[CodeRow]) -> Sheet {
     sheet
 }
 
-/// The distinct values of something, in the order in which they come.
+/// Returns the distinct values in order of first appearance.
 fn distinct<R, K: PartialEq>(rows: &[R], of: impl Fn(&R) -> K) -> Vec<K> {
     let mut all = Vec::new();
     for key in rows.iter().map(of) {
@@ -131,8 +131,8 @@ fn rates_panel(rows: &[RateRow]) -> Panel {
         }));
     }
     Panel {
-        title: "rate over bits a key".into(),
-        x: Axis::new("bits a key", ""),
+        title: "rate over bits per key".into(),
+        x: Axis::new("bits per key", ""),
         y: Axis::new("rate of false positives", "").log(),
         kind: Kind::Lines(series),
     }
@@ -153,8 +153,8 @@ fn rounds_panel(rows: &[RoundRow]) -> Panel {
     ];
     Panel {
         title: "growth of the rate in a round".into(),
-        x: Axis::new("last level by what comes in a round", ""),
-        y: Axis::new("mean rate by that at the beginning", ""),
+        x: Axis::new("last level divided by keys per round", ""),
+        y: Axis::new("mean rate divided by rate at the beginning", ""),
         kind: Kind::Lines(series),
     }
 }
@@ -176,12 +176,12 @@ fn codes_panel(rows: &[CodeRow]) -> Panel {
     Panel {
         title: format!("codes with {LEVELS} levels"),
         x: Axis::new("size ratio", ""),
-        y: Axis::new("code", "bits a key"),
+        y: Axis::new("code", "bits per key"),
         kind: Kind::Lines(series),
     }
 }
 
-/// Rows whose positives are no matter of chance.
+/// Returns rows with enough positives to be significant.
 fn told(rows: &[RateRow], full: bool) -> impl Iterator<Item = &RateRow> {
     rows.iter().filter(move |row| (row.state != "built") == full && row.positives >= 100)
 }
@@ -196,11 +196,11 @@ fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64, f64)> {
 }
 
 fn rate_verdict(rows: &[RateRow]) -> Verdict {
-    let verdict = Verdict::open("The rate of a filter that was just built, by 2^-(b-5)", "1×");
+    let verdict = Verdict::open("The rate of a newly built filter, divided by 2^-(b-5)", "1×");
     match range(told(rows, false).map(|row| rate(row) / row.theory)) {
         Some((low, high, mean)) => {
             let note = if mean < 0.9 {
-                "a built filter has no long codes: what the formula sets aside for them is bits of positions here"
+                "a new filter has no long codes: the bits that the formula reserves for them belong to positions here"
             } else {
                 ""
             };
@@ -212,13 +212,13 @@ fn rate_verdict(rows: &[RateRow]) -> Verdict {
 }
 
 fn halves_verdict(rows: &[RateRow]) -> Verdict {
-    let verdict = Verdict::open("A bit more a key halves the rate", "2× a bit");
+    let verdict = Verdict::open("Another bit per key halves the rate", "2× a bit");
     let mut halvings = Vec::new();
     for (map, state) in distinct(rows, |row| (row.map.clone(), row.state.clone())) {
         let mut of: Vec<&RateRow> =
             rows.iter().filter(|row| row.map == map && row.state == state && row.positives >= 100).collect();
         of.sort_by(|a, b| a.bits.total_cmp(&b.bits));
-        // Where most keys match anyway a bit does less.
+        // Where most keys match anyway, another bit has less effect.
         of.retain(|row| rate(row) < 0.2);
         halvings.extend(
             of.windows(2)
@@ -233,7 +233,7 @@ fn halves_verdict(rows: &[RateRow]) -> Verdict {
     }
 }
 
-/// The mean over the rounds of a tree, if all are there.
+/// Returns the mean over the rounds of a tree, if none is missing.
 fn mean_factor(rows: &[RoundRow], longer: bool) -> Option<(u32, f64)> {
     let of: Vec<&RoundRow> = rows.iter().filter(|row| row.longer == longer && row.begin_rate > 0.0).collect();
     let ratio = of.first()?.size_ratio;
@@ -249,13 +249,13 @@ fn mean_verdict(rows: &[RoundRow], longer: bool) -> Verdict {
         "positions of one length"
     };
     let verdict = Verdict::open(
-        format!("The mean rate over all rounds, by that at their beginning ({what})"),
+        format!("The mean rate over all rounds, divided by the rate at their beginning ({what})"),
         "1.12× at T = 10",
     );
     let Some((ratio, factor)) = mean_factor(rows, longer) else { return verdict };
     let paper = grf::paper_average_factor(ratio);
     let exact = grf::average_factor(ratio);
-    // The growth is the claim: 1.12 and 1.16 are near each other as factors.
+    // The claim is about the growth: 1.12 and 1.16 are close as factors.
     let verdict = verdict.with(
         format!("{factor:.3}× at T = {ratio}"),
         Some(factor > 1.0),
@@ -266,32 +266,34 @@ fn mean_verdict(rows: &[RoundRow], longer: bool) -> Verdict {
         "the sum of 1/(2z) is {:.3}, not ln(T-1)/(2(T-1)) = {:.3}{}",
         exact - 1.0,
         paper - 1.0,
-        if longer { "; longer positions match less, which the formula leaves out" } else { "" }
+        if longer { "; longer positions match fewer keys, which the formula ignores" } else { "" }
     ))
 }
 
 fn code_verdict(codes: &[CodeRow], rates: &[RateRow]) -> Verdict {
-    let verdict = Verdict::open("Codes of a full tree at T = 10", "1.6 bits a key");
+    let verdict = Verdict::open("Codes of a full tree at T = 10", "1.6 bits per key");
     let measured = codes
         .iter()
         .find(|row| row.size_ratio == RATIO && row.levels == LEVELS)
         .and_then(|row| Some((row.measured?, row.paper)))
         .or_else(|| {
-            // A filter for so few keys has no tree of four levels in the table of codes.
+            // The table of codes has no tree of four levels if the filter has too few keys.
             let row = told(rates, true).next()?;
             Some((row.code_bits, grf::paper_code_bits(RATIO, f64::from(RATIO).log2())))
         });
     match measured {
         Some((bits, printed)) => verdict
-            .with(format!("{bits:.2} bits a key"), Some(bits < 2.0), None, Some(bits / 1.6))
+            .with(format!("{bits:.2} bits per key"), Some(bits < 2.0), None, Some(bits / 1.6))
             .noting(format!("the printed form gives {printed:.2}; with shares that sum to 1 it is 1.59, 1.67 in whole bits")),
         None => verdict,
     }
 }
 
 fn bits_verdict(rows: &[RateRow]) -> Verdict {
-    let verdict =
-        Verdict::open("The rate of a full tree, by 2^-(b-5), codes and all within the bits", "about 1.12×");
+    let verdict = Verdict::open(
+        "The rate of a full tree, divided by 2^-(b-5), with codes included in the bits",
+        "about 1.12×",
+    );
     match range(told(rows, true).map(|row| rate(row) / row.theory)) {
         Some((low, high, mean)) => {
             let over = rows.iter().map(|row| row.memory_bits - row.bits).fold(f64::NEG_INFINITY, f64::max);
@@ -302,7 +304,7 @@ fn bits_verdict(rows: &[RateRow]) -> Verdict {
                     None,
                     Some(mean / 1.12),
                 )
-                .noting(format!("at most {over:+.2} bits a key beyond those asked for"))
+                .noting(format!("at most {over:+.2} bits per key beyond the request"))
         }
         None => verdict,
     }

@@ -1,8 +1,8 @@
-//! `hash-table1`: how long 4 KiB take to come from a device, beside how long a key of 1 KB takes to hash.
+//! `hash-table1`: the time to read 4 KiB from a device, compared with the time to hash a key of 1 KB.
 //!
-//! Devices that are not here are emulated with the paper's latency ([`EmulatedFs`]); their rows tell how well that goes. What
-//! is here is measured: reads of random pages of a file through the page cache, past it, and in a RAM disk, and copies of
-//! random pages of memory.
+//! Devices that are not available are emulated with the paper's latency ([`EmulatedFs`]); their rows show how accurate
+//! that is. Available ones are measured: reads of random pages of a file through the page cache, bypassing it, and in a
+//! RAM disk, and copies of random pages of memory.
 
 use std::fs;
 use std::hint::black_box;
@@ -29,7 +29,7 @@ use crate::figures::{
 
 const KEY_BYTES: usize = 1024;
 const PAGE: usize = 4096;
-/// What a round of reads should take, less than a time slice; of a slow device it is eight reads.
+/// Intended duration of a round of reads, less than a time slice; on a slow device a round is eight reads.
 const ROUND_NS: u64 = 500_000;
 const FEWEST_READS: u64 = 8;
 
@@ -37,9 +37,9 @@ const FEWEST_READS: u64 = 8;
 const PAGE_CACHE: &str = "page-cache";
 const DISK: &str = "disk";
 const RAM_DISK: &str = "ram-disk";
-/// Copies from memory, without a file.
+/// Copies in memory, without a file.
 const COPY: &str = "copy";
-/// Where Linux has its files in memory.
+/// Where Linux mounts a file system in memory.
 const SHARED_MEMORY: &str = "/dev/shm";
 
 /// Table 1.
@@ -47,7 +47,7 @@ pub(super) struct Costs {
     pub(super) about: About,
 }
 
-/// What hashing a key of 1 KB took.
+/// Time to hash a key of 1 KB.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct HashRow {
     function: String,
@@ -57,7 +57,7 @@ struct HashRow {
     paper_ns: Option<f64>,
 }
 
-/// What 4 KiB took to come.
+/// Time to read 4 KiB.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct AccessRow {
     device: String,
@@ -65,7 +65,7 @@ struct AccessRow {
     ns_per_op: f64,
     min_ns: f64,
     max_ns: f64,
-    /// The paper's time of such a device.
+    /// The paper's time for such a device.
     paper_ns: Option<f64>,
     reads: u64,
 }
@@ -81,7 +81,7 @@ const HASH: &str = "hash";
 const ACCESS: &str = "access";
 const MISSING: &str = "missing";
 
-/// One of the devices that can be asked for.
+/// One of the devices that can be selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Medium {
     Emulated(Device),
@@ -108,7 +108,7 @@ impl Medium {
     fn named(name: &str) -> Result<Medium, BenchError> {
         Medium::all().into_iter().find(|medium| medium.name() == name).ok_or_else(|| {
             let known: Vec<&str> = Medium::all().into_iter().map(Medium::name).collect();
-            BenchError::Request(format!("no device is called `{name}`; there are {}", known.join(", ")))
+            BenchError::Request(format!("no device is called `{name}`; known are {}", known.join(", ")))
         })
     }
 }
@@ -155,7 +155,7 @@ impl Figure for Costs {
     }
 }
 
-/// By scale: bytes of a file, and of the memory that pages are copied from.
+/// By scale: the size of a file, and of the memory that pages are copied from.
 const FILE_BYTES: [u64; 3] = [4 << 20, 256 << 20, 1 << 30];
 const MEMORY_BYTES: [u64; 3] = [16 << 20, 256 << 20, 1 << 30];
 
@@ -225,7 +225,7 @@ impl CostsPlan {
         let mut random = Random::part(self.seed, 0);
         let keys = random_bytes(16 * KEY_BYTES, &mut random);
         let pages = (MEMORY_BYTES[self.scale as usize] as usize / PAGE).next_power_of_two();
-        // Written to, or all pages would be one.
+        // Written to, since otherwise all pages would be one.
         let memory: Vec<u8> = (0..pages * PAGE).map(|at| (at >> 12) as u8).collect();
         let mut page = vec![0u8; PAGE];
         let count = self.ops as usize;
@@ -273,7 +273,7 @@ impl CostsPlan {
         Ok(vec![access(device.name, true, spread, Some(device.read_ns as f64), reads)])
     }
 
-    /// A directory that goes when it is dropped: in the one asked for, or where temporary files are.
+    /// Creates a temporary directory, in the given one or in the default place.
     fn directory(&self, parent: Option<&Path>) -> Result<TempDir, BenchError> {
         let parent = match parent.or(self.dir.as_deref()) {
             Some(dir) => dir.to_owned(),
@@ -304,7 +304,7 @@ impl CostsPlan {
         let (file, reads): (Arc<dyn ReadFile>, u64) = if medium == Medium::Disk {
             let file = DirectFs::new().open(&path, Access::Random).map_err(io("open", &path))?;
             if !is_direct(file.as_ref()) {
-                return Ok(vec![missing(medium, "the file system does not let its page cache be passed by")]);
+                return Ok(vec![missing(medium, "the file system does not support direct I/O")]);
             }
             (file, FEWEST_READS)
         } else {
@@ -339,7 +339,7 @@ impl CostsPlan {
                 file.read_exact_at(&mut page, place)?;
             }
             let ns = start.elapsed().as_nanos() as f64 / reads as f64;
-            // The first warms up.
+            // The first round warms up.
             if round > 0 {
                 times.push(ns);
             }
@@ -362,7 +362,7 @@ fn access(device: &str, emulated: bool, spread: Spread, paper_ns: Option<f64>, r
     rows::row(ACCESS, &found)
 }
 
-/// Whether reads of the file pass the page cache by: then they have to be aligned.
+/// Reports whether reads of the file bypass the page cache, and so must be aligned.
 fn is_direct(file: &dyn ReadFile) -> bool {
     match file.overlap() {
         #[cfg(unix)]
@@ -371,7 +371,7 @@ fn is_direct(file: &dyn ReadFile) -> bool {
     }
 }
 
-/// What a file is made of: bytes that no device can compress.
+/// Generates the contents of a file: incompressible bytes.
 struct FileBytes {
     random: Random,
     left: u64,
@@ -415,7 +415,7 @@ fn view(hashes: &[HashRow], accesses: &[AccessRow], missing: &[MissingRow]) -> V
                 ns,
                 Some((low, high)),
             )]);
-            // A linear axis has no room for disks.
+            // A linear axis cannot show disks.
             if ns <= 20_000.0 {
                 groups.push((name.to_owned(), bars.collect::<Vec<_>>()));
             }
@@ -451,11 +451,11 @@ fn view(hashes: &[HashRow], accesses: &[AccessRow], missing: &[MissingRow]) -> V
         let mut by_time = known.clone();
         by_time.sort_by(|a, b| a.2.total_cmp(&b.2));
         let names: Vec<&str> = by_time.iter().map(|(function, ..)| function.name()).collect();
-        let text = format!("{}: {agreeing} of {all} pairs alike", names.join(" < "));
-        // Most pairs alike is the same direction; all is the same order.
+        let text = format!("{}: {agreeing} of {all} pairs in the same order", names.join(" < "));
+        // A majority of pairs in the same order is the same direction; all of them is the same order.
         order = order.with(text, Some(2 * agreeing > all), Some(agreeing == all), None).noting(
-            "CRC-32C and SHA-256 use instructions of the processor where it has them; the paper's XXHash is slower than any of \
-             today.",
+            "CRC-32C and SHA-256 use instructions of the processor where it has them; the paper's XXHash is slower than any \
+             current one.",
         );
     }
     let nvm = accesses.iter().find(|row| row.emulated && row.device == Device::NVM.name);
@@ -516,12 +516,12 @@ mod tests {
         assert_eq!(findings(&reversed, &devices)[0], Finding::Fails);
         let slow = [access("nvm", true, 1e5), access(COPY, false, 1e5)];
         assert_eq!(findings(&paper, &slow)[1..], [Finding::Fails; 2]);
-        // A memory that is only called so does not count as one that was measured.
+        // An emulated memory does not count as a measured one.
         assert_eq!(findings(&paper, &[access("memory", true, 160.0)])[1..], [Finding::Open; 2]);
     }
 
     #[test]
-    fn a_device_that_is_not_there_is_said() {
+    fn missing_devices_are_listed() {
         let gone = MissingRow { device: RAM_DISK.into(), why: "there is none".into() };
         let view = view(&[], &[], &[gone]);
         assert!(view.sheets[0].to_text().contains("missing: there is none"), "{}", view.sheets[0].to_text());

@@ -12,20 +12,20 @@ pub(super) enum Function {
     Mm64,
     /// XXH64.
     Xx,
-    /// MD5, its first eight bytes.
+    /// MD5, truncated to its first eight bytes.
     Md5,
-    /// SHA-256, its first eight bytes.
+    /// SHA-256, truncated to its first eight bytes.
     Sha256,
     /// CRC-32C.
     Crc,
     /// CityHash64.
     City,
-    /// XXH3-64, which the paper does not know: the digest of tamis.
+    /// XXH3-64, which the paper does not have: the digest of tamis.
     Xxh3,
 }
 
 impl Function {
-    /// Those of the paper, in the order of its second table.
+    /// The functions of the paper, in the order of its second table.
     pub(super) const SEVEN: [Function; 7] = [
         Function::Mm,
         Function::Mm64,
@@ -36,7 +36,7 @@ impl Function {
         Function::City,
     ];
 
-    /// Those and ours; a function's place here is its number.
+    /// These and ours; the index of a function is its number.
     pub(super) const ALL: [Function; 8] = [
         Function::Mm,
         Function::Mm64,
@@ -48,7 +48,7 @@ impl Function {
         Function::Xxh3,
     ];
 
-    /// The paper's name.
+    /// Returns the paper's name.
     pub(super) fn name(self) -> &'static str {
         match self {
             Function::Mm => "MM",
@@ -62,7 +62,7 @@ impl Function {
         }
     }
 
-    /// The paper's time for 1 KB in ns (Table 1).
+    /// Returns the paper's time for 1 KB in ns (Table 1).
     pub(super) fn paper_ns(self) -> Option<f64> {
         match self {
             Function::City => Some(176.0),
@@ -75,7 +75,7 @@ impl Function {
         }
     }
 
-    /// The paper's rate of one digest with rotation at 10 bits per key (Table 2).
+    /// Returns the paper's rate of one digest with rotation at 10 bits per key (Table 2).
     pub(super) fn paper_rate(self) -> Option<f64> {
         match self {
             Function::Mm => Some(0.008_50),
@@ -89,7 +89,7 @@ impl Function {
         }
     }
 
-    /// The hash of `key`. MM and CRC have 32 bits, the others 64.
+    /// Returns the hash of `key`. MM and CRC have 32 bits, the others 64.
     #[inline]
     pub(super) fn hash(self, key: &[u8]) -> u64 {
         match self {
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn functions_are_what_they_are_called() {
+    fn functions_match_known_hashes() {
         assert_eq!(Function::Mm.hash(b"hello"), 0x248b_fa47);
         assert_eq!(Function::Xx.hash(b""), 0xef46_db37_51d8_e999);
         assert_eq!(Function::Md5.hash(b"").to_le_bytes(), [0xd4, 0x1d, 0x8c, 0xd9, 0x8f, 0x00, 0xb2, 0x04]);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_places() {
+    fn numbers_are_indices() {
         assert!(Function::ALL.iter().enumerate().all(|(at, function)| *function as usize == at));
         assert_eq!(Function::SEVEN[..], Function::ALL[..7]);
     }

@@ -1,8 +1,9 @@
-//! `hash-fig6`: what hash sharing gains by the model, over devices.
+//! `hash-fig6`: the gain of hash sharing over devices, by the model.
 //!
-//! Equation 8 for leveling and for tiering, five levels of ratio ten, 10 bits a key ([`tamis_model::lookup`]). With the paper's
-//! constants, where T_P is not published: with none, and with one access to memory; and with a hash and a probe as they are
-//! measured here, by the digest of tamis and by the paper's function. Times of devices are the paper's in all of them.
+//! Equation 8 for leveling and for tiering, five levels of ratio ten, 10 bits per key ([`tamis_model::lookup`]). With
+//! the paper's constants, where T_P is not published: with none, and with one access to memory; and with a hash and a
+//! probe measured here, with the digest of tamis and with the paper's function. Times of devices are the paper's in all
+//! cases.
 
 use std::hint::black_box;
 
@@ -26,11 +27,11 @@ use crate::figures::{
 const TREE: Tree = Tree { levels: 5, size_ratio: 10 };
 const BITS: f64 = 10.0;
 const KEY_BYTES: usize = 1024;
-/// Absent keys of 100.
+/// Shares of absent keys.
 const EMPTY: [f64; 3] = [0.0, 0.5, 1.0];
 const POLICIES: [(Policy, &str); 2] = [(Policy::Leveling, "leveling"), (Policy::Tiering, "tiering")];
 
-/// Names of constants.
+/// Names of sets of constants.
 const PAPER: &str = "paper, probes free";
 const PAPER_PROBES: &str = "paper, a probe is 160 ns";
 const HERE: &str = "here, XXH3";
@@ -53,9 +54,9 @@ struct GainRow {
     false_positive: f64,
     /// The share of lookups for absent keys.
     empty: f64,
-    /// Equation 8 as exact sums.
+    /// Equation 8 with exact sums.
     gain: f64,
-    /// With the closed forms as they are printed.
+    /// Equation 8 with the closed forms as printed.
     gain_as_printed: f64,
 }
 
@@ -75,7 +76,7 @@ impl Figure for Gain {
         custom.refuse_all_but(self.about.name, &["--keys", "--ops", "--repeat"])?;
         let keys = custom.keys.unwrap_or(KEYS[scale as usize]);
         if !(1000..=1 << 30).contains(&keys) {
-            return Err(BenchError::Request("--keys is from 1000 to a thousand millions here".into()));
+            return Err(BenchError::Request("--keys must be from 1000 to a billion here".into()));
         }
         Ok(Box::new(GainPlan {
             scale,
@@ -91,7 +92,7 @@ impl Figure for Gain {
     }
 }
 
-/// By scale: keys of the filters that are probed. The paper's tree has 22 GB of entries of 1 KB.
+/// By scale: number of keys of the probed filters. The paper's tree has 22 GB of entries of 1 KB.
 const KEYS: [u64; 3] = [20_000, 4_000_000, 22_000_000];
 
 struct GainPlan {
@@ -105,8 +106,8 @@ struct GainPlan {
 impl Plan for GainPlan {
     fn setting(&self) -> String {
         format!(
-            "Equation 8 with 5 levels, T = 10 and {BITS} bits a key. Hashes of keys of 1 KB and probes of blocked Bloom filters \
-             of {} keys in five runs are measured, {} rounds by turns.",
+            "Equation 8 with 5 levels, T = 10 and {BITS} bits per key. Hashes of keys of 1 KB and probes of blocked Bloom filters \
+             of {} keys in five runs are measured, {} interleaved rounds.",
             grouped(self.keys),
             self.rounds
         )
@@ -115,7 +116,7 @@ impl Plan for GainPlan {
     fn scaled(&self) -> Vec<String> {
         match self.scale {
             Scale::Paper => Vec::new(),
-            _ => vec![format!("probed filters have {} keys, not 22 millions", grouped(self.keys))],
+            _ => vec![format!("probed filters have {} keys, not 22 million", grouped(self.keys))],
         }
     }
 
@@ -172,7 +173,7 @@ impl GainPlan {
             sides.push(paced(count, 15, hash));
         }
         let filters = &filters;
-        // A lookup of an absent key asks the filters of all runs, by one digest.
+        // A lookup of an absent key queries the filters of all runs with one digest.
         let mut digest = random.next_u64();
         sides.push(paced(count, 0, move |_| {
             digest = mix64(digest);
@@ -252,7 +253,7 @@ fn view(rows: &[GainRow]) -> View {
         }
         for (_, policy) in POLICIES {
             for empty in EMPTY {
-                // The fastest device last, as in the paper; the axis needs ascending numbers.
+                // The fastest device comes last, as in the paper; the axis needs ascending numbers.
                 let points = DEVICES.iter().rev().filter_map(|device| {
                     Some(Point::new(device.access_ns, at(of, policy, device.name, empty)?.gain * 100.0))
                 });
@@ -306,8 +307,8 @@ fn claims<'r>(of: &str, at: &dyn Fn(&str, &str, &str, f64) -> Option<&'r GainRow
         nvm = nvm.with(format!("{gain:.1} %"), Some(gain > 0.0), Some(gain > 40.0), None);
         if gain <= 40.0 {
             let (hash, probe) = (time(row.hash_ns), time(row.probe_ns));
-            nvm = nvm
-                .noting(format!("a hash takes {hash} beside a probe of {probe}; the paper's takes 235 ns"));
+            nvm =
+                nvm.noting(format!("a hash takes {hash} and a probe {probe}; the paper's hash takes 235 ns"));
         }
     }
     let mut tiering =

@@ -1,4 +1,4 @@
-//! `hash-fig4`, `hash-fig5`: what a lookup of an absent key takes over the size of the key, hashing included.
+//! `hash-fig4`, `hash-fig5`: the time of a lookup of an absent key by key size, including hashing.
 
 use serde::{Deserialize, Serialize};
 use tamis_bench::BenchError;
@@ -22,21 +22,21 @@ use crate::figures::{
 const SIZES: [usize; 8] = [8, 16, 32, 64, 128, 256, 512, 1024];
 const KEYS: usize = 10_000;
 const PROBES: u32 = 7;
-/// Bytes of keys to ask for: they should not come from memory.
+/// Size of the queried keys, which should not come from memory.
 const QUERY_BYTES: usize = 1 << 20;
 
 const SEVEN: &str = "seven hashes";
 const LAZY: &str = "seven hashes, lazily";
 const KIND: &str = "lookup";
 
-/// One of the two.
+/// One of the two figures.
 pub(super) struct Lookups {
     pub(super) about: About,
     /// Whether the filter is in seven units (Figure 5) or one (Figure 4).
     pub(super) units: bool,
 }
 
-/// What a lookup took with keys of one size.
+/// Time of a lookup with keys of one size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct LookupRow {
     hashes: String,
@@ -46,7 +46,7 @@ struct LookupRow {
     min_ns: f64,
     max_ns: f64,
     rounds: u32,
-    /// Lookups of a round at most.
+    /// Maximum number of lookups in a round.
     most_ops: u64,
 }
 
@@ -72,7 +72,7 @@ impl Figure for Lookups {
             sizes => sizes.to_vec(),
         };
         if sizes.iter().any(|size| !(8..=8192).contains(size)) {
-            return Err(BenchError::Request("--key-bytes are from 8 to 8192 here".into()));
+            return Err(BenchError::Request("--key-bytes must be from 8 to 8192 here".into()));
         }
         let rounds = custom.repeats.unwrap_or(rounds).max(1);
         Ok(Box::new(LookupsPlan {
@@ -103,7 +103,7 @@ impl Plan for LookupsPlan {
     fn setting(&self) -> String {
         let form = if self.units { "seven units of one probe each" } else { "one filter of seven probes" };
         format!(
-            "Lookups of absent keys in {form}: 10,000 keys at 10 bits, in the cache; {} rounds by turns of up to {} lookups \
+            "Lookups of absent keys in {form}: 10,000 keys at 10 bits, in the cache; {} interleaved rounds of up to {} lookups \
              or 0.4 ms each.",
             self.rounds,
             grouped(self.ops as u64)
@@ -125,7 +125,7 @@ impl Plan for LookupsPlan {
         let Some(&size) = self.sizes.get(step) else { return Ok(Vec::new()) };
         let mut random = Random::part(self.seed, size as u64);
         let members = random_bytes(KEYS * size, &mut random);
-        // Short keys: so many that branch prediction cannot learn the answers.
+        // Short keys: enough of them that branch prediction cannot learn the answers.
         let queries = (QUERY_BYTES / size).clamp(1 << 10, 1 << 15).next_power_of_two();
         let others = random_bytes(queries * size, &mut random);
         let most = self.ops;
@@ -148,7 +148,7 @@ impl Plan for LookupsPlan {
             names.push(name);
             sides.push(paced(most, mask, move |at| filter.contains(key(at))));
         }
-        // What tamis itself has.
+        // The filters of tamis itself.
         let products = if self.units { &[][..] } else { &[Function::Md5, Function::Mm64, Function::Xxh3] };
         for &function in products {
             let digests: Vec<_> = member_keys().map(|key| Digest::from_u64(function.hash(key))).collect();
@@ -200,7 +200,7 @@ fn view(units: bool, rows: &[LookupRow]) -> View {
     }
     let mut panels = Vec::new();
     if !sizes.is_empty() {
-        // The paper draws bars on a linear axis; lines on logarithmic ones show short keys, too.
+        // The paper draws bars on a linear axis; lines on logarithmic axes show short keys, too.
         let line = |name: &&str| {
             let point = |&size: &u64| {
                 let row = at(name, size)?;
@@ -274,7 +274,7 @@ fn rotation_is_faster<'r>(sizes: &[u64], at: &dyn Fn(&str, u64) -> Option<&'r Lo
         return verdict;
     };
     let text = format!("{:.2}–{:.2}×, most with {} at {} B", low.0, high.0, high.1.hashes, high.2);
-    // Within a twentieth they are alike.
+    // Differences below 5 % are ignored.
     verdict.with(text, Some(low.0 > 0.95 && high.0 > 1.05), None, Some(high.0 / 3.0))
 }
 

@@ -1,4 +1,4 @@
-//! What the hash-sharing paper says of hash functions and of single filters, measured again.
+//! The hash-sharing paper's results on hash functions and single filters, measured again.
 //!
 //! Z. Zhu, J. H. Mun, A. Raman, M. Athanassoulis: "Reducing Bloom Filter CPU Overhead in LSM-Trees on Modern Storage
 //! Devices" (DaMoN 2021): Tables 1 to 3 and Figures 3 to 6, all that needs no tree.
@@ -10,15 +10,15 @@
 //! | `hash-table1` | `costs` | pages by device, hashes by function |
 //! | `hash-fig6` | `gain` | the model over devices |
 //!
-//! `functions` are the paper's seven hash functions and ours, `reference` the filters that tamis does not have: of *k*
-//! functions, and in units. Everything else is asked of the filters of tamis as an engine asks them. Where sides are timed
-//! they take turns (`timing`).
+//! `functions` has the paper's seven hash functions and ours, `reference` the filters that tamis does not have: with
+//! *k* functions, and in units. Everything else queries the filters of tamis as an engine does. Timed sides are
+//! interleaved (`timing`).
 //!
-//! Functions differ from the paper's where its text leaves open which is meant: XX is XXH64, CRC is CRC-32C, MM is MurmurHash3
-//! of 32 bits, MM64 is MurmurHash64A. Rotation is by half a word, after the digest is remixed; the paper's
-//! `h << 17 | h >> 15` does not rotate words of 64 bits.
+//! Where the paper does not specify a function exactly: XX is XXH64, CRC is CRC-32C, MM is MurmurHash3 of 32 bits, MM64
+//! is MurmurHash64A. Rotation is by half a word, after the digest is remixed; the paper's `h << 17 | h >> 15` does not
+//! rotate words of 64 bits.
 //!
-//! One thread. Memory: the keys of one step.
+//! Uses one thread, and memory for the keys of one step.
 
 mod costs;
 mod functions;
@@ -37,7 +37,7 @@ use gain::Gain;
 use lookups::Lookups;
 use rates::{Rates, What};
 
-/// Functions of the left side of Table 3, with the paper's rates.
+/// The functions of the left side of Table 3, with the paper's rates.
 const UNIT_FUNCTIONS: [(Function, f64); 4] = [
     (Function::Mm64, 0.008_29),
     (Function::Xx, 0.008_97),
@@ -45,12 +45,12 @@ const UNIT_FUNCTIONS: [(Function, f64); 4] = [
     (Function::City, 0.008_34),
 ];
 
-/// Functions of its right side, each doubled with MM64, with the paper's rates.
+/// The functions of its right side, each doubled with MM64, with the paper's rates.
 const DOUBLE_FUNCTIONS: [(Function, f64); 3] =
     [(Function::Xx, 0.007_61), (Function::Crc, 0.008_08), (Function::City, 0.008_42)];
 
-/// What all figures of filters differ in from the paper.
-const ROTATION: &str = "Rotation is by half a word after a remix; XXH3, the digest of tamis, is measured beside the paper's \
+/// A difference from the paper in all figures of filters.
+const ROTATION: &str = "Rotation is by half a word after a remix; XXH3, the digest of tamis, is compared with the paper's \
                         functions.";
 
 fn about(
@@ -63,7 +63,7 @@ fn about(
     About { name, paper: Paper::HashSharing, place, title, claim, differs }
 }
 
-/// The figures of the paper that need no tree, in its order.
+/// Returns the figures of the paper that need no tree, in its order.
 pub fn figures() -> Vec<Box<dyn Figure>> {
     vec![
         Box::new(Costs {
@@ -73,15 +73,15 @@ pub fn figures() -> Vec<Box<dyn Figure>> {
                 "A page of 4 KiB by device, and a key of 1 KB by hash function",
                 "Hashing 1 KB takes 176 ns (CITY) to 5.17 µs (SHA-256), a page 4.6 ms (hard disk), 113 µs (SSD), 10 µs (PCIe SSD), \
                  250 ns (NVM) or 160 ns (memory): hashing costs what an access to NVM costs.",
-                "Devices are emulated with the paper's latencies; beside them stand the disk, page cache and RAM disk of this \
-                 machine. A disk that is virtual may have a cache of its own.",
+                "Devices are emulated with the paper's latencies; the disk, page cache and RAM disk of this \
+                 machine are measured as well. A virtual disk may have a cache of its own.",
             ),
         }),
         Box::new(Rates {
             about: about(
                 "hash-table2",
                 "Table 2",
-                "False positives of one digest and rotation beside seven functions, 10 bits a key",
+                "False positives of one digest and rotation compared with seven functions, 10 bits per key",
                 "0.794 to 0.921 % with one function and rotation, 0.899 % with all seven; theory 0.819 %.",
                 ROTATION,
             ),
@@ -91,9 +91,9 @@ pub fn figures() -> Vec<Box<dyn Figure>> {
             about: about(
                 "hash-fig3",
                 "Figure 3",
-                "False positives of one digest and rotation over bits a key",
-                "With 1 to 13 bits a key one function and rotation lies close to theory.",
-                "Up to 20 bits a key. Beyond 10 bits there are more probes than functions; XXH3 under as many seeds goes on. \
+                "False positives of one digest and rotation over bits per key",
+                "With 1 to 13 bits per key one function and rotation is close to theory.",
+                "Up to 20 bits per key. Beyond 10 bits there are more probes than functions; XXH3 under different seeds continues. \
                  Rotation is by half a word after a remix.",
             ),
             what: What::Figure3,
@@ -105,7 +105,7 @@ pub fn figures() -> Vec<Box<dyn Figure>> {
                 "Lookup of an absent key in one filter over the size of the key",
                 "One function and rotation costs far less than seven functions, and MM64 far less than MD5; the cost grows with \
                  the key.",
-                "Seven hashes are measured twice: all computed first, and each when its probe comes.",
+                "Seven hashes are measured twice: all computed first, and each computed at its probe.",
             ),
             units: false,
         }),
@@ -123,8 +123,8 @@ pub fn figures() -> Vec<Box<dyn Figure>> {
             about: about(
                 "hash-table3",
                 "Table 3",
-                "False positives of seven units of one probe each, rotation beside double hashing",
-                "0.829 to 0.897 % with rotation, 0.761 to 0.842 % with double hashing: as a standard filter.",
+                "False positives of seven units of one probe each, rotation compared with double hashing",
+                "0.829 to 0.897 % with rotation, 0.761 to 0.842 % with double hashing, like a standard filter.",
                 ROTATION,
             ),
             what: What::Table3,

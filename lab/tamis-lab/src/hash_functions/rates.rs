@@ -1,7 +1,8 @@
-//! `hash-table2`, `hash-fig3`, `hash-table3`: false positives of one digest, rotated, beside *k* hashes and theory.
+//! `hash-table2`, `hash-fig3`, `hash-table3`: false positives of one digest with rotation, compared with *k* hashes and
+//! theory.
 //!
-//! Filters of 10,000 keys and queries for absent ones, over several sets of random keys. A step is one set, and its rows are
-//! counts; means and errors are made when they are viewed ([`super::rates_view`]).
+//! Filters of 10,000 keys and queries for absent ones, over several sets of random keys. A step is one set, and its
+//! rows are counts; means and errors are computed when they are viewed ([`super::rates_view`]).
 
 use serde::{Deserialize, Serialize};
 use tamis_bench::BenchError;
@@ -16,28 +17,28 @@ use super::reference::{Reference, Scheme};
 use super::rows;
 use crate::figures::{About, Custom, Figure, Needs, Plan, Row, Scale, View};
 
-/// Bits a key of the tables.
+/// Bits per key of the tables.
 pub(super) const BITS: f64 = 10.0;
 
-/// The most probes for which there are as many functions.
+/// Maximum number of probes with a different function each.
 const MOST_FUNCTIONS: u32 = Function::SEVEN.len() as u32;
 
-/// What independent hashes are called in rows.
+/// Names of independent hashes in rows.
 pub(super) const FUNCTIONS: &str = "k functions";
 pub(super) const SEEDS: &str = "XXH3 under k seeds";
 
-/// What is measured.
+/// The measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
-    /// One filter at 10 bits a key.
+    /// One filter at 10 bits per key.
     Table2,
-    /// One filter over bits a key.
+    /// One filter over bits per key.
     Figure3,
-    /// Seven units of one probe each at 10 bits a key.
+    /// Seven units of one probe each at 10 bits per key.
     Table3,
 }
 
-/// One of the three.
+/// One of the three figures.
 pub(super) struct Rates {
     pub(super) about: About,
     pub(super) what: What,
@@ -50,32 +51,32 @@ pub(super) struct RateRow {
     pub(super) hashes: String,
     /// Whether each probe has an array of bits of its own.
     pub(super) units: bool,
-    /// Bits a key.
+    /// Bits per key.
     pub(super) bits: f64,
-    /// Probes.
+    /// Number of probes.
     pub(super) probes: u32,
     /// The rate by Equation 1.
     pub(super) theory: f64,
-    /// Keys in the filter.
+    /// Number of keys in the filter.
     pub(super) keys: u64,
-    /// Bytes of a key.
+    /// Size of a key in bytes.
     pub(super) key_bytes: u64,
-    /// Which set of keys.
+    /// Number of the set of keys.
     pub(super) set: u64,
-    /// Queries for absent keys.
+    /// Number of queries for absent keys.
     pub(super) queries: u64,
-    /// Of which the filter said yes to so many.
+    /// Number of these that the filter answered positively.
     pub(super) positives: u64,
 }
 
 pub(super) const KIND: &str = "rate";
 
-/// The name of a function's digest with rotation.
+/// Returns the name of a function's digest with rotation.
 pub(super) fn rotated(function: Function) -> String {
     format!("{} + rotation", function.name())
 }
 
-/// The name of a function doubled with MM64.
+/// Returns the name of a function doubled with MM64.
 pub(super) fn doubled(function: Function) -> String {
     format!("{} + MM64", function.name())
 }
@@ -116,13 +117,17 @@ impl Figure for Rates {
             What::Figure3 => (1..=20).map(f64::from).collect(),
         };
         if let Some(wrong) = bits.iter().find(|bits| !(1.0..=40.0).contains(*bits)) {
-            return Err(BenchError::Request(format!("bits per key are a number from 1 to 40, not {wrong}")));
+            return Err(BenchError::Request(format!(
+                "bits per key must be a number from 1 to 40, not {wrong}"
+            )));
         }
         let key_bytes = match custom.key_bytes[..] {
             [] => 512,
-            // Shorter random ones would meet each other.
+            // Shorter random keys could collide.
             [bytes @ 8..=4096] => bytes,
-            _ => return Err(BenchError::Request("--key-bytes is one number from 8 to 4096 here".into())),
+            _ => {
+                return Err(BenchError::Request("--key-bytes must be one number from 8 to 4096 here".into()));
+            }
         };
         let plan = RatesPlan {
             what: self.what,
@@ -135,10 +140,10 @@ impl Figure for Rates {
             seed: custom.seed,
         };
         if plan.keys < 100 || plan.queries < 100 || plan.keys.max(plan.queries) > 1 << 24 {
-            return Err(BenchError::Request("keys and queries are from 100 to 16 millions here".into()));
+            return Err(BenchError::Request("keys and queries must be from 100 to 16 million here".into()));
         }
         if plan.sets == 0 {
-            return Err(BenchError::Request("at least one set of keys".into()));
+            return Err(BenchError::Request("at least one set of keys is needed".into()));
         }
         Ok(Box::new(plan))
     }
@@ -159,7 +164,7 @@ struct RatesPlan {
     seed: u64,
 }
 
-/// Keys side by side.
+/// Concatenated keys.
 struct Keys {
     bytes: Vec<u8>,
     key_bytes: usize,
@@ -179,7 +184,7 @@ impl Keys {
     }
 }
 
-/// So many random bytes.
+/// Returns `count` random bytes.
 pub(super) fn random_bytes(count: usize, random: &mut Random) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(count + 8);
     while bytes.len() < count {
@@ -221,7 +226,8 @@ impl Plan for RatesPlan {
 
     fn run(&mut self, step: usize, progress: &dyn Progress) -> Result<Vec<Row>, BenchError> {
         let mut random = Random::part(self.seed, step as u64);
-        // Random keys of eight bytes and more are distinct but for one chance in millions: queries hold no member.
+        // Random keys of eight bytes and more are distinct except with a probability of one in millions: queries
+        // contain no member.
         let members = Keys::random(self.keys, self.key_bytes, &mut random);
         let others = Keys::random(self.queries, self.key_bytes, &mut random);
         let set = Set { plan: self, number: step as u64, members, others };

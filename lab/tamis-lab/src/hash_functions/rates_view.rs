@@ -1,4 +1,4 @@
-//! What rates say: means of sets of keys, beside theory and the paper's numbers.
+//! Views of rates: means over sets of keys, compared with theory and the paper's numbers.
 
 use super::functions::Function;
 use super::rates::{BITS, FUNCTIONS, RateRow, SEEDS, What, doubled, rotated};
@@ -12,11 +12,11 @@ const PAPER_ALL: f64 = 0.008_99;
 /// The paper's mean over the functions with rotation (Table 2).
 const PAPER_ONE: f64 = 0.008_48;
 
-/// Standard errors that a mean may lie from what it should be, of some ten means that are looked at together.
+/// Tolerated deviation of a mean in standard errors; allows for looking at about ten means.
 const ERRORS: f64 = 3.5;
-/// Share of the theoretical rate that does not matter in practice.
+/// Share of the theoretical rate that is irrelevant in practice.
 const CLOSE: f64 = 0.05;
-/// Where fewer false positives are expected than this, chance rules.
+/// Below this number of expected false positives, chance dominates.
 const ENOUGH: f64 = 1000.0;
 
 /// One series at one number of bits over all sets.
@@ -27,14 +27,14 @@ struct Mean {
     probes: u32,
     theory: f64,
     rate: f64,
-    /// Standard error of the rate: what sets differ by, or what counting alone makes of one.
+    /// Standard error of the rate: by the differences between sets, or by counting for a single one.
     error: f64,
     queries: f64,
     spread: (f64, f64),
 }
 
 impl Mean {
-    /// Means by hashes and bits, in the order in which they first come.
+    /// Returns means by hashes and bits, in order of first appearance.
     fn all(rows: &[RateRow]) -> Vec<Mean> {
         let mut groups: Vec<(&RateRow, Vec<f64>, f64)> = Vec::new();
         for row in rows.iter().filter(|row| row.queries > 0) {
@@ -49,7 +49,7 @@ impl Mean {
         }
         let mean = |(of, rates, queries): (&RateRow, Vec<f64>, f64)| {
             let (rate, error) = mean_and_error(&rates);
-            // Of few sets the error is itself uncertain, but no smaller than that of counting.
+            // The error of few sets is itself uncertain, but no smaller than that of counting.
             let counting = (of.theory / queries).sqrt();
             Mean {
                 hashes: of.hashes.clone(),
@@ -65,7 +65,7 @@ impl Mean {
         groups.into_iter().map(mean).collect()
     }
 
-    /// Whether chance, or irrelevance, explains that it is not the target.
+    /// Reports whether chance or irrelevance explains the deviation from the target.
     fn near(&self, target: f64) -> bool {
         (self.rate - target).abs() <= (ERRORS * self.error).max(CLOSE * target)
     }
@@ -79,7 +79,7 @@ impl Mean {
     }
 }
 
-/// Panels, sheets and verdicts of rows of one of the three.
+/// Returns panels, sheets and verdicts of rows of one of the three figures.
 pub(super) fn view(what: What, rows: &[RateRow]) -> View {
     let means = Mean::all(rows);
     match what {
@@ -93,7 +93,7 @@ fn paper_of(hashes: &str, table: &[(String, f64)]) -> Option<f64> {
     table.iter().find(|(name, _)| name == hashes).map(|&(_, rate)| rate)
 }
 
-/// Bars of rates beside the paper's, and the same as a table.
+/// Returns rates and the paper's as bars and as a table.
 fn table(title: &str, means: &[Mean], paper: &[(String, f64)]) -> (Vec<Panel>, Vec<Sheet>) {
     let mut sheet = Sheet::new(title, &["<hashes", "paper", "here", "theory", "queries"]);
     let mut groups = Vec::new();
@@ -113,7 +113,7 @@ fn table(title: &str, means: &[Mean], paper: &[(String, f64)]) -> (Vec<Panel>, V
         ));
     }
     let panels = (!groups.is_empty()).then(|| Panel {
-        title: "false positives at 10 bits a key".into(),
+        title: "false positives at 10 bits per key".into(),
         x: Axis::new("hashes", ""),
         y: Axis::new("false positives", "%"),
         kind: Kind::Bars { parts: vec!["false positives".into()], groups },
@@ -126,15 +126,15 @@ fn table_2(means: &[Mean]) -> View {
     let mut paper: Vec<(String, f64)> =
         Function::SEVEN.iter().filter_map(|&f| Some((rotated(f), f.paper_rate()?))).collect();
     paper.push((FUNCTIONS.into(), PAPER_ALL));
-    let (panels, sheets) = table("False positives of one filter, 10 bits a key", &means, &paper);
+    let (panels, sheets) = table("False positives of one filter, 10 bits per key", &means, &paper);
 
     let rotations: Vec<&Mean> = means.iter().filter(|mean| mean.is_rotation()).collect();
     let mut near = Verdict::open(
         "One digest and rotation is near theory with every function",
-        "0.794–0.921 % where theory has 0.819 %",
+        "0.794–0.921 % with 0.819 % by theory",
     );
     let mut no_worse = Verdict::open(
-        "Rotation errs no more than seven functions do",
+        "Rotation has no more false positives than seven functions",
         "0.848 % with one on average, 0.899 % with all seven",
     );
     if let Some(first) = rotations.first() {
@@ -142,7 +142,7 @@ fn table_2(means: &[Mean]) -> View {
         let high = rotations.iter().map(|mean| mean.rate).fold(0.0, f64::max);
         let one = rotations.iter().map(|mean| mean.rate).sum::<f64>() / rotations.len() as f64;
         let agrees = rotations.iter().all(|mean| mean.near(mean.theory));
-        let text = format!("{}–{} where theory has {}", percent(low), percent(high), percent(first.theory));
+        let text = format!("{}–{} with {} by theory", percent(low), percent(high), percent(first.theory));
         near = near.with(text, Some(agrees), None, Some(one / PAPER_ONE));
         if let Some(seven) = means.iter().find(|mean| mean.hashes == FUNCTIONS) {
             let slack = (ERRORS * seven.error).max(CLOSE * seven.theory);
@@ -171,7 +171,7 @@ fn figure_3(means: &[Mean]) -> View {
     let theory_at = |bits: f64| means.iter().find(|mean| mean.bits == bits);
 
     let columns: Vec<&str> = ["bits", "probes", "theory"].into_iter().chain(names.iter().copied()).collect();
-    let mut sheet = Sheet::new("False positives over bits a key", &columns);
+    let mut sheet = Sheet::new("False positives over bits per key", &columns);
     for &bits in &bits {
         let Some(theory) = theory_at(bits) else { continue };
         let cells = [bits.to_string(), theory.probes.to_string(), percent(theory.theory)];
@@ -189,17 +189,17 @@ fn figure_3(means: &[Mean]) -> View {
         Series { name: (*name).to_owned(), points: bits.iter().filter_map(point).collect() }
     }));
     let panel = Panel {
-        title: "false positives over bits a key".into(),
-        x: Axis::new("bits a key", ""),
+        title: "false positives over bits per key".into(),
+        x: Axis::new("bits per key", ""),
         y: Axis::new("rate of false positives", "").log(),
         kind: Kind::Lines(series),
     };
 
     let mut follows = Verdict::open(
         "One digest and rotation follows theory at every number of bits",
-        "curves that lie on each other, 1–13 bits",
+        "curves coincide, 1–13 bits",
     );
-    let mut as_functions = Verdict::open("It errs as k functions do", "curves that lie on each other");
+    let mut as_functions = Verdict::open("It has the false positives of k functions", "curves coincide");
     let rotations = || means.iter().filter(|mean| mean.is_rotation());
     let away = |mean: &Mean| mean.rate / mean.theory - 1.0;
     let told = rotations().filter(|mean| mean.theory * mean.queries >= ENOUGH);
@@ -237,7 +237,7 @@ fn table_3(means: &[Mean]) -> View {
     let doubled: Vec<(String, f64)> = DOUBLE_FUNCTIONS.iter().map(|&(f, rate)| (doubled(f), rate)).collect();
     let paper: Vec<(String, f64)> = rotated.iter().chain(&doubled).cloned().collect();
     let (panels, sheets) =
-        table("False positives of seven units of one probe, 10 bits a key in all", means, &paper);
+        table("False positives of seven units of one probe, 10 bits per key in all", means, &paper);
 
     let mean_of = |table: &[(String, f64)]| {
         let found: Vec<f64> = table
@@ -249,7 +249,7 @@ fn table_3(means: &[Mean]) -> View {
     let of_paper =
         |table: &[(String, f64)]| table.iter().map(|(_, rate)| rate).sum::<f64>() / table.len() as f64;
     let mut alike = Verdict::open(
-        "In seven units rotation errs like double hashing, and both like a standard filter",
+        "In seven units, rotation has the false positives of double hashing, and both those of a standard filter",
         "0.850 % and 0.804 % on average",
     );
     if let (Some(rotation), Some(double)) = (mean_of(&rotated), mean_of(&doubled)) {
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mean_is_near_if_chance_or_irrelevance_explains_it() {
+    fn a_mean_is_near_if_chance_or_irrelevance_explains_the_deviation() {
         let mean = |rates: &[f64]| Mean::all(&rows("x", 10.0, rates)).remove(0);
         assert!(mean(&[0.0085, 0.0085]).near(0.0082), "within 5 %");
         assert!(mean(&[0.0090, 0.0100]).near(0.0082), "within the error");
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn units_are_compared_where_all_are_there() {
+    fn units_are_compared_where_none_is_missing() {
         let all: Vec<RateRow> = UNIT_FUNCTIONS
             .iter()
             .map(|&(f, _)| rotated(f))

@@ -1,15 +1,15 @@
-//! Filters of the paper's experiments that are not filters of tamis: *k* hash functions, and filters in units.
+//! Filters of the paper's experiments that tamis does not have: with *k* hash functions, and in units.
 
 use tamis_filter::Digest;
 
 use super::functions::Function;
 
-/// Where the hashes of a key come from.
+/// The source of the hashes of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Scheme {
-    /// As many of the seven functions as there are probes, all computed before the first probe.
+    /// One of the seven functions per probe, all computed before the first probe.
     Seven,
-    /// The same, each computed when it is needed.
+    /// The same, each computed when needed.
     SevenLazy,
     /// One function, whose digest is rotated.
     Rotation(Function),
@@ -20,7 +20,7 @@ pub(super) enum Scheme {
 /// A standard Bloom filter over one array of bits, or one array ("unit") per probe.
 pub(super) struct Reference {
     words: Vec<u64>,
-    /// Bits of a unit; all of them without units.
+    /// Bits of a unit; all bits without units.
     unit_bits: u64,
     units: bool,
     probes: u32,
@@ -28,7 +28,7 @@ pub(super) struct Reference {
 }
 
 impl Reference {
-    /// A filter over `keys`. With units each has its share of the bits and is probed once. At most seven probes.
+    /// Builds a filter over `keys`. Each unit has its share of the bits and is probed once. At most seven probes.
     pub(super) fn build<'k>(
         keys: impl ExactSizeIterator<Item = &'k [u8]>,
         bits_per_key: f64,
@@ -51,7 +51,7 @@ impl Reference {
         filter
     }
 
-    /// Hash `probe` of the key, from nothing.
+    /// Computes hash number `probe` of the key from scratch.
     fn nth(&self, key: &[u8], probe: u32) -> u64 {
         match self.scheme {
             Scheme::Seven | Scheme::SevenLazy => spread(Function::SEVEN[probe as usize], key),
@@ -86,7 +86,7 @@ impl Reference {
         self.words[(bit / 64) as usize] >> (bit % 64) & 1 == 1
     }
 
-    /// Whether the filter may hold the key.
+    /// Reports whether the filter may contain the key.
     #[inline]
     pub(super) fn contains(&self, key: &[u8]) -> bool {
         match self.scheme {
@@ -112,8 +112,8 @@ impl Reference {
     }
 }
 
-/// A function's hash with its bits spread over 64, as every filter of tamis does first: bits are chosen by the top
-/// bits, which a 32-bit hash does not have.
+/// Spreads a function's hash over 64 bits, as every filter of tamis does first: positions are chosen by the top bits,
+/// which a 32-bit hash does not have.
 #[inline]
 fn spread(function: Function, key: &[u8]) -> u64 {
     Digest::from_u64(function.hash(key)).remix(0)
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn no_member_is_denied_and_the_rate_is_near_theory() {
+    fn there_are_no_false_negatives_and_the_rate_is_near_theory() {
         let (members, others) = (keys(0, 5_000), keys(1 << 20, 50_000));
         let schemes = [
             Scheme::Seven,

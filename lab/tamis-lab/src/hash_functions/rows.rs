@@ -1,4 +1,4 @@
-//! Rows as types: what a figure measured, and what it reads again to show it.
+//! Rows as types: written by measurements, and read again by views.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::figures::Row;
 
-/// A value as a row of this kind. Its fields must be plain.
+/// Converts a value to a row of this kind. Its fields must be plain.
 pub(crate) fn row<T: Serialize>(kind: &str, value: &T) -> Row {
     let mut row = Row::new();
     row.insert("kind".into(), kind.into());
@@ -16,13 +16,13 @@ pub(crate) fn row<T: Serialize>(kind: &str, value: &T) -> Row {
     row
 }
 
-/// The rows of a kind that have all its fields, in their order. Others are left out: a view takes any rows.
+/// Returns the rows of a kind that have all its fields, in order. Others are skipped, since a view accepts any rows.
 pub(crate) fn of_kind<T: DeserializeOwned>(rows: &[Row], kind: &str) -> Vec<T> {
     let of_kind = rows.iter().filter(|row| row.get("kind").and_then(Value::as_str) == Some(kind));
     of_kind.filter_map(|row| serde_json::from_value(Value::Object(row.clone())).ok()).collect()
 }
 
-/// A rate as people read it.
+/// Formats a rate.
 pub(crate) fn percent(rate: f64) -> String {
     match rate * 100.0 {
         percent if percent >= 10.0 => format!("{percent:.1} %"),
@@ -31,7 +31,7 @@ pub(crate) fn percent(rate: f64) -> String {
     }
 }
 
-/// A time in nanoseconds as people read it, in the unit that fits.
+/// Formats a time in nanoseconds with a fitting unit.
 pub(crate) fn time(ns: f64) -> String {
     match ns {
         ns if ns >= 1e6 => format!("{:.2} ms", ns / 1e6),
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_read_again_and_foreign_ones_left_out() {
+    fn rows_are_read_again_and_foreign_ones_skipped() {
         let one = Measured { name: "x".into(), ns: 0.1 };
         let whole = row("time", &one);
         let mut without = whole.clone();
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_the_unit_that_fits() {
+    fn numbers_have_a_fitting_unit() {
         assert_eq!([0.00819, 0.25, 0.0000123].map(percent), ["0.819 %", "25.0 %", "0.00123 %"]);
         let times = [4.6e6, 113e3, 2850.0, 235.0, 4.25].map(time);
         assert_eq!(times, ["4.60 ms", "113.0 µs", "2.85 µs", "235 ns", "4.2 ns"]);

@@ -9,7 +9,7 @@ fn find(name: &str) -> Box<dyn Figure> {
     figures().into_iter().find(|figure| figure.about().name == name).expect("a figure of this name")
 }
 
-/// All rows of a figure as `custom` has it at the smallest scale.
+/// Returns all rows of a figure with `custom` at the smallest scale.
 fn rows(figure: &dyn Figure, custom: &Custom) -> Vec<Row> {
     let mut plan = figure.plan(Scale::Small, custom).unwrap();
     let steps = plan.steps();
@@ -29,7 +29,7 @@ fn view(name: &str, custom: &Custom) -> View {
         "{name}: {:?}",
         view.verdicts
     );
-    // What is there of an interrupted run is shown, too.
+    // Rows of an interrupted run are viewed, too.
     (0..rows.len()).step_by(rows.len().div_ceil(8)).for_each(|n| drop(figure.view(&rows[..n])));
     view
 }
@@ -47,9 +47,9 @@ fn rates_are_near_theory() {
     assert_eq!(view.sheets[0].rows.len(), 3);
 }
 
-/// The same seed gives the same counts, whichever step is run alone.
+/// The same seed gives the same counts, even if a step runs alone.
 #[test]
-fn rates_are_counted_the_same_again() {
+fn rates_are_reproducible() {
     let figure = find("hash-table3");
     let custom = Custom { ops: Some(2_000), key_bytes: vec![16], ..Custom::default() };
     let all = rows(figure.as_ref(), &custom);
@@ -67,7 +67,7 @@ fn lookups_are_timed_at_every_size() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn invalid_settings_are_refused() {
     let refuse = |name: &str, custom: Custom| {
         find(name).plan(Scale::Default, &custom).err().expect("refused").to_string()
     };
@@ -82,7 +82,7 @@ fn what_does_not_fit_is_refused() {
 }
 
 #[test]
-fn every_figure_says_what_it_does() {
+fn every_figure_has_a_description() {
     for figure in figures() {
         let about = figure.about();
         for text in [about.title, about.claim, about.place] {
@@ -97,7 +97,7 @@ fn every_figure_says_what_it_does() {
 fn hashes_and_devices_are_timed() {
     let custom = Custom { ops: Some(50), repeats: Some(1), ..Custom::default() };
     let view = view("hash-table1", &custom);
-    // Six emulated devices, three of this machine or why not, memory, eight functions.
+    // Six emulated devices, three of this machine or the reason why not, memory, eight functions.
     assert_eq!(view.sheets[0].rows.len(), 6 + 3 + 1 + 8);
     let one = Custom { devices: vec!["nvm".into(), "nvm".into()], ..custom };
     assert_eq!(find("hash-table1").plan(Scale::Small, &one).unwrap().steps(), ["hashing", "nvm"]);
@@ -107,7 +107,7 @@ fn hashes_and_devices_are_timed() {
 }
 
 #[test]
-fn the_model_is_shown_with_constants_of_both() {
+fn the_model_is_shown_with_both_sets_of_constants() {
     let custom = Custom { ops: Some(200), keys: Some(2_000), repeats: Some(1), ..Custom::default() };
     let view = view("hash-fig6", &custom);
     assert_eq!((view.panels.len(), view.verdicts.len()), (4, 16));

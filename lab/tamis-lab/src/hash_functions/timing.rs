@@ -1,9 +1,10 @@
-//! Timing of what takes nanoseconds: one round of many calls, rounds of several sides by turns, and what is said of them.
+//! Timing in nanoseconds: a round is many calls, rounds of several sides are interleaved, and statistics are derived
+//! from them.
 
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Median and extremes of the rounds of one measurement, in nanoseconds a call.
+/// Median and extremes of the rounds of one measurement, in nanoseconds per call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
@@ -12,7 +13,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Of some values; NaN of none.
+    /// Summarises some values; NaN for none.
     pub(crate) fn of(mut values: Vec<f64>) -> Spread {
         values.sort_by(f64::total_cmp);
         let (Some(&min), Some(&max)) = (values.first(), values.last()) else {
@@ -25,14 +26,14 @@ impl Spread {
     }
 }
 
-/// What a round of one side should take, in nanoseconds: less than a time slice, so that on a busy machine most rounds are
-/// not interrupted, and their median is of one that was not.
+/// Intended duration of one side's round in nanoseconds: less than a time slice, so that on a busy machine most rounds,
+/// and so their median, are not interrupted.
 const ROUND_NS: f64 = 400_000.0;
-/// The fewest calls of a round, so that reading the clock does not count.
+/// Minimum number of calls in a round, so that reading the clock is negligible.
 const FEWEST: usize = 16;
 
-/// Nanoseconds a call of `probe(0)`, …, `probe(mask)`, and again from 0 until `count` calls are made. The calls do not depend
-/// on each other, so the processor overlaps them. `mask + 1` must be a power of two.
+/// Returns nanoseconds per call of `probe(0)`, …, `probe(mask)`, repeated until `count` calls are made. The calls are
+/// independent, so the processor overlaps them. `mask + 1` must be a power of two.
 #[inline]
 fn independent(count: usize, mask: usize, probe: &mut impl FnMut(usize) -> bool) -> f64 {
     let start = Instant::now();
@@ -44,8 +45,8 @@ fn independent(count: usize, mask: usize, probe: &mut impl FnMut(usize) -> bool)
     start.elapsed().as_nanos() as f64 / count.max(1) as f64
 }
 
-/// A side whose rounds are [`independent`] calls of `probe`, as many as fit the time of a round, and at most `most`. Its
-/// first round finds out how many those are.
+/// Returns a side whose rounds are [`independent`] calls of `probe`; their number fits the duration of a round and is
+/// at most `most`. The first round determines it.
 pub(crate) fn paced<'a>(most: usize, mask: usize, mut probe: impl FnMut(usize) -> bool + 'a) -> Side<'a> {
     let mut count = None;
     Box::new(move || {
@@ -58,11 +59,11 @@ pub(crate) fn paced<'a>(most: usize, mask: usize, mut probe: impl FnMut(usize) -
     })
 }
 
-/// One side of a comparison: a call is one round, which gives nanoseconds a call of what it measures.
+/// One side of a comparison: a call runs one round, and returns nanoseconds per measured call.
 pub(crate) type Side<'a> = Box<dyn FnMut() -> f64 + 'a>;
 
-/// Runs every side once a round, by turns, so that what disturbs the machine disturbs all; the first round, which warms up,
-/// is not counted.
+/// Runs one round of every side in turn, so that disturbances affect all sides; the first round, which warms up, is not
+/// counted.
 pub(crate) fn interleaved(rounds: u32, sides: &mut [Side<'_>], mut tick: impl FnMut()) -> Vec<Spread> {
     let mut times = vec![Vec::new(); sides.len()];
     for round in 0..=rounds {
@@ -77,7 +78,7 @@ pub(crate) fn interleaved(rounds: u32, sides: &mut [Side<'_>], mut tick: impl Fn
     times.into_iter().map(Spread::of).collect()
 }
 
-/// Mean and standard error of the mean; of fewer than two values the error is not known: `None`.
+/// Returns mean and standard error of the mean; the error of fewer than two values is unknown: `None`.
 pub(crate) fn mean_and_error(values: &[f64]) -> (f64, Option<f64>) {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
@@ -85,7 +86,7 @@ pub(crate) fn mean_and_error(values: &[f64]) -> (f64, Option<f64>) {
     (mean, (values.len() > 1).then(|| (variance / n).sqrt()))
 }
 
-/// How many pairs two orders of the same things agree on: (agreeing, all).
+/// Counts the pairs in which two orders of the same things agree, and all pairs.
 pub(crate) fn agreeing_pairs(pairs: &[(f64, f64)]) -> (usize, usize) {
     let all = pairs.iter().enumerate().flat_map(|(i, a)| pairs[..i].iter().map(move |b| (a, b)));
     all.fold((0, 0), |(agreeing, all), (a, b)| (agreeing + usize::from((a.0 < b.0) == (a.1 < b.1)), all + 1))
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn sides_take_turns_and_the_first_round_is_left_out() {
+    fn sides_are_interleaved_and_the_first_round_is_dropped() {
         let order = std::cell::RefCell::new(Vec::new());
         let side = |name: f64| {
             let order = &order;

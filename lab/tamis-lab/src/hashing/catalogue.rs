@@ -5,12 +5,12 @@ use super::design::{Across, Design, USUAL};
 use super::verdicts;
 use crate::figures::{About, Paper};
 
-/// What differs in all of them.
+/// Differences from the paper in all figures.
 const DIFFERS: &str = "Digests are XXH3-64, which takes a fraction of the paper's MurmurHash64, so their part of a get is smaller. \
-    Without sharing, our engine asks one filter after the other by its general path; with it, several side by side: gains are told \
-    in all and as the digests' part, which is the paper's gain. Devices are emulated unless they say that they are measured.";
+    Without sharing, our engine queries one filter after the other on its general path; with it, several at once: gains are given \
+    in total and as the digests' part, which is the paper's gain. Devices are emulated unless marked as measured.";
 
-/// Five of the paper's, the slowest first.
+/// The paper's five devices, the slowest first.
 const DEVICES: &[&str] = &["ssd", "pcie-ssd", "spdk", "nvm", "memory"];
 
 const ALPHAS: &[u64] = &[0, 20, 40, 60, 80, 100];
@@ -101,7 +101,7 @@ pub(super) static FIGURES: [HashFigure; 10] = [
         about: about(
             "hash-fig10",
             "Figure 10",
-            "Empty gets by size of keys, asked by Zipf's law and uniformly",
+            "Empty gets by size of keys, queried with Zipf's law and uniformly",
             "The gain rises steeply, to more than 60 % for keys of 1 KB.",
         ),
         design: Design {
@@ -119,7 +119,7 @@ pub(super) static FIGURES: [HashFigure; 10] = [
             "hash-fig11",
             "Figure 11",
             "Empty gets by device; with keys of 512 bytes, and with keys long enough that a digest costs as much as the paper's",
-            "The gain rises from 10 % on an SSD to more than 40 % on a RAM disk that stands for NVM.",
+            "The gain rises from 10 % on an SSD to more than 40 % on a RAM disk that stands in for NVM.",
         ),
         design: Design {
             across: Across::Device,
@@ -134,7 +134,7 @@ pub(super) static FIGURES: [HashFigure; 10] = [
         about: about(
             "hash-fig12",
             "Figure 12",
-            "Empty gets by bits of filter a key, 8 to 14, and device",
+            "Empty gets by filter bits per key, 8 to 14, and device",
             "The gain rises with the bits; at 10 it is more than 10 % on a PCIe SSD and more than 40 % on emulated NVM.",
         ),
         design: Design {
@@ -170,5 +170,5 @@ pub(super) static FIGURES: [HashFigure; 10] = [
     },
 ];
 
-/// XXH3 of so many bytes takes about what the paper's MurmurHash64 of 512 takes: 118 ns.
+/// Size of a key whose XXH3 digest takes about as long as the paper's MurmurHash64 of 512 bytes: 118 ns.
 const LONG_KEY_BYTES: usize = 3840;

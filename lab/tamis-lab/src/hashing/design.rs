@@ -1,33 +1,33 @@
-//! What varies in a figure, and its points at a scale.
+//! The varied parameters of a figure, and its points at a scale.
 
 use tamis_bench::BenchError;
 
 use crate::figures::{Custom, Scale};
 
-/// What goes across a figure's panels.
+/// The horizontal axis of a figure's panels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Across {
     /// The share of absent keys.
     Absent,
-    /// Bytes of a key.
+    /// Size of a key in bytes.
     KeyBytes,
-    /// Levels of the tree.
+    /// Number of levels of the tree.
     Levels,
     /// The device.
     Device,
-    /// Bits of filter a key.
+    /// Filter bits per key.
     Bits,
 }
 
-/// What a figure measures at all scales: every combination of its lists.
+/// The measurements of a figure at all scales: every combination of its lists.
 #[derive(Debug)]
 pub(super) struct Design {
     pub(super) across: Across,
-    /// A key and its value.
+    /// Size of a key and its value in bytes.
     pub(super) entry_bytes: usize,
     pub(super) key_bytes: &'static [usize],
     pub(super) tiering: bool,
-    /// Measures the same with leveling on the device of this name.
+    /// Repeats the measurement with leveling on the device with this name.
     pub(super) leveling_on: Option<&'static str>,
     pub(super) size_ratio: u64,
     pub(super) levels: &'static [usize],
@@ -38,7 +38,7 @@ pub(super) struct Design {
     pub(super) skews: &'static [f64],
 }
 
-/// The tree most figures ask: five levels of ratio 10, keys of 512 bytes in entries of a kilobyte.
+/// The tree that most figures query: five levels of ratio 10, keys of 512 bytes in entries of a kilobyte.
 pub(super) const USUAL: Design = Design {
     across: Across::Absent,
     entry_bytes: 1024,
@@ -53,7 +53,7 @@ pub(super) const USUAL: Design = Design {
     skews: &[0.0],
 };
 
-/// Bytes of keys and values of the paper's databases.
+/// Total size of keys and values of the paper's databases in bytes.
 const PAPER_BYTES: u64 = 22_000_000_000;
 
 /// A tree of runs.
@@ -65,29 +65,29 @@ pub(super) struct Shape {
     pub(super) tiering: bool,
     pub(super) size_ratio: u64,
     pub(super) levels: usize,
-    /// Keys of each run, the newest first.
+    /// Number of keys of each run, the newest first.
     pub(super) runs: Vec<u64>,
 }
 
 impl Shape {
-    /// All keys.
+    /// Returns the number of all keys.
     pub(super) fn keys(&self) -> u64 {
         self.runs.iter().sum()
     }
 
-    /// Bytes of all keys and values.
+    /// Returns the total size of keys and values in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.keys() * (self.key_bytes + self.value_bytes) as u64
     }
 
-    /// `leveling` or `tiering`.
+    /// Returns `leveling` or `tiering`.
     pub(super) fn policy(&self) -> &'static str {
         if self.tiering { "tiering" } else { "leveling" }
     }
 }
 
-/// The sizes of runs, newest first, of a tree of so many keys or a few more, whose levels grow by the ratio: one run a
-/// level, or as many as the ratio says. No run is empty.
+/// Returns the sizes of runs, newest first, of a tree with at least `keys` keys whose levels grow by the ratio: one run
+/// per level, or `ratio` runs. No run is empty.
 pub(super) fn run_sizes(keys: u64, levels: usize, ratio: u64, tiering: bool) -> Vec<u64> {
     let per_level = if tiering { ratio as usize } else { 1 };
     let weight = |level: usize| (ratio as f64).powi(level as i32);
@@ -96,7 +96,7 @@ pub(super) fn run_sizes(keys: u64, levels: usize, ratio: u64, tiering: bool) -> 
     (0..levels).flat_map(|level| std::iter::repeat_n(size(level), per_level)).collect()
 }
 
-/// What is measured in one step.
+/// The measurement of one step.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Point {
     /// The step's name.
@@ -108,7 +108,7 @@ pub(super) struct Point {
     pub(super) skew: f64,
 }
 
-/// The first, the middle and the last of more than three.
+/// Returns the first, the middle and the last of more than three values.
 fn thinned<T: Copy>(list: &[T]) -> Vec<T> {
     match list.len() {
         0..=3 => list.to_vec(),
@@ -117,7 +117,7 @@ fn thinned<T: Copy>(list: &[T]) -> Vec<T> {
 }
 
 impl Design {
-    /// Bytes of keys and values of the largest tree where nobody says how many keys.
+    /// Returns the default size of the largest tree in bytes of keys and values.
     pub(super) fn most_bytes(&self, scale: Scale) -> u64 {
         match scale {
             Scale::Small => 24_000_000,
@@ -126,7 +126,7 @@ impl Design {
         }
     }
 
-    /// All points: trees in the outer loops, since making them is what costs.
+    /// Returns all points. Trees are in the outer loops, since building them dominates the cost.
     pub(super) fn points(&self, scale: Scale, custom: &Custom) -> Result<Vec<Point>, BenchError> {
         let key_bytes =
             self.list("--key-bytes", &custom.key_bytes, self.key_bytes, Across::KeyBytes, scale)?;
@@ -147,7 +147,7 @@ impl Design {
         let mut points = Vec::new();
         let shapes = if self.tiering { &[true, false][..] } else { &[false] };
         for &tiering in shapes {
-            // The second time round: leveling beside tiering.
+            // The second iteration: leveling beside tiering.
             let beside = tiering != self.tiering;
             if beside && self.leveling_on.is_none() {
                 continue;
@@ -157,7 +157,7 @@ impl Design {
                     for &bits in &bits {
                         let value_bytes = match custom.value_bytes {
                             Some(bytes) => bytes,
-                            // Keys that leave no room have short values.
+                            // Keys that leave no space have short values.
                             None => self.entry_bytes.saturating_sub(key_bytes).max(self.entry_bytes / 16),
                         };
                         let entry_bytes = (key_bytes + value_bytes) as u64;
@@ -185,7 +185,8 @@ impl Design {
         Ok(points)
     }
 
-    /// What was given, or the figure's own, thinned at the smallest scale; several only of what varies anyway.
+    /// Returns the given values, or the figure's own, thinned at the smallest scale; several are allowed only for a
+    /// varied parameter.
     fn list<T: Copy>(
         &self,
         flag: &str,
@@ -196,7 +197,7 @@ impl Design {
     ) -> Result<Vec<T>, BenchError> {
         if given.len() > 1 && self.across != across {
             return Err(request(format!(
-                "this figure takes one value of {flag}, not a list: it is not what varies"
+                "this figure takes one value of {flag}, not a list, since it does not vary it"
             )));
         }
         Ok(match given.is_empty() {
@@ -223,7 +224,7 @@ fn check(key_bytes: &[usize], bits: &[f64], absents: &[u64], skews: &[f64]) -> R
     Ok(())
 }
 
-/// The step's name: all that a figure varies.
+/// Returns the step's name: all varied parameters.
 fn name_of(design: &Design, shape: &Shape, device: &str, absent: u64, skew: f64) -> String {
     let mut name = format!("{device}, {} B keys", shape.key_bytes);
     if design.across == Across::Levels {
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn points_have_names_of_their_own_and_only_what_varies_is_a_list() {
+    fn points_have_unique_names_and_only_varied_parameters_are_lists() {
         let design = Design {
             devices: &["ssd", "nvm"],
             tiering: true,
@@ -277,7 +278,7 @@ mod tests {
         assert_eq!(
             design.points(Scale::Small, &given).unwrap().len(),
             2,
-            "no leveling on a device that is not asked"
+            "no leveling on a device that is not measured"
         );
         for wrong in [
             Custom { absents: vec![101], ..Custom::default() },

@@ -2,47 +2,47 @@
 //! (Zhu, Mun, Raman, Athanassoulis: "Reducing Bloom Filter CPU Overhead in LSM-Trees on Modern Storage Devices", DaMoN
 //! 2021, Figures 1, 2 and 8–14).
 //!
-//! # What is compared
+//! # Method
 //!
-//! One database, loaded once, its files under two directories, opened with the option `hash_sharing` off and on: the
-//! sides. Small pieces of one sequence of gets, about 0.3 ms each, are asked of one side and at once of the other, the
-//! first one taking turns, so that whatever the machine does meanwhile happens to both. A round is the whole sequence,
-//! every round the same. Figures are the sums over pieces of each piece's median round: an interruption makes one piece
-//! of one round long and drops out. Least and most are the same sums with any one round left out.
+//! One database, loaded once, with its files in two directories, is opened with the option `hash_sharing` off and on:
+//! the sides. Short pieces of one sequence of gets, about 0.3 ms each, run on one side and immediately afterwards on
+//! the other, alternating which is first, so that both are affected equally by other activity on the machine. A round
+//! is the whole sequence; all rounds are equal. Figures are sums over pieces of each piece's median round: an
+//! interruption makes one piece of one round long, and is dropped. Minimum and maximum are the same sums with any one
+//! round left out.
 //!
 //! # Trees
 //!
-//! `tree` builds every run of a tree as the paper's shape wants it, level by level T times larger, and takes them in
-//! oldest first. Compaction is off. A get goes by runs: which level the engine files a run under makes no difference to
-//! it, and it files all but the oldest under level 0. Every run spans all keys by a key below and one above all others,
-//! so that a get of an absent key asks as many filters as there are runs, however small the smallest run is. (Now and
-//! then a key falls between two tables of the oldest run.)
+//! `tree` builds every run of a tree in the paper's shape, each level T times as large as the one above, and ingests
+//! them oldest first. Compaction is off. A get proceeds by runs: the level of a run makes no difference to it, and the
+//! engine files all but the oldest under level 0. Every run spans all keys, with one key below and one above all
+//! others, so that a get of an absent key queries one filter per run, however small the smallest run is. (Occasionally
+//! a key falls between two tables of the oldest run.)
 //!
-//! # Where the time goes
+//! # Parts of the time
 //!
-//! Nothing within a get reads a clock but the file system (the emulated one has to anyway).
+//! Nothing within a get reads a clock except the file system (the emulated one has to anyway).
 //!
 //! * *total*: the wall clock around pieces.
-//! * *data*: what the table reads of the same gets took, summed by [`EmulatedFs`](tamis_testkit::EmulatedFs).
-//! * *hashing*: a pass of its own that computes exactly as many digests as the counters say over the same keys in the
-//!   same order.
-//! * *probing*: a pass of its own that asks as many filters of the sizes of the tree's runs for the same digests, in
-//!   the way of the side: several at once with sharing, one after the other without.
-//! * *rest*: the total less these. Passes of their own run with warmer caches than the get does, so what they miss is
-//!   in the rest; where they took longer than the get, the rest is 0 and the row says so (`parts_exceed`).
+//! * *data*: the time of the table reads of the same gets, summed by [`EmulatedFs`](tamis_testkit::EmulatedFs).
+//! * *hashing*: a separate pass that computes exactly the counted number of digests of the same keys in the same order.
+//! * *probing*: a separate pass that queries the counted number of filters, with the sizes of the tree's runs, for the
+//!   same digests and in the way of the side: several at once with sharing, one after the other without.
+//! * *rest*: the total less these. Separate passes run with warmer caches than the get, so their missing cache misses
+//!   are part of the rest; where they took longer than the get, the rest is 0 and the row says so (`parts_exceed`).
 //!
 //! # The gain, and the digests' part of it
 //!
-//! Without sharing the engine takes its general path: it asks one filter after the other, whatever its kind; with
-//! sharing all filters of a step lie side by side and their cache misses overlap. That difference is in the gain and is
-//! none of hashing. The *digests' part* is the difference of the two hashing passes alone; it is what the paper calls
-//! gain, and what verdicts go by.
+//! Without sharing the engine takes its general path: it queries one filter after the other, whatever their kind; with
+//! sharing all filters of a step are queried together and their cache misses overlap. That difference contributes to
+//! the gain but has nothing to do with hashing. The *digests' part* is the difference of the two hashing passes alone;
+//! it corresponds to the paper's gain, and verdicts are based on it.
 //!
 //! # The model
 //!
-//! `model::predicted_gain` says what the paper's Equation 8 (Equation 6 for tiering) makes of the measured times of a
-//! digest, a probe and a block read. The equation knows no rest, which is most of our get on the fastest devices; so
-//! the prediction with the measured rest in the cost stands beside it.
+//! `model::predicted_gain` evaluates the paper's Equation 8 (Equation 6 for tiering) with the measured times of a
+//! digest, a probe and a block read. The equation has no rest, which is most of our get on the fastest devices; so a
+//! prediction that includes the measured rest in the cost is given as well.
 //!
 //! One thread plans, loads and measures.
 
@@ -66,7 +66,7 @@ use crate::figures::{About, Custom, Figure, Needs, Plan, Row, Scale, View};
 use design::Design;
 use rows::Measured;
 
-/// The figures of this family in the paper's order.
+/// Returns the figures of this family in the paper's order.
 pub fn figures() -> Vec<Box<dyn Figure>> {
     catalogue::FIGURES.iter().map(|figure| Box::new(figure) as Box<dyn Figure>).collect()
 }
@@ -76,7 +76,7 @@ pub fn figures() -> Vec<Box<dyn Figure>> {
 struct HashFigure {
     about: About,
     design: Design,
-    /// Seconds at each scale.
+    /// Duration at each scale in seconds.
     seconds: [u64; 3],
     judge: verdicts::Judge,
 }
@@ -89,7 +89,7 @@ impl Figure for &'static HashFigure {
     fn needs(&self, scale: Scale) -> Needs {
         let seconds = self.seconds[scale as usize];
         let bytes = self.design.most_bytes(scale);
-        // Filters and indexes of two open copies; the RAM disk, if it is among the devices, holds one more.
+        // Filters and indexes of two open copies; the RAM disk, if among the devices, holds another copy.
         let memory_bytes = bytes / 10 + if self.design.devices.contains(&"ram-disk") { bytes } else { 0 };
         Needs { seconds, disk_bytes: bytes + bytes / 10, memory_bytes }
     }

@@ -1,33 +1,33 @@
-//! What the paper's equations make of measured times.
+//! The paper's equations, applied to measured times.
 
 use tamis_model::lookup::{Costs, Form, Policy, Sharing, Tree, Workload, cost};
 
-/// A tree and how it is asked.
+/// A tree and its queries.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
     /// L and T.
     pub(super) tree: Tree,
-    /// One run a level, or T.
+    /// One run per level, or T.
     pub(super) policy: Policy,
     /// α and f_p.
     pub(super) workload: Workload,
 }
 
-/// Nanoseconds that the parts of a get take.
+/// Durations of the parts of a get in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
     /// T_H: a digest.
     pub(super) digest: f64,
-    /// T_P: a question to a filter.
+    /// T_P: a query of a filter.
     pub(super) probe: f64,
     /// T_D: reading a block.
     pub(super) read: f64,
-    /// What a get takes besides, on either side; 0 in the paper.
+    /// The remainder of a get, equal on both sides; 0 in the paper.
     pub(super) rest: f64,
 }
 
-/// By how many percent of its time a get is shorter with one digest for all filters: Equation 8, of Equations 4 and 7 as they
-/// are in the paper; for tiering the same of Equation 6. 0 where nothing takes any time.
+/// Returns the percentage by which a get is shorter with one digest for all filters: Equation 8, from Equations 4 and 7
+/// as printed in the paper; for tiering from Equation 6. 0 if all times are 0.
 pub(super) fn predicted_gain(asked: Asked, times: Times) -> f64 {
     let Asked { tree, policy, workload } = asked;
     let costs = Costs { hash_ns: times.digest, probe_ns: times.probe, access_ns: times.read };
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn tiering_and_fast_devices_gain_more_and_rest_takes_from_it() {
+    fn tiering_and_fast_devices_gain_more_and_the_rest_reduces_gains() {
         let leveling = predicted_gain(EMPTY, PAPER);
         assert!(predicted_gain(Asked { policy: Policy::Tiering, ..EMPTY }, PAPER) > leveling);
         assert!(predicted_gain(EMPTY, Times { read: 250.0, ..PAPER }) > leveling);

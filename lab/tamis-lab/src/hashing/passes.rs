@@ -1,4 +1,4 @@
-//! Pieces of sequences of gets, and what is timed over them: the gets, their digests alone, their probes alone.
+//! Pieces of sequences of gets, and the passes timed over them: the gets, their digests alone, their probes alone.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -11,21 +11,21 @@ use tamis_bench::value;
 use tamis_bench::zipf::Ranks;
 use tamis_filter::{BlockedBloom, Digest, PointFilter, PointSpec, Verify, probe_selected};
 
-/// Bytes of the keys of a piece: they stay in the second-level cache.
+/// Size of the keys of a piece, which stay in the second-level cache.
 const PIECE_BYTES: usize = 128 << 10;
 
-/// The most gets of a piece.
+/// Maximum number of gets in a piece.
 const MOST: usize = 2000;
 
-/// How long the gets of a piece take, about: short beside a time slice, so that few pieces are interrupted, and long
-/// beside a reading of the clock.
+/// Approximate duration of a piece: short compared with a time slice, so that few pieces are interrupted, and long
+/// compared with reading the clock.
 const PIECE_NS: f64 = 300_000.0;
 
-/// Filters that a get asks together at first and later: as the read path does with sharing.
+/// Number of filters that a get queries together at first and later, as on the read path with sharing.
 const FIRST_STEP: usize = 8;
 const STEP: usize = 32;
 
-/// Which keys are asked for.
+/// A sequence of keys to get.
 #[derive(Debug)]
 pub(super) struct Sequence<'k> {
     keys: &'k KeySet,
@@ -38,8 +38,8 @@ pub(super) struct Sequence<'k> {
 }
 
 impl<'k> Sequence<'k> {
-    /// `ops` gets, which take about `get_ns` each, and of which `absent` percent are for absent keys. With a skew, the
-    /// most frequent keys are the same whatever the seed.
+    /// Creates a sequence of `ops` gets that take about `get_ns` each; `absent` percent of them ask for absent keys.
+    /// With a skew, the most frequent keys are the same for all seeds.
     pub(super) fn new(
         keys: &'k KeySet,
         absent: u64,
@@ -60,7 +60,7 @@ impl<'k> Sequence<'k> {
         }
     }
 
-    /// Makes the next piece. False if there is none.
+    /// Fills in the next piece; returns `false` at the end.
     pub(super) fn next(&mut self, piece: &mut Piece) -> bool {
         piece.bytes.clear();
         piece.expected.clear();
@@ -80,7 +80,7 @@ impl<'k> Sequence<'k> {
     }
 }
 
-/// Some gets: keys one behind the other, and the tag of the value that each should find.
+/// A batch of gets: concatenated keys, and the tag of the value expected for each.
 #[derive(Debug)]
 pub(super) struct Piece {
     key_bytes: usize,
@@ -90,12 +90,12 @@ pub(super) struct Piece {
 }
 
 impl Piece {
-    /// An empty one for keys and values of these lengths.
+    /// Creates an empty piece for keys and values of these sizes.
     pub(super) fn new(key_bytes: usize, value_bytes: usize) -> Piece {
         Piece { key_bytes, value_bytes, bytes: Vec::new(), expected: Vec::new() }
     }
 
-    /// Gets in it.
+    /// Returns the number of gets.
     pub(super) fn len(&self) -> u64 {
         self.expected.len() as u64
     }
@@ -104,7 +104,7 @@ impl Piece {
         self.bytes.chunks_exact(self.key_bytes)
     }
 
-    /// Asks for all of them; every answer is checked. Nanoseconds.
+    /// Executes all gets, checking every answer. Returns nanoseconds.
     pub(super) fn get_all(&self, db: &Db) -> Result<u64, BenchError> {
         let begun = Instant::now();
         for (key, expected) in self.keys().zip(&self.expected) {
@@ -121,7 +121,7 @@ impl Piece {
         Ok(begun.elapsed().as_nanos() as u64)
     }
 
-    /// Computes digests of the keys in their order, so many in all, spread evenly. Nanoseconds.
+    /// Computes `digests` digests of the keys in order, spread evenly. Returns nanoseconds.
     pub(super) fn digest_all(&self, digests: u64) -> u64 {
         let begun = Instant::now();
         for (key, count) in self.keys().zip(shares(digests, self.len())) {
@@ -132,7 +132,7 @@ impl Piece {
         begun.elapsed().as_nanos() as u64
     }
 
-    /// Asks filters for the keys in their order, so many questions in all, spread evenly. Nanoseconds.
+    /// Queries filters for the keys in order, `questions` times in total, spread evenly. Returns nanoseconds.
     pub(super) fn probe_all(&self, probes: &Probes, questions: u64, together: bool) -> u64 {
         let digests: Vec<Digest> = self.keys().map(Digest::of).collect();
         let begun = Instant::now();
@@ -143,7 +143,7 @@ impl Piece {
     }
 }
 
-/// `total` divided into `parts` shares that differ by at most one.
+/// Divides `total` into `parts` shares that differ by at most one.
 fn shares(total: u64, parts: u64) -> impl Iterator<Item = u64> {
     let upto = move |i: u64| (u128::from(total) * u128::from(i) / u128::from(parts.max(1))) as u64;
     (0..parts).map(move |i| upto(i + 1) - upto(i))
@@ -159,8 +159,7 @@ fn wrong(key: &[u8], expected: bool, found: bool) -> BenchError {
     }
 }
 
-/// Filters as large as those of a tree's runs, over keys of their own: what a probe costs does not depend on which keys
-/// there are.
+/// Filters with the sizes of those of a tree's runs, over other keys: the cost of a probe does not depend on the keys.
 #[derive(Debug)]
 pub(super) struct Probes {
     filters: Vec<BlockedBloom>,
@@ -168,7 +167,7 @@ pub(super) struct Probes {
 }
 
 impl Probes {
-    /// One filter a run. 8 bytes a key of the largest run while it is built.
+    /// Builds one filter per run. Takes 8 bytes per key of the largest run while building.
     pub(super) fn new(runs: &[u64], bits: f64) -> Result<Probes, BenchError> {
         let mut filters = Vec::with_capacity(runs.len());
         let mut digests = Vec::new();
@@ -186,7 +185,7 @@ impl Probes {
         Ok(Probes { filters, all })
     }
 
-    /// Asks the first `count` filters, as many as there are at most.
+    /// Queries the first `count` filters, at most all.
     #[inline]
     fn ask(&self, digest: Digest, count: usize, together: bool) {
         let count = count.min(self.filters.len());
@@ -221,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sequence_has_so_many_gets_of_the_wanted_kind_and_comes_again_from_its_seed() {
+    fn a_sequence_has_the_requested_gets_and_is_reproducible_from_its_seed() {
         let keys = KeySet::uniform(1000, 40, 1).unwrap();
         for (absent, skew) in [(0, 0.0), (100, 0.0), (30, 0.99)] {
             let all = |seed| {
@@ -256,7 +255,7 @@ mod tests {
         let keys: Vec<u64> = probes.filters.iter().map(BlockedBloom::keys).collect();
         assert_eq!(keys, [1, 100, 10_000]);
         assert!((10.0..11.0).contains(&probes.filters[2].bits_per_key()));
-        // More than there are is asked of those that are there.
+        // Requests for more filters than there are query all of them.
         probes.ask(Digest::from_u64(1), 50, true);
         probes.ask(Digest::from_u64(1), 50, false);
     }

@@ -1,4 +1,4 @@
-//! Running the points of a figure.
+//! Execution of the points of a figure.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::tree::{Pair, Side, Tree, Trees};
 use crate::figures::{Custom, Plan, Row, Scale};
 use crate::medium::{Medium, Way};
 
-/// The flags that these figures take.
+/// The options that these figures accept.
 const TAKEN: [&str; 11] = [
     "--keys",
     "--key-bytes",
@@ -30,17 +30,17 @@ const TAKEN: [&str; 11] = [
     "--db",
 ];
 
-/// What a get of a cached tree takes, for planning: nanoseconds.
+/// Duration of a get from a cached tree in nanoseconds, for planning.
 const GET_NS: f64 = 1500.0;
 
 /// A false positive rate, for planning.
 const FALSE_POSITIVES: f64 = 0.01;
 
-/// How much is measured at a scale.
+/// The amount of measurement at a scale.
 #[derive(Clone, Copy, Debug)]
 struct Effort {
     rounds: u64,
-    /// Of one side and round.
+    /// Duration of one side in a round.
     round_ns: f64,
     fewest_ops: u64,
     most_ops: u64,
@@ -55,13 +55,13 @@ impl Effort {
         }
     }
 
-    /// Gets of one side in a round.
+    /// Returns the number of gets of one side in a round.
     fn ops(&self, point: &Point, way: Way) -> u64 {
         ((self.round_ns / expected_ns(point, way)) as u64).clamp(self.fewest_ops, self.most_ops)
     }
 }
 
-/// About what a get takes.
+/// Returns the approximate duration of a get.
 fn expected_ns(point: &Point, way: Way) -> f64 {
     let absent = point.absent as f64 / 100.0;
     let runs = point.shape.runs.len() as f64;
@@ -69,7 +69,7 @@ fn expected_ns(point: &Point, way: Way) -> f64 {
     GET_NS + 50.0 * runs + reads * way.expected_ns()
 }
 
-/// A figure with everything decided, and the tree that was opened last.
+/// A figure with all settings resolved, and the tree that was opened last.
 #[derive(Debug)]
 pub(super) struct HashPlan {
     design: &'static Design,
@@ -81,11 +81,11 @@ pub(super) struct HashPlan {
     seed: u64,
     dir: Option<std::path::PathBuf>,
     opened: Option<Opened>,
-    // After what lies in it.
+    // Dropped after the databases in it.
     trees: Option<Trees>,
 }
 
-/// Both sides of a tree on a medium, warm.
+/// Both sides of a tree on a medium, with warm caches.
 #[derive(Debug)]
 struct Opened {
     tree: Arc<Tree>,
@@ -107,7 +107,7 @@ impl HashPlan {
         let mut names: Vec<_> = points.iter().map(|point| &point.name).collect();
         names.sort();
         if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(request(format!("`{}` is asked for twice", twice[0])));
+            return Err(request(format!("`{}` is given twice", twice[0])));
         }
         let mut effort = Effort::of(scale);
         if let Some(rounds) = custom.repeats {
@@ -124,7 +124,7 @@ impl HashPlan {
         self.ops.unwrap_or_else(|| self.effort.ops(&self.points[step], self.ways[step]))
     }
 
-    /// Opens what a step needs unless it is open. Says what is not here.
+    /// Opens what a step needs unless it is already open. Returns the reason if the device is not available.
     fn open(&mut self, step: usize, progress: &dyn Progress) -> Result<Result<(), String>, BenchError> {
         let (point, way) = (&self.points[step], self.ways[step]);
         let is_open = |opened: &Opened| opened.tree.shape == point.shape && opened.medium == way.medium;
@@ -150,9 +150,9 @@ impl HashPlan {
 }
 
 impl Opened {
-    /// Touches what later gets touch: pages of files and their mappings, filters, indexes.
+    /// Touches pages of files and their mappings, filters and indexes, as later gets will.
     fn warm(&self, scale: Scale, way: Way, seed: u64) -> Result<(), BenchError> {
-        // A fault maps some 64 KiB, and a block is read from there.
+        // A fault maps about 64 KiB, and a block is read from there.
         let most = if way.medium == Medium::Direct { 2000 } else { 400_000 };
         let fewest = if scale == Scale::Small { 500 } else { 2000 };
         let gets = (self.tree.shape.bytes() / (16 << 10)).clamp(fewest, most);
@@ -178,7 +178,7 @@ impl Opened {
         Sequence::new(&self.tree.keys, point.absent, point.skew, amount, seed)
     }
 
-    /// One sequence of gets, asked of both sides piece by piece; then the passes over its digests and probes.
+    /// Runs one sequence of gets on both sides piece by piece, then the passes over its digests and probes.
     fn round(
         &self,
         point: &Point,
@@ -198,7 +198,7 @@ impl Opened {
                 rounds[at].ns.gets.push(piece.get_all(&sides[at].db)?);
                 rounds[at].ns.data.push(sides[at].fs.time().ns - data);
             }
-            // Who comes second finds the keys in the cache.
+            // The second side finds the keys in the cache.
             first = 1 - first;
             progress.advance(2 * piece.len());
         }
@@ -214,7 +214,7 @@ impl Opened {
         Ok(rounds)
     }
 
-    /// Times as many digests, and as many probes, as a round counted, over its gets.
+    /// Times the number of digests and probes that a round counted, over its gets.
     fn parts(&self, point: &Point, amount: (u64, f64), seed: u64, side: &Side, round: &mut Round) {
         let together = side.db.options().hash_sharing;
         let (mut piece, mut done, ops) = (self.piece(), 0u64, amount.0);
@@ -244,7 +244,7 @@ impl Plan for HashPlan {
         }
         format!(
             "Up to {} keys of {} bytes in entries of {} bytes ({}), {} levels of size ratio {}, {}, blocked Bloom filters of {} \
-             bits a key; {} rounds of up to {} gets a side; varied: {}.",
+             bits per key; {} rounds of up to {} gets per side; varied: {}.",
             report::grouped(largest.keys()),
             largest.key_bytes,
             largest.key_bytes + largest.value_bytes,
@@ -267,21 +267,23 @@ impl Plan for HashPlan {
         };
         if self.scale != Scale::Paper {
             scaled.push(format!(
-                "{} of keys and values in place of 22 GB. Kept: levels, size ratio, bits a key, sizes of keys and entries.",
+                "{} of keys and values instead of 22 GB. Kept: levels, size ratio, bits per key, sizes of keys and entries.",
                 report::bytes(shape.bytes())
             ));
             scaled.push(format!(
-                "The newest run holds {} keys and the oldest {}: filters of small runs are rounded up to a cache line and let fewer \
-                 absent keys through than the paper's.",
+                "The newest run holds {} keys and the oldest {}: filters of small runs are rounded up to a cache line and pass fewer \
+                 absent keys than the paper's.",
                 report::grouped(shape.runs.first().copied().unwrap_or(0)),
                 report::grouped(shape.runs.last().copied().unwrap_or(0))
             ));
             scaled.push(
-                "Fewer gets where the device is slow; the paper asks a million a point, five times.".into(),
+                "Fewer gets where the device is slow; the paper has a million per point, five times.".into(),
             );
         }
         if self.ways.iter().any(Way::is_emulated) {
-            scaled.push("Devices of the paper that are not here are emulated: see the device column.".into());
+            scaled.push(
+                "Devices of the paper that are not available are emulated: see the device column.".into(),
+            );
         }
         scaled
     }
@@ -293,7 +295,7 @@ impl Plan for HashPlan {
     fn run(&mut self, step: usize, progress: &dyn Progress) -> Result<Vec<Row>, BenchError> {
         if let Err(why) = self.open(step, progress)? {
             let point = &self.points[step];
-            progress.note(&format!("{} is left out: {why}", point.device));
+            progress.note(&format!("{} is omitted: {why}", point.device));
             let row = MissingRow {
                 kind: "missing".into(),
                 point: point.name.clone(),
@@ -342,7 +344,7 @@ impl HashPlan {
         }
     }
 
-    /// The device, and what goes across.
+    /// Returns the device and the value on the horizontal axis.
     fn varied(&self, point: &Point) -> [String; 2] {
         let across = match self.design.across {
             Across::Absent => format!("{} % absent", point.absent),

@@ -1,4 +1,4 @@
-//! What was measured, as rows.
+//! Measurements as rows.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::figures::Row;
 
-/// Where and how a point was measured.
+/// The setting of a point.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Setting {
@@ -14,35 +14,35 @@ pub(super) struct Setting {
     pub(super) point: String,
     /// The device's name.
     pub(super) device: String,
-    /// Whether its latency was added, as opposed to measured.
+    /// Whether the device's latency was emulated.
     pub(super) emulated: bool,
     /// Absent keys in percent of all gets: 100 α.
     pub(super) absent_percent: f64,
     /// The exponent of Zipf's law, 0 for uniform.
     pub(super) skew: f64,
-    /// Bytes of a key.
+    /// Size of a key in bytes.
     pub(super) key_bytes: u64,
-    /// Bytes of a value.
+    /// Size of a value in bytes.
     pub(super) value_bytes: u64,
-    /// Bits of filter a key.
+    /// Filter bits per key.
     pub(super) bits_per_key: f64,
     /// `leveling` or `tiering`.
     pub(super) shape: String,
-    /// Levels: L.
+    /// Number of levels: L.
     pub(super) levels: u64,
     /// The size ratio: T.
     pub(super) size_ratio: u64,
-    /// Sorted runs.
+    /// Number of sorted runs.
     pub(super) runs: u64,
-    /// Keys in all runs.
+    /// Number of keys in all runs.
     pub(super) keys: u64,
-    /// Gets of each side in a round.
+    /// Number of gets of each side in a round.
     pub(super) ops: u64,
-    /// Rounds.
+    /// Number of rounds.
     pub(super) rounds: u64,
 }
 
-/// One side at one point. Times are nanoseconds; those of a get are, piece by piece, of the piece's median round.
+/// One side at one point. Times are nanoseconds; those of a get are sums over pieces of each piece's median round.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct GetRow {
@@ -52,43 +52,43 @@ pub(super) struct GetRow {
     pub(super) setting: Setting,
     /// `each` (a digest for each filter) or `shared`.
     pub(super) side: String,
-    /// A get.
+    /// Duration of a get.
     pub(super) ns_per_op: f64,
-    /// The least with any one round left out.
+    /// Minimum with any one round left out.
     pub(super) min_ns: f64,
-    /// The most with any one round left out.
+    /// Maximum with any one round left out.
     pub(super) max_ns: f64,
-    /// Of a get: digests.
+    /// Part of a get: digests.
     pub(super) hash_ns: f64,
-    /// Of a get: questions to filters.
+    /// Part of a get: queries of filters.
     pub(super) probe_ns: f64,
-    /// Of a get: reads of blocks.
+    /// Part of a get: reads of blocks.
     pub(super) data_ns: f64,
-    /// Of a get: what is left.
+    /// Part of a get: the remainder.
     pub(super) rest_ns: f64,
     /// Whether the parts took longer than the whole, so that nothing is left.
     pub(super) parts_exceed: bool,
-    /// Digests a get.
+    /// Digests per get.
     pub(super) digests_per_op: f64,
-    /// Filters asked a get.
+    /// Filters queried per get.
     pub(super) filters_per_op: f64,
-    /// Filters that let a key through that was not there, a get.
+    /// False positives of filters per get.
     pub(super) false_positives_per_op: f64,
-    /// Blocks a get.
+    /// Blocks per get.
     pub(super) blocks_per_op: f64,
-    /// Reads of the device a get.
+    /// Reads of the device per get.
     pub(super) reads_per_op: f64,
     /// T_H: one digest.
     pub(super) digest_ns: f64,
-    /// T_P: one question.
+    /// T_P: one query of a filter.
     pub(super) filter_ns: f64,
-    /// T_D: one read; 0 if there was none.
+    /// T_D: one read; 0 if there were none.
     pub(super) read_ns: f64,
-    /// Reads, of all, that took longer than the emulated device.
+    /// Number of reads that took longer than the emulated device.
     pub(super) late_reads: u64,
 }
 
-/// Both sides at one point, in percent of the time without sharing.
+/// Both sides at one point; percentages refer to the time without sharing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct GainRow {
@@ -96,25 +96,25 @@ pub(super) struct GainRow {
     pub(super) kind: String,
     #[serde(flatten)]
     pub(super) setting: Setting,
-    /// Of the times of the two rows.
+    /// The gain, from the times of the two rows.
     pub(super) gain_percent: f64,
-    /// The least with any one round left out.
+    /// Minimum with any one round left out.
     pub(super) min_percent: f64,
-    /// The greatest with any one round left out.
+    /// Maximum with any one round left out.
     pub(super) max_percent: f64,
-    /// Of the gain, what digests alone are: the difference of their times, which is what the paper's gain is.
+    /// The digests' part of the gain: the difference of their times, which corresponds to the paper's gain.
     pub(super) digests_percent: f64,
-    /// The least of that with any one round left out.
+    /// Minimum of that with any one round left out.
     pub(super) digests_min_percent: f64,
-    /// The most of that with any one round left out.
+    /// Maximum of that with any one round left out.
     pub(super) digests_max_percent: f64,
-    /// What the paper's equation makes of the measured times.
+    /// The prediction of the paper's equation from the measured times.
     pub(super) model_percent: f64,
-    /// The same with the rest in the cost.
+    /// The prediction with the rest included in the cost.
     pub(super) model_with_rest_percent: f64,
 }
 
-/// A device that is not here.
+/// A device that is not available.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct MissingRow {
@@ -133,7 +133,7 @@ pub(super) const EACH: &str = "each";
 /// The side with one digest.
 pub(super) const SHARED: &str = "shared";
 
-/// A row that rows of a file can be made of.
+/// Converts a row to one that can be stored.
 pub(super) fn to_row(row: &impl Serialize) -> Row {
     match serde_json::to_value(row) {
         Ok(Value::Object(row)) => row,
@@ -141,7 +141,7 @@ pub(super) fn to_row(row: &impl Serialize) -> Row {
     }
 }
 
-/// All rows of a figure by kind. What cannot be understood is left out.
+/// All rows of a figure by kind. Unreadable ones are skipped.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Measured {
     pub(super) gets: Vec<GetRow>,
@@ -158,12 +158,12 @@ impl Measured {
         }
     }
 
-    /// The gains that `wanted` takes, in the order of measuring.
+    /// Returns the gains that satisfy `wanted`, in the order of measuring.
     pub(super) fn gains_where(&self, wanted: impl Fn(&Setting) -> bool) -> Vec<&GainRow> {
         self.gains.iter().filter(|row| wanted(&row.setting)).collect()
     }
 
-    /// A side's row at the point of `setting`.
+    /// Returns a side's row at the point of `setting`.
     pub(super) fn side(&self, setting: &Setting, side: &str) -> Option<&GetRow> {
         self.gets.iter().find(|row| row.setting.point == setting.point && row.side == side)
     }
@@ -172,6 +172,6 @@ impl Measured {
 fn parsed<R: DeserializeOwned>(rows: &[Row], kind: &str, point: impl Fn(&R) -> &String) -> Vec<R> {
     let of_kind = rows.iter().filter(|row| row.get("kind").and_then(Value::as_str) == Some(kind));
     let read = of_kind.filter_map(|row| serde_json::from_value(Value::Object(row.clone())).ok());
-    // Without a point there is nothing to find it by.
+    // Rows without a point cannot be looked up.
     read.filter(|row| !point(row).is_empty()).collect()
 }

@@ -1,4 +1,4 @@
-//! Rows of what rounds took: each piece in its median round, and what that says of gains.
+//! Conversion of rounds into rows: medians of pieces, and the resulting gains.
 
 use super::model::{Asked, Times, predicted_gain};
 use super::rows::{EACH, GainRow, GetRow, SHARED, Setting, to_row};
@@ -14,7 +14,7 @@ pub(super) struct Pieces {
     pub(super) data: Vec<u64>,
 }
 
-/// What one side took and counted in one round.
+/// Times and counts of one side in one round.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Round {
     pub(super) ns: Pieces,
@@ -26,7 +26,7 @@ pub(super) struct Round {
     pub(super) late: u64,
 }
 
-/// (median, least, greatest); of an even number the later of the two in the middle.
+/// Returns median, minimum and maximum; of an even number the upper median.
 fn spread(mut values: Vec<f64>) -> (f64, f64, f64) {
     values.sort_by(f64::total_cmp);
     let at = |i: usize| values.get(i).copied().unwrap_or(0.0);
@@ -37,15 +37,16 @@ fn ratio(a: f64, b: f64) -> f64 {
     if b > 0.0 { a / b } else { 0.0 }
 }
 
-/// Nanoseconds of all pieces, each as in its median round: an interruption makes one piece of one round long and goes.
+/// Returns the total of all pieces, each with its median round: an interruption makes one piece of one round long, and
+/// is dropped.
 fn sum_of_medians<'r>(rounds: impl Iterator<Item = &'r Vec<u64>> + Clone) -> f64 {
     let pieces = rounds.clone().map(Vec::len).min().unwrap_or(0);
     let median = |piece: usize| spread(rounds.clone().map(|round| round[piece] as f64).collect()).0;
     (0..pieces).map(median).sum()
 }
 
-/// What `figure` says of all rounds, and its least and greatest with any one of them left out. (Whole rounds would say
-/// how busy the machine was.)
+/// Returns `figure` of all rounds, and its minimum and maximum with any one of them left out. (Extremes of whole rounds
+/// would show how busy the machine was.)
 fn with_spread<R>(rounds: &[R], figure: impl Fn(&[&R]) -> f64) -> (f64, f64, f64) {
     let of_all = figure(&rounds.iter().collect::<Vec<_>>());
     let (mut least, mut most) = (of_all, of_all);
@@ -58,7 +59,7 @@ fn with_spread<R>(rounds: &[R], figure: impl Fn(&[&R]) -> f64) -> (f64, f64, f64
     (of_all, least, most)
 }
 
-/// The rows of a point: each side, and the gain.
+/// Returns the rows of a point: each side, and the gain.
 pub(super) fn rows_of(setting: &Setting, rounds: &[[Round; 2]]) -> Vec<Row> {
     let sides = [EACH, SHARED];
     let gets: Vec<GetRow> = (0..2)
@@ -77,7 +78,7 @@ pub(super) fn rows_of(setting: &Setting, rounds: &[[Round; 2]]) -> Vec<Row> {
     });
     let each = &gets[0];
     let absent = setting.absent_percent / 100.0;
-    // Filters asked about keys that their runs do not hold.
+    // Filters queried for keys that their runs do not contain.
     let denying = each.filters_per_op - (1.0 - absent);
     let asked = Asked {
         tree: Tree { levels: setting.levels as u32, size_ratio: setting.size_ratio as u32 },
@@ -148,7 +149,7 @@ mod tests {
         assert_eq!(sum_of_medians(rounds.iter()), (12 + 21 + 32) as f64);
         assert_eq!(sum_of_medians([].iter()), 0.0);
         let sums = with_spread(&rounds, |rounds| sum_of_medians(rounds.iter().copied()));
-        assert_eq!(sums, (65.0, 65.0, (800 + 22 + 900) as f64), "with one of only two, the later counts");
+        assert_eq!(sums, (65.0, 65.0, (800 + 22 + 900) as f64), "of two rounds, the larger counts");
         assert_eq!(with_spread(&[7], |rounds| *rounds[0] as f64), (7.0, 7.0, 7.0));
         assert_eq!(spread(vec![3.0, 1.0, 2.0]), (2.0, 1.0, 3.0));
         assert_eq!(spread(Vec::new()), (0.0, 0.0, 0.0));

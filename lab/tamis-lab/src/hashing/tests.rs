@@ -1,11 +1,11 @@
-//! Every figure at a tiny size, and counters that must be exact.
+//! Every figure at a tiny size, and exact checks of counters.
 
 use tamis_bench::progress::NoProgress;
 
 use super::*;
 use serde_json::Value;
 
-/// Tiny trees, each run one table, and few gets; the device is the fastest, unless devices are what varies.
+/// Tiny trees, each run one table, and few gets, on the fastest device unless devices vary.
 fn tiny(figure: &HashFigure) -> Custom {
     let devices = match figure.design.across {
         design::Across::Device => vec!["nvm".into(), "page-cache".into(), "disk".into(), "ram-disk".into()],
@@ -27,7 +27,7 @@ fn number(row: &Row, name: &str) -> f64 {
 }
 
 #[test]
-fn every_figure_plans_runs_and_is_viewed() {
+fn every_figure_is_planned_run_and_viewed() {
     for figure in &catalogue::FIGURES {
         let name = figure.about.name;
         let rows = rows_of(figure, &tiny(figure));
@@ -36,12 +36,12 @@ fn every_figure_plans_runs_and_is_viewed() {
         let gets = rows.iter().filter(|row| row["kind"] == "get").count();
         let gains = rows.iter().filter(|row| row["kind"] == "gain").count();
         assert!(gains >= 2 && gets == 2 * gains, "{name}: {gets} and {gains}");
-        // Rows go through a file, which may change the last digit of a number.
+        // Rows pass through a file, which may change the last digit of a number.
         let text: Vec<String> = rows.iter().map(|row| serde_json::to_string(row).unwrap()).collect();
         let read: Vec<Row> = text.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
         let again = figure.view(&read);
         assert_eq!((again.panels.len(), again.sheets), (view.panels.len(), view.sheets), "{name}");
-        // A run that was broken off.
+        // An interrupted run.
         for some in [1, rows.len() / 2] {
             figure.view(&rows[..some]);
         }
@@ -49,7 +49,7 @@ fn every_figure_plans_runs_and_is_viewed() {
 }
 
 #[test]
-fn without_sharing_each_filter_asked_takes_a_digest_and_with_it_each_get_takes_one() {
+fn without_sharing_each_filter_needs_a_digest_and_with_it_each_get_needs_one() {
     for name in ["hash-fig1", "hash-fig2", "hash-fig8b"] {
         let figure = catalogue::FIGURES.iter().find(|figure| figure.about.name == name).unwrap();
         let rows = rows_of(figure, &tiny(figure));
@@ -60,7 +60,7 @@ fn without_sharing_each_filter_asked_takes_a_digest_and_with_it_each_get_takes_o
                 Some("shared") => assert_eq!(digests, 1.0, "{row:?}"),
                 _ => assert_eq!(digests, filters, "{row:?}"),
             }
-            // A key that is there ends the search, a global answer aside.
+            // A present key ends the search, unless a global filter answers.
             match absent {
                 100.0 => assert_eq!(filters, runs, "{row:?}"),
                 _ => assert!(filters <= runs && filters > 1.0, "{row:?}"),
@@ -73,7 +73,7 @@ fn without_sharing_each_filter_asked_takes_a_digest_and_with_it_each_get_takes_o
     }
 }
 
-/// A read of the device is what the counters of the database call one, unless debug checks read more.
+/// Reads of the device equal those in the counters of the database, unless debug checks read more.
 #[test]
 fn data_is_timed_where_the_device_is_read() {
     let figure = catalogue::FIGURES.iter().find(|figure| figure.about.name == "hash-fig13").unwrap();
@@ -87,7 +87,7 @@ fn data_is_timed_where_the_device_is_read() {
 }
 
 #[test]
-fn a_tree_is_kept_and_used_again_and_another_seed_makes_another() {
+fn trees_are_kept_and_reused_and_depend_on_the_seed() {
     let dir = tempfile::tempdir().unwrap();
     let figure = &catalogue::FIGURES[8];
     let custom =
@@ -100,12 +100,12 @@ fn a_tree_is_kept_and_used_again_and_another_seed_makes_another() {
     };
     rows_of(figure, &custom(1));
     let first = kept();
-    assert_eq!(first.len(), 1, "copies go: {first:?}");
+    assert_eq!(first.len(), 1, "copies are removed: {first:?}");
     let card = dir.path().join("trees").join(&first[0]).join("loaded.txt");
     let made = std::fs::metadata(&card).unwrap().modified().unwrap();
     rows_of(figure, &custom(1));
     assert_eq!((kept(), std::fs::metadata(&card).unwrap().modified().unwrap()), (first.clone(), made));
-    // Loading that was broken off leaves no card.
+    // An interrupted load leaves no card.
     std::fs::remove_file(&card).unwrap();
     rows_of(figure, &custom(1));
     assert!(card.exists());
@@ -114,7 +114,7 @@ fn a_tree_is_kept_and_used_again_and_another_seed_makes_another() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_before_anything_is_loaded() {
+fn invalid_settings_are_refused_before_anything_is_loaded() {
     let figure = &catalogue::FIGURES[0];
     for custom in [
         Custom { devices: vec!["tape".into()], ..Custom::default() },

@@ -1,15 +1,15 @@
 //! Trees of an exact shape: built run by run, kept, and opened twice.
 //!
-//! Every run is written as external tables from one pass over all keys in order, and ingested oldest first, so nothing
-//! is ever rewritten: loading costs one write of the data, whatever the shape. Which run has a key follows from a
-//! seeded permutation, so a key of any run is a random key. The oldest run, nine tenths of the data of ratio 10, is
-//! tables of 2 MiB as in the paper, larger if they were more than [`MOST_TABLES`]; the others are one table each.
+//! Every run is written as external tables in one pass over all keys in order, and ingested oldest first, so nothing is
+//! ever rewritten: loading costs one write of the data, whatever the shape. A seeded permutation assigns keys to runs,
+//! so a key of any run is a random key. The oldest run, nine tenths of the data at ratio 10, consists of tables of 2
+//! MiB as in the paper, or larger ones if there would be more than [`MOST_TABLES`]; the others are one table each.
 //!
-//! A tree is a directory `hash-HASH` with a database and a card that says what it was loaded with and is written last:
-//! it is used again if the card says the same, and loaded anew if there is none. What is measured are copies, whose
-//! files are second names of the tree's.
+//! A tree is a directory `hash-HASH` with a database and a card, written last, that records its contents: the tree is
+//! reused if the card matches, and loaded again if there is none. Measurements use copies whose files are hard links to
+//! the tree's.
 //!
-//! Memory while loading: for each key 8 bytes for its place and 8 for its digest, and half a mebibyte a run.
+//! Memory while loading: 8 bytes per key for its place, 8 for its digest, and half a mebibyte per run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,18 +29,18 @@ use super::design::Shape;
 use super::rows::{EACH, SHARED};
 use crate::medium::Way;
 
-/// The paper's tables.
+/// Size of the paper's tables.
 const TABLE_BYTES: u64 = 2 << 20;
 
-/// Of the oldest run, at most about.
+/// Approximate maximum number of tables of the oldest run.
 const MOST_TABLES: u64 = 256;
 
-/// Changes when trees are made in another way.
+/// Changes when trees are built differently.
 const LAYOUT: u32 = 1;
 
 const CARD: &str = "loaded.txt";
 
-/// Keys told to whoever watches at once.
+/// Number of keys between reports of progress.
 const TELL: u64 = 4096;
 
 /// A tree that can be opened, and the keys in it.
@@ -51,18 +51,18 @@ pub(super) struct Tree {
     dir: PathBuf,
 }
 
-/// The directory of all trees, and the one that was asked for last.
+/// The directory of all trees, and the tree that was requested last.
 #[derive(Debug)]
 pub(super) struct Trees {
     dir: PathBuf,
     seed: u64,
-    /// Nobody else will want them: only one is kept.
+    /// Temporary trees are not reused later, so only one is kept.
     temporary: Option<TempDir>,
     current: Option<Arc<Tree>>,
 }
 
 impl Trees {
-    /// In `dir`, or in a temporary directory that goes with this value.
+    /// Keeps trees in `dir`, or in a temporary directory that is removed on drop.
     pub(super) fn in_dir(dir: Option<&Path>, seed: u64) -> Result<Trees, BenchError> {
         let (dir, temporary) = match dir {
             Some(dir) => {
@@ -82,13 +82,13 @@ impl Trees {
         &self.dir
     }
 
-    /// The tree of this shape: the one before, one that is there, or a new one.
+    /// Returns the tree of this shape: the current one, one on disk, or a new one.
     pub(super) fn of(&mut self, shape: &Shape, progress: &dyn Progress) -> Result<Arc<Tree>, BenchError> {
         if let Some(tree) = self.current.as_ref().filter(|tree| tree.shape == *shape) {
             return Ok(tree.clone());
         }
         if let (Some(old), Some(_)) = (self.current.take(), &self.temporary) {
-            // Copies that are open keep their files. What cannot be removed goes with the directory.
+            // Open copies keep their files. Remains are removed with the directory.
             let _ = fs::remove_dir_all(&old.dir);
         }
         let identity =
@@ -112,11 +112,11 @@ impl Trees {
     }
 }
 
-/// The options of a tree but for the file system and sharing.
+/// Returns the options of a tree except the file system and sharing.
 fn options(shape: &Shape) -> Result<Options, BenchError> {
     let mut options = Options::default();
     options.set("keyspace.compression", "none")?;
-    // Every block that a get wants is read.
+    // Without a cache, a get reads every block that it needs.
     options.cache_bytes = 0;
     let keyspace = &mut options.keyspace;
     keyspace.auto_compaction = false;
@@ -150,13 +150,13 @@ impl Tree {
         match runs == self.shape.runs.len() {
             true => Ok(()),
             false => Err(BenchError::Request(format!(
-                "the tree has {runs} runs for {}: it cannot stand for the paper's",
+                "the tree has {runs} runs instead of {}: it does not have the paper's shape",
                 self.shape.runs.len()
             ))),
         }
     }
 
-    /// The tables of each run, newest run first.
+    /// Writes the tables of each run, newest run first.
     fn write_runs(
         &self,
         staging: &Path,
@@ -182,7 +182,7 @@ impl Tree {
                 files: Vec::new(),
             })
             .collect();
-        // Below any key, since it is shorter.
+        // Sorts below any key, since it is shorter.
         let (mut key, mut bytes) = (vec![0], Vec::new());
         for run in &mut runs {
             run.put(&key, b"")?;
@@ -201,13 +201,14 @@ impl Tree {
         }
         progress.advance(self.keys.len() % TELL);
         key.clear();
-        // Above any key, since it is longer.
+        // Sorts above any key, since it is longer.
         key.resize(self.shape.key_bytes + 1, 0xFF);
         runs.iter_mut().try_for_each(|run| run.put(&key, b""))?;
         runs.into_iter().map(RunWriter::finish).collect()
     }
 
-    /// Opens both sides on copies, at full speed. What of `way` is not here is said; `dir` is for copies.
+    /// Opens both sides on copies, at full speed. Returns the reason if the device is not available; `dir` is for
+    /// copies.
     pub(super) fn open(&self, way: Way, dir: &Path) -> Result<Result<Pair, String>, BenchError> {
         let place = match way.medium.place(dir, self.shape.bytes()) {
             Ok(place) => place,
@@ -218,7 +219,7 @@ impl Tree {
         let made = made.map_err(io_error("make a directory in", place))?;
         let paths = [EACH, SHARED].map(|side| made.path().join(side));
         let options = options(&self.shape)?;
-        // The second copy is made of the first: on another file system that one has the bytes.
+        // The second copy is made from the first, since the first may have moved the bytes to another file system.
         for (from, to) in [(&self.db(), &paths[0]), (&paths[0], &paths[1])] {
             let db = Db::open(from, options.clone())?;
             db.checkpoint(to)?;
@@ -237,14 +238,14 @@ impl Tree {
     }
 }
 
-/// One of the two ways, on a database of its own.
+/// One side with a database of its own.
 #[derive(Debug)]
 pub(super) struct Side {
     pub(super) db: Db,
     pub(super) fs: EmulatedFs,
 }
 
-/// Both sides: a digest for each filter, and one for all.
+/// Both sides: one digest per filter, and one for all.
 #[derive(Debug)]
 pub(super) struct Pair {
     pub(super) sides: Vec<Side>,
@@ -252,7 +253,7 @@ pub(super) struct Pair {
     _dir: TempDir,
 }
 
-/// Spreads the keys of one run, which come in order, over tables.
+/// Distributes the keys of one run, which arrive in order, over tables.
 struct RunWriter<'a> {
     run: usize,
     table_bytes: u64,

@@ -1,36 +1,36 @@
-//! The paper's claims beside what was measured.
+//! Verdicts on the paper's claims.
 //!
 //! The paper's two sides differ in digests alone. Ours differ in more: without sharing a get takes the general path,
-//! one filter after the other; with it, all filters of a step side by side. So sizes and orders of gains are judged by
-//! the digests' part of the gain, and the whole is told beside it. That part follows from what a digest costs, and ours
-//! (XXH3) costs a fraction of the paper's MurmurHash64; every verdict on a size says what it took and what the paper's
-//! own equation makes of it.
+//! one filter after the other; with it, all filters of a step at once. So sizes and orders of gains are judged by the
+//! digests' part of the gain, and the total is given as well. That part depends on the cost of a digest, and ours
+//! (XXH3) costs a fraction of the paper's MurmurHash64; every verdict on a size states that cost and the prediction of
+//! the paper's own equation.
 
 use super::rows::{EACH, GainRow, GetRow, Measured, SHARED, Setting};
 use super::view::hash_share;
 use crate::figures::Verdict;
 
-/// Makes verdicts of all rows of a figure.
+/// Derives verdicts from all rows of a figure.
 pub(super) type Judge = fn(&Measured) -> Vec<Verdict>;
 
-/// What two neighbours may stand the wrong way round by, in percent points, before that is another order.
+/// Tolerated inversion of two neighbours in percentage points; beyond it the order is another one.
 const TOLERANCE: f64 = 1.5;
 
-/// MurmurHash64 of a byte: the paper's 235 ns for 1 KB. Keys of 512 bytes take 118 ns.
+/// Time of MurmurHash64 per byte: the paper's 235 ns for 1 KB. Keys of 512 bytes take 118 ns.
 const PAPER_NS_PER_BYTE: f64 = 235.0 / 1024.0;
 
-/// Whether values ascend, as far as their noise lets one say.
+/// Reports whether values ascend, as far as noise permits.
 fn ascends(values: &[f64]) -> Option<bool> {
     (values.len() > 1).then(|| values.windows(2).all(|pair| pair[1] > pair[0] - TOLERANCE))
 }
 
-/// Whether the digests' part ascends, as far as its spreads let one say.
+/// Reports whether the digests' part ascends, as far as its spreads permit.
 fn in_order(rows: &[&GainRow]) -> Option<bool> {
     let stands = |pair: &[&GainRow]| pair[1].digests_max_percent >= pair[0].digests_min_percent;
     (rows.len() > 1).then(|| rows.windows(2).all(stands))
 }
 
-/// Whether the last is above the first; `None` if the two are within their spreads.
+/// Reports whether the last is above the first; `None` if the two are within their spreads.
 fn rises(rows: &[&GainRow]) -> Option<bool> {
     let (first, last) = (rows.first()?, rows.last()?);
     let apart = first.digests_max_percent < last.digests_min_percent
@@ -38,14 +38,14 @@ fn rises(rows: &[&GainRow]) -> Option<bool> {
     (rows.len() > 1 && apart).then_some(last.digests_percent > first.digests_percent)
 }
 
-/// Whether there is a gain; `None` if rounds disagree.
+/// Reports whether there is a gain; `None` if rounds disagree.
 fn gains(row: &GainRow) -> Option<bool> {
     (row.digests_min_percent > 0.0 || row.digests_max_percent < 0.0).then_some(row.digests_percent > 0.0)
 }
 
-/// The digests' part, and the whole.
+/// Formats the digests' part and the total.
 fn percent(row: &GainRow) -> String {
-    format!("{:.1} % ({:.1} % in all)", row.digests_percent, row.gain_percent)
+    format!("{:.1} % ({:.1} % in total)", row.digests_percent, row.gain_percent)
 }
 
 fn percents(rows: &[&GainRow], label: impl Fn(&Setting) -> String) -> String {
@@ -53,19 +53,19 @@ fn percents(rows: &[&GainRow], label: impl Fn(&Setting) -> String) -> String {
     rows.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// What a digest took at a point, and what the equation predicts from it.
+/// Describes the cost of a digest at a point, and the prediction from it.
 fn costs(all: &Measured, row: &GainRow) -> String {
     let digest = all.side(&row.setting, EACH).map_or(0.0, |each| each.digest_ns);
     let paper = PAPER_NS_PER_BYTE * row.setting.key_bytes as f64;
     format!(
-        "A digest of {} bytes took {digest:.0} ns, with the paper's hash function about {paper:.0} ns; with the measured times \
-         the paper's equation predicts {:.1} %, and {:.1} % with the rest of our get in the cost. What the gain is beyond digests \
-         is the difference of our two paths.",
+        "A digest of {} bytes took {digest:.0} ns, and would take about {paper:.0} ns with the paper's hash function; with the measured times \
+         the paper's equation predicts {:.1} %, and {:.1} % with the rest of our get in the cost. The gain beyond digests \
+         comes from the difference of our two paths.",
         row.setting.key_bytes, row.model_percent, row.model_with_rest_percent
     )
 }
 
-/// A claim about the gain at one point.
+/// Judges a claim about the gain at one point.
 fn at_point(all: &Measured, claim: &str, paper: &str, percents: f64, row: Option<&&GainRow>) -> Verdict {
     let open = Verdict::open(claim, paper);
     match row {
@@ -76,7 +76,7 @@ fn at_point(all: &Measured, claim: &str, paper: &str, percents: f64, row: Option
     }
 }
 
-/// A claim that the gain rises along points.
+/// Judges a claim that the gain rises along points.
 fn rising(claim: &str, paper: &str, rows: &[&GainRow], label: impl Fn(&Setting) -> String) -> Verdict {
     let open = Verdict::open(claim, paper);
     match rows.len() {
@@ -94,7 +94,7 @@ fn alpha(setting: &Setting) -> String {
     format!("α {}", setting.absent_percent / 100.0)
 }
 
-/// The rows without sharing on a device, in the order of α.
+/// Returns the rows without sharing on a device, in the order of α.
 fn each_on<'m>(all: &'m Measured, device: &str, shape: &str) -> Vec<&'m GetRow> {
     let wanted =
         |row: &&GetRow| row.side == EACH && row.setting.device == device && row.setting.shape == shape;
@@ -103,7 +103,7 @@ fn each_on<'m>(all: &'m Measured, device: &str, shape: &str) -> Vec<&'m GetRow> 
     rows
 }
 
-/// The share of hashing over α and over devices.
+/// Judges claims about the share of hashing over α and over devices.
 fn hash_shares(all: &Measured, shape: &str) -> Vec<Verdict> {
     let rising = Verdict::open(
         "On a fast PCIe SSD the share of hashing grows with the share of empty queries",
@@ -126,7 +126,7 @@ fn hash_shares(all: &Measured, shape: &str) -> Vec<Verdict> {
                     Some(high / 75.0),
                 )
                 .noting(format!(
-                    "A digest took {:.0} ns, with the paper's hash function about {:.0} ns.",
+                    "A digest took {:.0} ns, and would take about {:.0} ns with the paper's hash function.",
                     last.digest_ns,
                     PAPER_NS_PER_BYTE * last.setting.key_bytes as f64
                 ))
@@ -207,7 +207,7 @@ fn hashing_falls(all: &Measured, rows: &[&GainRow]) -> Verdict {
         Some((each, shared)) if each.hash_ns > 0.0 => {
             let left = 100.0 * shared.hash_ns / each.hash_ns;
             let told = format!(
-                "{left:.0} % ({:.2} digests a get in place of {:.2})",
+                "{left:.0} % ({:.2} digests per get instead of {:.2})",
                 shared.digests_per_op, each.digests_per_op
             );
             open.with(told, Some(left < 50.0), None, None)
@@ -242,8 +242,8 @@ pub(super) fn figure_8b(all: &Measured) -> Vec<Verdict> {
     let rising = rising(claim, "small rise", &rows, label);
     let rising = match (rows.first().and_then(rate), rows.last().and_then(rate)) {
         (Some(few), Some(many)) => rising.noting(format!(
-            "Of the filters asked {few:.2} % let a key through with the fewest levels and {many:.2} % with the most: those of tiny runs \
-             let fewer through, so a scaled tree reads more the higher it is."
+            "False positive rates are {few:.2} % with the fewest levels and {many:.2} % with the most: filters of tiny runs \
+             have lower ones, so a scaled tree reads more the more levels it has."
         )),
         _ => rising,
     };
@@ -288,22 +288,20 @@ pub(super) fn figure_10(all: &Measured) -> Vec<Verdict> {
                 None,
                 (even > 0.0).then_some(skewed / even / 0.1),
             )
-            .noting(
-                "It is chance: the rate is whatever the few hottest keys met, and may be higher as well.",
-            ),
+            .noting("This is chance: the rate depends on the few hottest keys, and may also be higher."),
         _ => fewer,
     };
     vec![more, rising("The gain rises with the size of keys", "steeply, to > 60 %", &zipf, key_label), fewer]
 }
 
-/// The gain on the fastest of these that were measured.
+/// Returns the gain on the fastest of the given devices that were measured.
 fn on<'m>(all: &'m Measured, devices: &[&str], wanted: impl Fn(&Setting) -> bool) -> Option<&'m GainRow> {
     devices
         .iter()
         .find_map(|device| all.gains.iter().find(|row| row.setting.device == *device && wanted(&row.setting)))
 }
 
-/// The paper's memory: a RAM disk that stands for NVM.
+/// The paper's memory: a RAM disk that stands in for NVM.
 const MEMORY_LIKE: [&str; 3] = ["nvm", "ram-disk", "memory"];
 
 pub(super) fn figure_11(all: &Measured) -> Vec<Verdict> {
@@ -335,17 +333,23 @@ pub(super) fn figure_12(all: &Measured) -> Vec<Verdict> {
     let device = |device: &str| {
         let rows =
             sorted(all.gains_where(|setting| setting.device == device), |setting| setting.bits_per_key);
-        rising(&format!("More bits a key, fewer reads, more gain; {device}"), "rises", &rows, label)
+        rising(&format!("More bits per key, fewer reads, more gain; {device}"), "rises", &rows, label)
     };
     let ten = |setting: &Setting| setting.bits_per_key == 10.0;
     vec![
         device("ssd"),
         device("pcie-ssd"),
         device("nvm"),
-        at_point(all, "On a PCIe SSD at 10 bits a key", "> 10 %", 10.0, on(all, &["pcie-ssd"], ten).as_ref()),
         at_point(
             all,
-            "On emulated NVM at 10 bits a key",
+            "On a PCIe SSD at 10 bits per key",
+            "> 10 %",
+            10.0,
+            on(all, &["pcie-ssd"], ten).as_ref(),
+        ),
+        at_point(
+            all,
+            "On emulated NVM at 10 bits per key",
             "> 40 %",
             40.0,
             on(all, &MEMORY_LIKE, ten).as_ref(),

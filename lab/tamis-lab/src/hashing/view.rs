@@ -1,4 +1,4 @@
-//! Panels and sheets of measured rows.
+//! Panels and sheets of rows.
 
 use tamis_bench::report;
 
@@ -6,16 +6,16 @@ use super::design::{Across, Design};
 use super::rows::{EACH, GainRow, GetRow, Measured, SHARED, Setting};
 use crate::figures::{Axis, Bar, Kind, Panel, Point, Series, Sheet};
 
-/// Parts of a get from the bottom up.
+/// The parts of a get from the bottom up.
 const PARTS: [&str; 4] = ["hashing", "probing", "data", "rest"];
 
 fn parts(row: &GetRow) -> Vec<f64> {
     vec![row.hash_ns, row.probe_ns, row.data_ns, row.rest_ns]
 }
 
-/// How many percent of a get is hashing.
+/// Returns the percentage of a get that is hashing.
 pub(super) fn hash_share(row: &GetRow) -> f64 {
-    // Parts that exceed the whole are the whole.
+    // Where the parts exceed the total, their sum counts as the total.
     let whole = parts(row).iter().sum::<f64>().max(row.ns_per_op);
     if whole > 0.0 { 100.0 * row.hash_ns / whole } else { 0.0 }
 }
@@ -49,7 +49,7 @@ impl Across {
     }
 }
 
-/// Which line a point belongs to: what varies beside what goes across.
+/// Returns the name of a point's line: the varied parameters other than the horizontal one.
 fn series_of(across: Across, all: &Measured, setting: &Setting) -> String {
     let varies =
         |what: fn(&Setting, &Setting) -> bool| all.gains.iter().any(|row| what(&row.setting, setting));
@@ -69,7 +69,7 @@ fn series_of(across: Across, all: &Measured, setting: &Setting) -> String {
     words.join(", ")
 }
 
-/// The gains by their series, both in the order of measuring.
+/// Groups the gains by series, both in the order of measuring.
 fn by_series(across: Across, all: &Measured) -> Vec<(String, Vec<&GainRow>)> {
     let mut series: Vec<(String, Vec<&GainRow>)> = Vec::new();
     for row in &all.gains {
@@ -80,7 +80,7 @@ fn by_series(across: Across, all: &Measured) -> Vec<(String, Vec<&GainRow>)> {
         }
     }
     for (_, rows) in &mut series {
-        // Stable: devices stay as they are.
+        // The sort is stable: devices keep their order.
         rows.sort_by(|a, b| across.value(&a.setting).total_cmp(&across.value(&b.setting)));
     }
     series
@@ -90,8 +90,8 @@ fn titled(what: &str, series: &str) -> String {
     if series.is_empty() { what.to_owned() } else { format!("{what}: {series}") }
 }
 
-/// Breakdowns as piles of bars, gains as lines (bars where devices go across), and for shares of empty queries the
-/// share of hashing.
+/// Returns breakdowns as stacked bars, gains as lines (bars where devices are on the horizontal axis), and for shares
+/// of empty queries the share of hashing.
 pub(super) fn panels(design: &Design, all: &Measured) -> Vec<Panel> {
     let across = design.across;
     let series = by_series(across, all);
@@ -126,7 +126,7 @@ fn shares(across: Across, series: &[(String, Vec<&GainRow>)], all: &Measured) ->
     }
 }
 
-/// Devices differ by powers of ten: there the whole without sharing is 100.
+/// Draws a breakdown. Devices differ by powers of ten, so for them the total without sharing is 100.
 fn breakdown(across: Across, name: &str, rows: &[&GainRow], all: &Measured) -> Panel {
     let relative = across == Across::Device;
     let group = |row: &&GainRow| {
@@ -201,7 +201,7 @@ fn gain_bars(name: &str, rows: &[&GainRow]) -> Panel {
     }
 }
 
-/// A number with as many digits as it needs.
+/// Formats a number with as many digits as it needs.
 fn number(value: f64) -> String {
     match value.abs() {
         abs if abs >= 100.0 => {
@@ -213,7 +213,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// Both sides with their counters, the gains beside what was predicted, and what was not here.
+/// Returns both sides with their counters, the gains with predictions, and the devices not available.
 pub(super) fn sheets(all: &Measured) -> Vec<Sheet> {
     let mut sides = Sheet::new(
         "Gets, a digest for each filter and shared",
@@ -255,7 +255,7 @@ pub(super) fn sheets(all: &Measured) -> Vec<Sheet> {
         sides.row(words.into_iter().chain(numbers));
     }
     let mut gains = Sheet::new(
-        "Time saved by sharing, and what Equation 8 makes of the measured times",
+        "Time saved by sharing, and the prediction of Equation 8 from the measured times",
         &[
             "<point",
             "<device",
@@ -282,7 +282,7 @@ pub(super) fn sheets(all: &Measured) -> Vec<Sheet> {
         let words = [row.setting.point.clone(), device.to_owned()];
         gains.row(words.into_iter().chain(numbers.map(|percent| format!("{percent:.1}"))));
     }
-    let mut missing = Sheet::new("Not here", &["<point", "<device", "<why"]);
+    let mut missing = Sheet::new("Not available", &["<point", "<device", "<why"]);
     all.missing.iter().for_each(|row| missing.row([row.point.clone(), row.device.clone(), row.why.clone()]));
     [sides, gains, missing].into_iter().filter(|sheet| !sheet.rows.is_empty()).collect()
 }

@@ -1,11 +1,12 @@
-//! T_H, T_P and T_D, measured on trees that are not among those predicted.
+//! T_H, T_P and T_D, measured on trees other than the predicted ones.
 //!
 //! * T_H: digests of the keys alone, one after the other.
 //! * The get of an empty database, which the equations do not have.
-//! * T_D: gets of present keys in one run without a filter, less the get of an empty database: finding the block, reading it,
-//!   finding the key in it. With as many keys as the predicted trees, so that caches hold as little of it.
+//! * T_D: gets of present keys in one run without a filter, less the get of an empty database: finding the block,
+//!   reading it, finding the key in it. The run has as many keys as the predicted trees, so that caches hold the same
+//!   share of it.
 //! * T_P: gets of absent keys in four equal runs, less hashing, the get of an empty database, and blocks read for false
-//!   positives, a quarter of that; with one digest and with one for each filter. Both on mapped files.
+//!   positives, divided by four; with one digest and with one per filter. Both on mapped files.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -17,7 +18,7 @@ use tamis_filter::Digest;
 use super::passes;
 use super::tree::{Built, Data, Place};
 
-/// Runs of the tree that tells what a probe takes.
+/// Number of runs of the tree that measures a probe.
 const RUNS: u64 = 4;
 
 /// The times of one place.
@@ -25,17 +26,17 @@ const RUNS: u64 = 4;
 pub(super) struct Constants {
     /// T_H.
     pub(super) hash_ns: f64,
-    /// T_P where each filter has a digest of its own, without it.
+    /// T_P where each filter has a digest of its own, excluding the digest.
     pub(super) probe_ns: f64,
     /// T_P where one digest serves all.
     pub(super) probe_shared_ns: f64,
     /// T_D.
     pub(super) access_ns: f64,
-    /// A get of an empty database.
+    /// The get of an empty database.
     pub(super) base_ns: f64,
 }
 
-/// The trees that times are measured on.
+/// The trees that are measured.
 pub(super) struct Reference {
     empty: Built,
     one: Built,
@@ -53,7 +54,7 @@ impl Reference {
         })
     }
 
-    /// Times on one place, medians of the rounds.
+    /// Measures the times in one place as medians of the rounds.
     pub(super) fn measure(
         &self,
         place: Place,
@@ -67,7 +68,7 @@ impl Reference {
         let few = place.ops(ops, 1, 0);
         let access_ns =
             (self.gets(&self.one, place, &[true], 0, rounds, few, progress)?[0] - base_ns).max(0.0);
-        // With one run, block and key are found without a digest but for the one of the block's index.
+        // With one run, block and key are found without a digest except the one of the block's index.
         let access_ns = (access_ns - hash_ns).max(0.0);
         let mapped_ns = match place {
             Place::Mapped => access_ns,
@@ -103,7 +104,7 @@ impl Reference {
         Ok(spreads[0].median)
     }
 
-    /// Nanoseconds of a get, without sharing and with it, as asked for.
+    /// Returns nanoseconds per get, without and with sharing, as requested.
     #[allow(clippy::too_many_arguments, reason = "what, where, how often: each is named at the call")]
     fn gets(
         &self,

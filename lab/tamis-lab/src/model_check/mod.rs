@@ -1,21 +1,24 @@
-//! `model-check`: what the equations of hash sharing predict of a get, beside what the engine does.
+//! `model-check`: predictions of the hash-sharing equations for a get, compared with the engine.
 //!
-//! Trees of exact shapes, leveling and tiering; gets with a share α of absent keys; one digest a get, or one a filter. Counts
-//! (digests, probes, false positives, blocks) are predicted by [`tamis_model::lookup`] from the shape alone. Times are
-//! predicted from them with T_H, T_P and T_D as measured on *other* trees (`constants`), so that nothing is fitted to what
-//! is predicted.
+//! Trees of exact shapes, leveling and tiering; gets with a share α of absent keys; one digest per get, or one per
+//! filter. Counts (digests, probes, false positives, blocks) are predicted by [`tamis_model::lookup`] from the shape
+//! alone. Times are predicted from them with T_H, T_P and T_D as measured on *other* trees (`constants`), so that
+//! nothing is fitted to the predicted values.
 //!
-//! What the equations do not have, and the engine has:
+//! Properties of the engine that the equations do not have:
 //!
-//! * With sharing it asks filters in steps, eight runs at first and then up to 32, so that their cache misses overlap. A get
-//!   that finds its key so asks some filters behind it. Rows have the probes of the equation and those with steps.
-//! * A get takes time without any run: the view, the call, the answer. It is measured as the get of an empty database, and
-//!   added; the sum without it stands beside.
-//! * Small filters are rounded up to whole lines, and so err less. Rows have false positives with each run's own rate.
+//! * With sharing it queries filters in steps, eight runs at first and then up to 32, so that their cache misses
+//!   overlap. So a get that finds its key has also queried some filters behind it. Rows have the probes of the equation
+//!   and those with steps.
+//! * A get takes time without any run: the view, the call, the answer. It is measured as the get of an empty database,
+//!   and added; the sum without it is given as well.
+//! * Small filters are rounded up to whole lines, and so have fewer false positives. Rows have false positives with
+//!   each run's own rate.
 //!
-//! `tree` makes trees, `passes` asks them, `constants` measures the times, `view` compares.
+//! `tree` builds trees, `passes` queries them, `constants` measures the times, `view` compares.
 //!
-//! One thread. Memory: the tree, as files in memory, and the reference trees; a few times the bytes of all keys and values.
+//! Uses one thread, and memory for the tree, as files in memory, and the reference trees: a few times the size of all
+//! keys and values.
 
 mod constants;
 mod passes;
@@ -39,14 +42,14 @@ use tree::{Built, Place};
 const COUNT: &str = "count";
 const TIME: &str = "time";
 
-/// The engine's own check of the model.
+/// Returns the engine's own check of the model.
 pub fn figures() -> Vec<Box<dyn Figure>> {
     vec![Box::new(ModelCheck {
         about: About {
             name: "model-check",
             paper: Paper::Ours,
             place: "",
-            title: "The equations of hash sharing beside the engine: counts and times of gets",
+            title: "The equations of hash sharing compared with the engine: counts and times of gets",
             claim: "Digests, probes, false positives and blocks of a get follow from the shape of the tree, and its time from \
                     them with T_H, T_P and T_D.",
             differs: "",
@@ -81,7 +84,7 @@ impl Shape {
         format!("{} L={} T={}", self.policy_name(), self.tree.levels, self.tree.size_ratio)
     }
 
-    /// Keys of each run, newest first; no run is empty.
+    /// Returns the number of keys of each run, newest first; no run is empty.
     fn runs(self, keys: u64) -> Vec<u64> {
         let runs = self.policy.runs(self.tree);
         let size = |share: f64| ((keys as f64 * share / f64::from(runs)).round() as u64).max(1);
@@ -101,7 +104,7 @@ const SHAPES: &[Shape] = &[
     Shape::new(Policy::Tiering, 5, 2),
 ];
 
-/// What a get did, a get on average.
+/// Counts per get, on average.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct CountRow {
     shape: String,
@@ -114,23 +117,23 @@ struct CountRow {
     /// Absent keys in percent.
     absent_percent: u64,
     ops: u64,
-    /// By the equations, exact sums.
+    /// By the equations, with exact sums.
     digests_model: f64,
     probes_model: f64,
     false_positives_model: f64,
     blocks_model: f64,
-    /// With steps where digests are shared.
+    /// With steps, where digests are shared.
     probes_in_steps: f64,
     /// With each filter's own rate.
     false_positives_by_run: f64,
-    /// As counted.
+    /// As counted by the engine.
     digests: f64,
     probes: f64,
     false_positives: f64,
     blocks: f64,
 }
 
-/// What a get took.
+/// The time of a get.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct TimeRow {
     shape: String,
@@ -180,7 +183,7 @@ impl Figure for ModelCheck {
             [] => vec![0, 50, 100],
             absents => absents.to_vec(),
         };
-        let one = |what: &str| BenchError::Request(format!("model-check takes one {what}"));
+        let one = |what: &str| BenchError::Request(format!("model-check takes a single {what}"));
         let key_bytes = match custom.key_bytes[..] {
             [] => KEY_BYTES,
             [bytes] => bytes,
@@ -196,9 +199,9 @@ impl Figure for ModelCheck {
         }
         let keys = custom.keys.unwrap_or(KEYS[scale as usize]);
         if !(1000..=1 << 28).contains(&keys) {
-            return Err(BenchError::Request("--keys is from 1000 to 268 millions here".into()));
+            return Err(BenchError::Request("--keys must be from 1000 to 268 million here".into()));
         }
-        // Fails if keys of so many bytes are too few.
+        // Fails if there are too few keys of this size.
         KeySet::uniform(keys * 2, key_bytes, custom.seed)?;
         Ok(Box::new(CheckPlan {
             scale,
@@ -223,9 +226,9 @@ impl Figure for ModelCheck {
     }
 }
 
-/// By scale: all keys.
+/// By scale: the number of all keys.
 const KEYS: [u64; 3] = [20_000, 200_000, 4_000_000];
-/// Of so many gets that are counted one is timed in a round.
+/// One in this number of counted gets is timed in a round.
 const TIMED: u64 = 5;
 const KEY_BYTES: usize = 128;
 const VALUE_BYTES: usize = 64;
@@ -237,17 +240,17 @@ struct CheckPlan {
     places: Vec<Place>,
     absents: Vec<u64>,
     rounds: u32,
-    /// Gets that are counted; timed ones on slow devices are fewer.
+    /// Number of counted gets; fewer are timed on slow devices.
     ops: u64,
-    /// Constants of each place, once they are measured.
+    /// The constants of each place, once measured.
     reference: Option<Vec<Constants>>,
 }
 
 impl Plan for CheckPlan {
     fn setting(&self) -> String {
         format!(
-            "{} keys of {} bytes with values of {}, {} bits a key, in files in memory; {} gets counted and up to {} timed \
-             in each of {} rounds by turns, on {}.",
+            "{} keys of {} bytes with values of {}, {} bits per key, in files in memory; {} gets counted and up to {} timed \
+             in each of {} interleaved rounds, on {}.",
             grouped(self.data.keys),
             self.data.key_bytes,
             self.data.value_bytes,
@@ -261,7 +264,7 @@ impl Plan for CheckPlan {
 
     fn scaled(&self) -> Vec<String> {
         match self.scale {
-            Scale::Small => vec!["two shapes of small runs: chance rules false positives".into()],
+            Scale::Small => vec!["two shapes of small runs: chance dominates false positives".into()],
             _ => Vec::new(),
         }
     }
@@ -292,7 +295,7 @@ impl Plan for CheckPlan {
     }
 }
 
-/// What is predicted of a get.
+/// Predicted counts of a get.
 struct Predicted {
     model: tamis_model::lookup::Counts,
     /// With steps and each run's own rate.
@@ -303,7 +306,7 @@ impl Predicted {
     fn of(shape: Shape, runs: &[u64], rates: &[f64], sharing: bool, absent: u64) -> Predicted {
         let empty = absent as f64 / 100.0;
         let way = if sharing { Sharing::Shared } else { Sharing::PerFilter };
-        // The largest run's rate is what the formula has for that many bits.
+        // The largest run's rate equals the formula's for the same bits.
         let false_positive = rates.last().copied().unwrap_or(0.0);
         let model = counts(shape.tree, shape.policy, way, Workload { empty, false_positive }, Form::Exact);
         let shares = runs.iter().zip(rates);
@@ -318,7 +321,7 @@ impl Predicted {
     }
 }
 
-/// Where the step ends that asks the run at this place.
+/// Returns the end of the step that contains the run at this position.
 fn step_end(run: usize, runs: usize) -> usize {
     const FIRST: usize = 8;
     const LATER: usize = 32;
@@ -326,7 +329,7 @@ fn step_end(run: usize, runs: usize) -> usize {
     end.min(runs)
 }
 
-/// Filters that a get asks if it asks them in steps: all those of the step that has the key.
+/// Returns the number of filters that a get queries in steps: all those of the step that contains the key.
 fn probes_in_steps(runs: &[u64], empty: f64) -> f64 {
     let keys: u64 = runs.iter().sum();
     let asked = |(at, &of): (usize, &u64)| of as f64 / keys as f64 * step_end(at, runs.len()) as f64;

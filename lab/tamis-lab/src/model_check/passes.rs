@@ -1,4 +1,4 @@
-//! Gets in pieces: counted, or timed by turns.
+//! Gets in pieces: counted, or timed in interleaved rounds.
 
 use std::time::Instant;
 
@@ -10,21 +10,21 @@ use tamis_bench::random::Random;
 
 use crate::hash_functions::timing::Spread;
 
-/// Bytes of the keys of a piece: they stay in the second-level cache.
+/// Size of the keys of a piece, which stay in the second-level cache.
 const PIECE_BYTES: usize = 32 << 10;
 
-/// A sequence of keys, made piece by piece while no time is taken.
+/// A sequence of keys, generated piece by piece outside of the timed sections.
 pub(super) struct Asked<'k> {
     set: &'k KeySet,
     key_bytes: usize,
     absent: u64,
     ops: u64,
     seed: u64,
-    /// Keys of a piece.
+    /// Number of keys in a piece.
     piece: u64,
 }
 
-/// Keys side by side, and whether each is there.
+/// Concatenated keys, and whether each is present.
 pub(super) struct Piece {
     key_bytes: usize,
     bytes: Vec<u8>,
@@ -32,7 +32,7 @@ pub(super) struct Piece {
 }
 
 impl Piece {
-    /// The keys, in order.
+    /// Returns the keys in order.
     pub(super) fn keys(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         self.bytes.chunks_exact(self.key_bytes)
     }
@@ -44,13 +44,13 @@ impl<'k> Asked<'k> {
         Asked { set, key_bytes, absent, ops, seed, piece }
     }
 
-    /// In pieces of at most so many keys.
+    /// Limits pieces to `most` keys.
     pub(super) fn in_pieces_of(mut self, most: u64) -> Asked<'k> {
         self.piece = self.piece.min(most.max(1));
         self
     }
 
-    /// Calls `work` with one piece after the other.
+    /// Calls `work` with each piece in turn.
     pub(super) fn for_each(
         &self,
         mut work: impl FnMut(&Piece) -> Result<(), BenchError>,
@@ -77,7 +77,7 @@ impl<'k> Asked<'k> {
     }
 }
 
-/// Asks for all keys of a piece; every answer is checked for being one. Nanoseconds.
+/// Gets all keys of a piece, checking the presence of each. Returns nanoseconds.
 fn get_all(db: &Db, piece: &Piece) -> Result<u64, BenchError> {
     let begun = Instant::now();
     for (key, &there) in piece.keys().zip(&piece.there) {
@@ -98,7 +98,7 @@ fn wrong(key: &[u8], there: bool) -> BenchError {
     }
 }
 
-/// What all gets of a sequence did.
+/// Returns the counters of all gets of a sequence.
 pub(super) fn count(db: &Db, asked: &Asked<'_>, progress: &dyn Progress) -> Result<ReadCost, BenchError> {
     let before = db.stats().read;
     progress.begin("count", asked.ops, "gets");
@@ -111,8 +111,8 @@ pub(super) fn count(db: &Db, asked: &Asked<'_>, progress: &dyn Progress) -> Resu
     Ok(db.stats().read - before)
 }
 
-/// Nanoseconds a get on each database, all with the same sequence in every round. Databases take turns piece by piece; the
-/// first round, which warms up, is not counted.
+/// Returns nanoseconds per get on each database, with the same sequence in every round. Databases are interleaved piece
+/// by piece; the first round, which warms up, is not counted.
 pub(super) fn time(
     dbs: &[&Db],
     rounds: u32,
@@ -121,7 +121,7 @@ pub(super) fn time(
 ) -> Result<Vec<Spread>, BenchError> {
     let mut turn = 0;
     over_rounds(dbs.len(), rounds, asked, progress, &mut |piece, ns| {
-        // Whoever comes second finds the blocks of the first in the caches of the processor.
+        // The second database finds the blocks of the first in the processor's caches.
         turn += 1;
         for at in 0..dbs.len() {
             let at = (at + turn) % dbs.len();
@@ -131,12 +131,12 @@ pub(super) fn time(
     })
 }
 
-/// Work on one piece: nanoseconds of each side.
+/// Work on one piece; returns the nanoseconds of each side.
 type Work<'w> = &'w mut dyn FnMut(&Piece, &mut [u64]) -> Result<(), BenchError>;
 
-/// Nanoseconds a key of each of so many sides, over the same pieces in every round. A piece takes less than a time slice; of
-/// its rounds the median counts, and pieces are added up: so a machine that is busy with other things does not show, but
-/// rare reads do. Extremes are the fastest rounds of all pieces, and the slowest whole round.
+/// Returns nanoseconds per key of each side, over the same pieces in every round. A piece takes less than a time slice;
+/// the median of its rounds counts, and pieces are summed: so other load on the machine has no effect, but rare reads
+/// do. Extremes are the fastest rounds of all pieces, and the slowest whole round.
 pub(super) fn over_rounds(
     sides: usize,
     rounds: u32,
@@ -178,7 +178,7 @@ mod tests {
 
     use super::*;
 
-    /// One piece of each round was interrupted, a different one each time; a read that is rare comes every round.
+    /// One piece of each round was interrupted, a different one each time; a rare read recurs in every round.
     #[test]
     fn an_interruption_does_not_count_and_a_rare_read_does() {
         let set = KeySet::uniform(1000, 512, 1).unwrap();

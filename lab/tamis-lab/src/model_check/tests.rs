@@ -59,7 +59,7 @@ fn verdicts_follow_from_errors() {
     let (open, wrong) = (Finding::Holds, Finding::Fails);
     assert_eq!(findings(bad), [wrong, wrong, wrong, open, open, wrong]);
     assert_eq!(findings(view::view(&[], &[])), [Finding::Open; 6]);
-    // Rows that make no sense are shown, not believed.
+    // Nonsensical rows are shown without a verdict.
     let odd = view::view(&[count_row(true, 0.0)], &[time_row(250.0, 0.0)]);
     assert_eq!((odd.sheets[0].rows.len(), odd.sheets[1].rows.len()), (1, 1));
 }
@@ -78,13 +78,13 @@ fn runs_grow_by_the_ratio() {
 fn steps_are_asked_whole() {
     assert_eq!([0, 7, 8, 39, 40].map(|run| step_end(run, 100)), [8, 8, 40, 40, 72]);
     assert_eq!(step_end(3, 5), 5);
-    // All absent: all runs. All in the oldest of ten: all runs, too.
+    // If all keys are absent, all runs are queried. If all are in the oldest of ten, all runs as well.
     assert_eq!(probes_in_steps(&[1; 10], 1.0), 10.0);
     assert_eq!(probes_in_steps(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 5], 0.0), 10.0);
     assert!((probes_in_steps(&[1; 10], 0.0) - 8.4).abs() < 1e-9);
 }
 
-/// Counters of the engine are what the shape says, exactly where nothing is left to chance.
+/// Counters of the engine match the shape, exactly where nothing is left to chance.
 #[test]
 fn counts_of_the_engine_are_those_of_the_model() {
     let figure = figures().remove(0);
@@ -123,7 +123,7 @@ fn counts_of_the_engine_are_those_of_the_model() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn invalid_settings_are_refused() {
     let figure = figures().remove(0);
     let refuse = |custom: Custom| figure.plan(Scale::Small, &custom).err().expect("refused").to_string();
     assert!(refuse(Custom { devices: vec!["disk".into()], ..Custom::default() }).contains("mapped, hdd"));

@@ -1,8 +1,8 @@
 //! Trees of exact shapes, as files in memory.
 //!
-//! Every run is put and flushed, oldest first, without compaction: it becomes one table of level 0, which a get asks as it
-//! asks any run. Which run has a key follows from a seeded permutation, so a key of any run is a random key. Each run also has
-//! a key before all others and one behind, so that no filter is passed over since its table ends before a key.
+//! Every run is put and flushed, oldest first, without compaction: it becomes one table of level 0, which a get treats
+//! like any run. A seeded permutation assigns keys to runs, so a key of any run is a random key. Each run also has one
+//! key before and one after all others, so that no filter is skipped because its table does not cover a key.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,23 +19,23 @@ use tamis_testkit::{Device, EmulatedFs};
 
 use super::passes::Asked;
 
-/// The name of files that are mapped.
+/// The name of mapped files.
 pub(super) const MAPPED: &str = "mapped";
 
 const PATH: &str = "/db";
-/// Keys told to whoever watches at once.
+/// Number of keys between reports of progress.
 const TELL: u64 = 4096;
-/// What a key and its value take in a memtable beside their bytes, at most.
+/// Maximum overhead of an entry in a memtable.
 const ENTRY_OVERHEAD: u64 = 128;
-/// Runs are all in level 0; writes must never wait for them.
+/// All runs are in level 0; writes must never wait for them.
 const MANY_RUNS: usize = 100_000;
 
-/// Where tables are read from.
+/// The storage of tables.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Place {
     /// Memory, in place.
     Mapped,
-    /// Memory that takes as long as a device.
+    /// Memory with the latency of a device.
     Emulated(Device),
 }
 
@@ -54,20 +54,20 @@ impl Place {
         Device::named(name).map(Place::Emulated).ok_or_else(|| {
             let known: Vec<&str> = Device::EMULATED.iter().map(|device| device.name).collect();
             BenchError::Request(format!(
-                "no device is called `{name}` here; there are {MAPPED}, {}",
+                "no device is called `{name}` here; known are {MAPPED}, {}",
                 known.join(", ")
             ))
         })
     }
 
-    /// How many gets a round should have, of so many at most: reads should not take longer than a twentieth of a second.
+    /// Returns the number of gets in a round, at most `most`: reads should not take longer than 50 ms.
     pub(super) fn ops(self, most: u64, levels: u32, absent: u64) -> u64 {
         let Place::Emulated(device) = self else { return most };
         let reads = (100 - absent.min(100)) as f64 / 100.0 + 0.01 * f64::from(levels);
         ((5e7 / (device.read_ns as f64 * reads)) as u64).clamp(20, most.max(20))
     }
 
-    /// Keys of a piece that is timed at once: its reads should take less than a time slice.
+    /// Returns the number of keys in a timed piece, whose reads should take less than a time slice.
     pub(super) fn piece(self) -> u64 {
         match self {
             Place::Mapped => u64::MAX,
@@ -76,7 +76,7 @@ impl Place {
     }
 }
 
-/// What all trees of a plan have in common.
+/// Properties shared by all trees of a plan.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Data {
     pub(super) keys: u64,
@@ -92,7 +92,7 @@ pub(super) struct Built {
     data: Data,
     set: KeySet,
     filtered: bool,
-    /// What each run's filter promises, newest first; 1 without a filter.
+    /// The nominal rate of each run's filter, newest first; 1 without a filter.
     pub(super) rates: Vec<f64>,
 }
 
@@ -116,7 +116,7 @@ impl Built {
         progress: &dyn Progress,
     ) -> Result<Built, BenchError> {
         let keys: u64 = runs.iter().sum();
-        // An empty tree has no keys, but absent ones to ask it for.
+        // An empty tree has no keys, but is queried for absent ones.
         let set = KeySet::uniform(keys.max(data.keys), data.key_bytes, data.seed)?;
         let rates = runs.iter().map(|&run| if filtered { rate(run, data.bits) } else { Ok(1.0) });
         let rates = rates.collect::<Result<_, _>>()?;
@@ -154,7 +154,7 @@ impl Built {
     fn options(&self, files: Arc<dyn FileSystem>, sharing: bool) -> Result<Options, BenchError> {
         let mut options = Options { file_system: Some(files), hash_sharing: sharing, ..Options::default() };
         options.set("keyspace.compression", "none")?;
-        // Every block that a get wants is read.
+        // Without a cache, a get reads every block that it needs.
         options.cache_bytes = 0;
         let entry = (self.data.key_bytes + self.data.value_bytes) as u64 + ENTRY_OVERHEAD;
         let keyspace = &mut options.keyspace;
@@ -170,7 +170,7 @@ impl Built {
         Ok(options)
     }
 
-    /// Opens a copy of the tree (its files are second names), so that several can be open.
+    /// Opens a copy of the tree, made of hard links, so that several can be open.
     pub(super) fn open(&self, place: Place, sharing: bool) -> Result<Side, BenchError> {
         let copy = format!("/copy-{}-{sharing}", place.name());
         if self.files.exists(Path::new(&copy)).unwrap_or(false) {
@@ -194,15 +194,15 @@ impl Built {
         Ok(Side { db })
     }
 
-    /// Which keys to ask for: `absent` percent of `ops` are nowhere.
+    /// Returns a sequence of `ops` keys, `absent` percent of which do not exist.
     pub(super) fn keys(&self, absent: u64, ops: u64, seed: u64) -> Asked<'_> {
         Asked::new(&self.set, self.data.key_bytes, absent, ops, seed)
     }
 }
 
-/// What a filter of so many keys promises: small ones are rounded up to whole lines.
+/// Returns the nominal rate of a filter of `keys` keys: small ones are rounded up to whole lines.
 fn rate(keys: u64, bits: f64) -> Result<f64, BenchError> {
-    // Two more mark the ends of the run.
+    // Two more keys mark the ends of the run.
     let digests: Vec<Digest> = (0..keys + 2).map(|key| Digest::from_u64(mix64(key))).collect();
     let filter = PointFilter::build(PointSpec::BlockedBloom, &digests, bits, 0, Verify::No);
     match filter {

@@ -1,16 +1,16 @@
-//! Predictions beside measurements.
+//! Comparison of predictions with measurements.
 
 use super::{CountRow, TimeRow};
 use crate::figures::{Axis, Kind, Panel, Point, Series, Sheet, Verdict, View};
 use crate::hash_functions::rows::time;
 
-/// Counts should be within this.
+/// Tolerated relative error of counts.
 const COUNTS: f64 = 0.05;
-/// Times should be within this at the median of points, and within twice this at nine of ten.
+/// Tolerated relative error of times at the median; twice this at the 90th percentile.
 const TIMES: f64 = 0.15;
-/// Fewer events than this say nothing within [`COUNTS`].
+/// Number of events below which nothing can be said within [`COUNTS`].
 const ENOUGH: f64 = 1000.0;
-/// Standard deviations that a count may be off by chance.
+/// Standard deviations by which a count may differ by chance.
 const CHANCE: f64 = 4.0;
 
 fn error(predicted: f64, measured: f64) -> f64 {
@@ -66,7 +66,7 @@ fn counts_sheet(rows: &[CountRow]) -> Sheet {
         "blocks",
         "error %",
     ];
-    let mut sheet = Sheet::new("Counts of a get: the equations beside the engine", &columns);
+    let mut sheet = Sheet::new("Counts of a get: the equations compared with the engine", &columns);
     for row in rows {
         let number = |value: f64| format!("{value:.3}");
         sheet.row([
@@ -111,7 +111,7 @@ fn times_sheet(rows: &[TimeRow]) -> Sheet {
         "most",
         "error %",
     ];
-    let title = "Times of a get: predicted is the equations with steps and the get of an empty database";
+    let title = "Times of a get, predicted by the equations with steps and the get of an empty database";
     let mut sheet = Sheet::new(title, &columns);
     for row in rows {
         sheet.row([
@@ -135,7 +135,7 @@ fn times_sheet(rows: &[TimeRow]) -> Sheet {
     sheet
 }
 
-/// Points and the line on which they should lie.
+/// Draws points and the line of correct predictions.
 fn scatter(title: String, unit: &str, series: Vec<(String, Vec<(f64, f64)>)>) -> Panel {
     let all = || series.iter().flat_map(|(_, points)| points.iter().flat_map(|&(x, y)| [x, y]));
     let (low, high) =
@@ -181,7 +181,7 @@ fn times_panel(device: &str, rows: &[&TimeRow]) -> Panel {
     scatter(format!("time, predicted over measured ({device})"), "ns", series)
 }
 
-/// The worst of some errors, as a verdict.
+/// Judges the largest of some errors.
 fn within(verdict: Verdict, errors: &[(f64, &CountRow)], agrees: bool) -> Verdict {
     match errors.iter().max_by(|a, b| a.0.abs().total_cmp(&b.0.abs())) {
         Some((worst, row)) => {
@@ -210,11 +210,11 @@ fn count_verdicts(rows: &[CountRow]) -> Vec<Verdict> {
     let mut probes = check("Filters asked where digests are shared, in steps", &shared);
     if rows.iter().any(|row| row.sharing) {
         probes = probes.noting(format!(
-            "the equation by itself errs by up to {} %: filters are asked in steps, and some behind the key",
+            "the equation by itself errs by up to {} %: filters are queried in steps, and some of them are behind the key",
             signed(without_steps)
         ));
     }
-    // What chance makes of few events is no error of the model.
+    // Chance in few events is no error of the model.
     let told = |row: &&CountRow| row.false_positives_by_run * row.ops as f64 >= ENOUGH;
     let wrong: Vec<(f64, &CountRow)> = rows
         .iter()
@@ -268,7 +268,7 @@ fn time_verdicts(devices: &[&str], rows: &[TimeRow]) -> Vec<Verdict> {
             "{:.1} % at the median by the equations alone, without steps and the get of an empty database",
             bare[bare.len() / 2] * 100.0
         );
-        // A prediction twice as far off as stated is still one.
+        // Twice the stated error is still a useful prediction.
         let agrees = median <= TIMES && most <= 2.0 * TIMES;
         open.with(text, Some(median <= 2.0 * TIMES), Some(agrees), None).noting(note)
     };

@@ -1,4 +1,4 @@
-//! The figure with everything decided: sizes, sides, steps, and whatever can be refused before anything is loaded.
+//! The figure with all settings resolved: sizes, sides, steps, and all checks that do not need loaded data.
 
 use std::cell::OnceCell;
 
@@ -18,14 +18,14 @@ use crate::ycsb::run;
 use crate::ycsb::side::YcsbSide;
 use crate::ycsb::view::threads_of;
 
-/// What the figure is called.
+/// The figure's name.
 pub(super) const NAME: &str = "ycsb";
 
 /// The mixes.
 pub(super) const MIXES: [Workload; 6] = [YcsbA, YcsbB, YcsbC, YcsbD, YcsbE, YcsbF];
 
-/// Every selector of the engine, those with several forms by the one that their options recommend, and two with the memory of
-/// ElasticBF's paper.
+/// Every filter of the engine, those with several forms in the one that their options recommend, and two with the
+/// memory of ElasticBF's paper.
 const SIDES: [&str; 20] = [
     "none",
     "bloom",
@@ -49,28 +49,28 @@ const SIDES: [&str; 20] = [
     "elastic@4",
 ];
 
-/// What a small run compares.
+/// The sides of a small run.
 const FEW_SIDES: [&str; 4] = ["bloom", "grf", "bloom@4", "elastic@4"];
 
-/// Levels of the tree, level 0 among them.
+/// Number of levels of the tree, including level 0.
 const LEVELS: usize = 3;
 
-/// The data by the block cache, which is at most [`MOST_CACHE`].
+/// Ratio of data size to block cache, which is at most [`MOST_CACHE`].
 const DATA_BY_CACHE: u64 = 10;
 
-/// The block cache of a large database.
+/// Maximum size of the block cache.
 const MOST_CACHE: u64 = 1 << 30;
 
-/// Segments of elastic filters that a database should have at least, if their units do not get too small.
+/// Minimum number of elastic filter segments of a database, unless their units would get too small.
 const SEGMENTS: u64 = 4000;
 
-/// The sizes of units, whatever the keys.
+/// Limits of unit sizes.
 const UNIT_BYTES: std::ops::RangeInclusive<u64> = 1024..=4096;
 
-/// Of so many operations one is done of E, whose scans take longer.
+/// E has this factor fewer operations, since its scans take longer.
 const SCANS_SHARE: u64 = 5;
 
-/// The flags that have an effect.
+/// The options that have an effect.
 const TAKEN: [&str; 16] = [
     "--keys",
     "--key-set",
@@ -90,7 +90,7 @@ const TAKEN: [&str; 16] = [
     "--option",
 ];
 
-/// Options that would make a side another than its name says, and what to use instead.
+/// Options that would contradict a side's name, and what to use instead.
 const OWN_OPTIONS: [(&str, &str); 5] = [
     ("keyspace.filter", "--filters"),
     ("keyspace.filter_allocation", "--filters monkey"),
@@ -99,19 +99,19 @@ const OWN_OPTIONS: [(&str, &str); 5] = [
     ("read_memory_bytes", "--bits and --cache"),
 ];
 
-/// What a scale decides.
+/// Settings that depend on the scale.
 pub(super) struct Sizes {
     pub(super) keys: u64,
     pub(super) value_bytes: usize,
     size_ratio: u64,
     sides: &'static [&'static str],
     threads: &'static [usize],
-    /// Operations of a mix in a round, over all threads.
+    /// Operations of a mix per round, over all threads.
     ops: u64,
     repeats: u32,
 }
 
-/// The sizes of a scale.
+/// Returns the sizes of a scale.
 pub(super) fn sizes(scale: Scale) -> Sizes {
     let large = Sizes {
         keys: 200_000,
@@ -144,10 +144,10 @@ pub(super) struct Step {
     pub(super) threads: usize,
 }
 
-/// Everything decided. Databases are made when the first step wants them, and kept for the others.
+/// All settings resolved. Databases are built when the first step needs them, and kept for the others.
 pub(super) struct Job {
     source: KeySource,
-    /// Made when they are needed: ten million take a while.
+    /// Generated on demand: ten million keys take a while.
     keys: OnceCell<KeySet>,
     pub(super) value_bytes: usize,
     pub(super) sides: Vec<YcsbSide>,
@@ -167,7 +167,7 @@ pub(super) struct Job {
 }
 
 impl Job {
-    /// Fails with [`BenchError::Request`] if what was asked for does not fit.
+    /// Fails with [`BenchError::Request`] if the custom settings do not fit.
     pub(super) fn new(scale: Scale, custom: &Custom) -> Result<Job, BenchError> {
         custom.refuse_all_but(NAME, &TAKEN)?;
         let sizes = sizes(scale);
@@ -175,7 +175,7 @@ impl Job {
         let mut asked = custom.keys.unwrap_or(sizes.keys);
         let keys = OnceCell::new();
         if source == KeySource::Places {
-            // There are only so many.
+            // The sample has a limited number of keys.
             let made = key_set(source, asked, custom.seed)?;
             asked = made.len();
             let _ = keys.set(made);
@@ -220,7 +220,7 @@ impl Job {
         Ok(job)
     }
 
-    /// Whatever can be refused is refused before anything is loaded.
+    /// Performs all checks that do not need loaded data.
     fn check(&self) -> Result<(), BenchError> {
         for (at, side) in self.sides.iter().enumerate() {
             if self.sides[..at].iter().any(|other| other.name() == side.name()) {
@@ -229,7 +229,7 @@ impl Job {
         }
         for (at, step) in self.steps.iter().enumerate() {
             if self.steps[..at].contains(step) {
-                return Err(request(format!("{} is asked for twice", name_of(step))));
+                return Err(request(format!("{} is given twice", name_of(step))));
             }
             if !MIXES.contains(&step.workload) {
                 let names = MIXES.map(Workload::name).join(", ");
@@ -238,12 +238,12 @@ impl Job {
         }
         for (name, instead) in OWN_OPTIONS {
             if self.more_options.iter().any(|(given, _)| given == name) {
-                return Err(request(format!("{name} is what sides differ in; use {instead}")));
+                return Err(request(format!("{name} differs between sides; use {instead}")));
             }
         }
         if self.loaded() == 0 {
             return Err(request(format!(
-                "the writes of {} rounds leave nothing to load first: take more --keys, or less of --ops or --repeat",
+                "the writes of {} rounds leave nothing to load first: use more --keys, or reduce --ops or --repeat",
                 self.repeats
             )));
         }
@@ -253,13 +253,13 @@ impl Job {
         Ok(())
     }
 
-    /// Operations of a step in a round.
+    /// Returns the number of operations of a step per round.
     pub(super) fn ops_of(&self, workload: Workload) -> u64 {
         if workload == YcsbE { (self.ops / SCANS_SHARE).max(1) } else { self.ops }
     }
 
-    /// Keys that are there when a step begins. As many flushes are left before the merge into the last level as the mix that
-    /// writes most has, so all mixes begin on one tree and none pays that merge.
+    /// Returns the number of keys at the beginning of a step. The flushes left before the merge into the last level
+    /// suffice for the mix that writes most, so all mixes begin on one tree and none pays for that merge.
     pub(super) fn loaded(&self) -> u64 {
         let flushes = |step: &Step| {
             self.plan.flushes_of(step.workload.writes_of(self.ops_of(step.workload)))
@@ -269,7 +269,7 @@ impl Job {
         self.plan.keys_after(self.plan.flushes.saturating_sub(most))
     }
 
-    /// The keys; made the first time.
+    /// Returns the keys, generating them on first use.
     pub(super) fn keys(&self) -> Result<&KeySet, BenchError> {
         match self.keys.get() {
             Some(keys) => Ok(keys),
@@ -280,7 +280,7 @@ impl Job {
         }
     }
 
-    /// Where databases are made; a directory of its own that goes with this value, unless one was given.
+    /// Returns the directory of the databases; unless one was given, a temporary one that is removed on drop.
     pub(super) fn bases(&self) -> Result<&Bases, BenchError> {
         match self.bases.get() {
             Some(bases) => Ok(bases),
@@ -291,18 +291,18 @@ impl Job {
         }
     }
 
-    /// What a side's database is loaded with.
+    /// Returns the contents of a side's database.
     pub(super) fn data<'a>(&self, keys: &'a KeySet) -> Data<'a> {
         let portions = Some((self.plan, self.loaded()));
         Data { keys, value_bytes: self.value_bytes, seed: self.seed, portions }
     }
 
-    /// Bits a key that a side is to take.
+    /// Returns the intended bits per key of a side.
     pub(super) fn bits_of(&self, side: &YcsbSide) -> f64 {
         side.bits(self.bits)
     }
 
-    /// The options of a side's database: the same tree for all.
+    /// Returns the options of a side's database: the same tree for all.
     pub(super) fn options(&self, side: &YcsbSide) -> Result<Options, BenchError> {
         let mut options = Options::default();
         options.set("keyspace.compression", "none")?;
@@ -340,7 +340,7 @@ impl Job {
         let mut said = Vec::new();
         if self.plan.keys < paper.keys || self.value_bytes < paper.value_bytes {
             said.push(format!(
-                "{} of data in place of 10 GB; {LEVELS} levels with size ratio {} and a block cache of a tenth of the \
+                "{} of data instead of 10 GB; {LEVELS} levels with size ratio {} and a block cache of a tenth of the \
                  data are kept.",
                 bytes(self.data_bytes()),
                 self.plan.size_ratio
@@ -350,7 +350,7 @@ impl Job {
             said.push(format!("{} of {} sides.", FEW_SIDES.len(), SIDES.len()));
         }
         said.push(format!(
-            "{} operations a round in place of 10 million; {} of E.",
+            "{} operations per round instead of 10 million; {} of E.",
             grouped(self.ops),
             grouped(self.ops_of(YcsbE))
         ));
@@ -402,12 +402,12 @@ pub(super) fn name_of(step: &Step) -> String {
 fn key_set(source: KeySource, keys: u64, seed: u64) -> Result<KeySet, BenchError> {
     Ok(match source {
         KeySource::Drawn(from) => KeySet::drawn(from, keys, seed)?,
-        // Every tenth is held out, and the list is cut before that.
+        // Every tenth key is held out, and the list is truncated before that.
         KeySource::Places => Sample::load().key_set(keys.saturating_mul(10) / 9 + 1)?,
     })
 }
 
-/// Bytes of a unit of elastic filters, half a byte for each key of a segment.
+/// Returns the size of a unit of elastic filters in bytes: half a byte per key of a segment.
 fn unit_bytes(keys: u64) -> u64 {
     let wanted = (keys / SEGMENTS / 2).max(1);
     (1 << wanted.ilog2()).clamp(*UNIT_BYTES.start(), *UNIT_BYTES.end())

@@ -1,4 +1,4 @@
-//! What was measured, as rows, and rows as what was measured.
+//! Conversion between measurements and rows.
 
 use serde::{Deserialize, Serialize};
 use tamis_bench::measure::Measurement;
@@ -15,23 +15,23 @@ pub(super) const READ: &str = "read";
 pub struct MixRow {
     /// `read`.
     pub kind: String,
-    /// The side, as it was named.
+    /// The side's name.
     pub side: String,
-    /// Its filter, by the word of the side.
+    /// Its filter, by the side's name for it.
     pub selector: String,
-    /// Bits a key that its filter was to take; 0 for none.
+    /// Requested filter bits per key; 0 for none.
     pub bits_asked: f64,
-    /// The least throughput of all rounds, in operations a second by the clock on the wall.
+    /// Minimum throughput of all rounds, in operations per second of wall-clock time.
     pub min_ops_per_second: f64,
-    /// The greatest.
+    /// Maximum throughput of all rounds.
     pub max_ops_per_second: f64,
-    /// The least 99th percentile of all rounds, in nanoseconds.
+    /// Minimum 99th percentile of all rounds, in nanoseconds.
     pub min_p99_ns: u64,
-    /// The greatest.
+    /// Maximum 99th percentile of all rounds.
     pub max_p99_ns: u64,
-    /// Bytes of filters in memory at the end; of elastic ones what their budget was used for.
+    /// Bytes of filters in memory at the end; for elastic ones the used part of their budget.
     pub memory_bytes: u64,
-    /// The same in bits for each entry of the tree.
+    /// The same in bits per entry of the tree.
     pub memory_bits_per_key: f64,
     /// The round of median throughput.
     #[serde(flatten)]
@@ -39,23 +39,23 @@ pub struct MixRow {
 }
 
 impl MixRow {
-    /// Operations a second by the clock on the wall.
+    /// Returns operations per second of wall-clock time.
     pub(super) fn throughput(&self) -> f64 {
         self.measurement.wall_ops_per_second
     }
 
-    /// Whether its rounds and those of another side have no throughput in common.
+    /// Reports whether its throughputs and those of another side do not overlap.
     pub(super) fn differs(&self, other: &MixRow) -> bool {
         self.max_ops_per_second < other.min_ops_per_second
             || other.max_ops_per_second < self.min_ops_per_second
     }
 
-    /// Whether another side had more throughput and less of the longest latencies, by more than the spreads of both.
+    /// Reports whether another side had more throughput and a lower tail latency, by more than the spreads of both.
     pub(super) fn is_dominated_by(&self, other: &MixRow) -> bool {
         other.min_ops_per_second > self.max_ops_per_second && other.max_p99_ns < self.min_p99_ns
     }
 
-    /// Whether it was measured: a row of another version, or one that somebody changed, may lack what that takes.
+    /// Reports whether the row has the necessary values, which rows of another version, or edited ones, may lack.
     fn is_sound(&self) -> bool {
         let m = &self.measurement;
         let numbers = [m.wall_ops_per_second, self.min_ops_per_second, self.max_ops_per_second];
@@ -66,7 +66,7 @@ impl MixRow {
     }
 }
 
-/// All rows of mixes that can be read, in their order; the last one of each side, mix and number of threads.
+/// Returns all readable rows of mixes, in order; the last one of each side, mix and number of threads.
 pub(super) fn mixes(rows: &[Row]) -> Vec<MixRow> {
     let mut mixes: Vec<MixRow> = Vec::new();
     for row in records::<MixRow>(rows, READ).into_iter().filter(MixRow::is_sound) {
@@ -86,7 +86,7 @@ pub(super) mod tests {
     use super::*;
     use crate::figures::rows::row;
 
-    /// A row of three rounds with throughputs 10 % apart.
+    /// Returns a row of three rounds with throughputs 10 % apart.
     pub(in crate::ycsb) fn mix(
         side: &str,
         workload: &str,
@@ -116,7 +116,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_later_of_two_rows_counts_and_broken_ones_are_left_out() {
+    fn the_later_of_two_rows_counts_and_broken_ones_are_skipped() {
         let whole = mix("grf", "ycsb-c", 2, 100.0, 10);
         let mut rows = vec![
             row(&mix("grf", "ycsb-c", 2, 50.0, 10)),

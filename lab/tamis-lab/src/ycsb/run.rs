@@ -1,8 +1,9 @@
-//! One step: a mix with a number of threads, all sides in turns.
+//! One step: a mix with a number of threads, with all sides interleaved.
 //!
-//! Every side has a copy of its base, so what a mix writes is gone with the step. All copies are open at once. Rounds go round
-//! the sides and begin one further each time, so that a slow minute of the machine slows all of them and nobody is always
-//! first. What is written is flushed and compacted after each round, untimed, so a round begins on a tree that rests.
+//! Every side has a copy of its base database, so the writes of a mix are gone after the step. All copies are open at
+//! once. Each round visits all sides, beginning one side further than the last, so that temporary load on the machine
+//! affects all of them and none is always first. Writes are flushed and compacted after each round, untimed, so a round
+//! begins on an idle tree.
 
 use tamis::Db;
 use tamis_bench::BenchError;
@@ -26,7 +27,7 @@ struct Stand {
     rounds: Vec<Measurement>,
 }
 
-/// Loads bases that are not there, and measures. Rows of loads, of those that were loaded now, then of sides.
+/// Loads missing bases, and measures. Returns rows of new loads, then rows of sides.
 pub(super) fn step(job: &Job, step: Step, progress: &dyn Progress) -> Result<Vec<Row>, BenchError> {
     let (keys, bases) = (job.keys()?, job.bases()?);
     let data = job.data(keys);
@@ -45,7 +46,7 @@ pub(super) fn step(job: &Job, step: Step, progress: &dyn Progress) -> Result<Vec
     }
     progress.note(&format!("{}: {} sides", name_of(&step), stands.len()));
     for stand in stands.iter().filter(|_| job.warmup > 0) {
-        // The hot keys of all mixes but the latest ones of D.
+        // Loads the hot keys of all mixes except the latest ones of D.
         measure(job, Workload::YcsbC, step.threads, job.warmup, 0, stand, progress)?;
     }
     for round in 0..job.repeats {
@@ -66,7 +67,7 @@ pub(super) fn step(job: &Job, step: Step, progress: &dyn Progress) -> Result<Vec
     Ok(rows)
 }
 
-/// Runs a mix once. Every side is asked the same.
+/// Runs a mix once. The operations are the same for every side.
 fn measure(
     job: &Job,
     workload: Workload,
@@ -108,7 +109,7 @@ fn measure(
     Ok(measurement)
 }
 
-/// Flushes and waits for compaction; how many milliseconds that took.
+/// Flushes and waits for compaction; returns the time in milliseconds.
 fn settle(db: &Db) -> Result<u64, BenchError> {
     let begun = std::time::Instant::now();
     db.flush()?;

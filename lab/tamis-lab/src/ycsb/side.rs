@@ -1,4 +1,4 @@
-//! One side of the comparison: a filter, and how much memory it has if not as much as the others.
+//! One side of the comparison: a filter, and its memory if it differs from the others'.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use tamis::Options;
 use crate::filters::Side;
 use crate::filters::side::UnknownFilter;
 
-/// `NAME`, or `NAME@BITS` for a side with bits a key of its own. Names are those that [`Side`] takes.
+/// `NAME`, or `NAME@BITS` for a side with its own bits per key. [`Side`] defines the names.
 #[derive(Clone, Debug, PartialEq)]
 pub struct YcsbSide {
     name: String,
@@ -17,17 +17,17 @@ pub struct YcsbSide {
 }
 
 impl YcsbSide {
-    /// The name it was given.
+    /// Returns its name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The name of its filter.
+    /// Returns the name of its filter.
     pub fn filter(&self) -> &str {
         self.filter.name()
     }
 
-    /// Bits a key where `given` is what all sides get, if that was said; 0 for no filter.
+    /// Returns its bits per key, where `given` applies to all sides unless absent; 0 for no filter.
     pub fn bits(&self, given: Option<f64>) -> f64 {
         match self.filter.is_filter() {
             true => self.own_bits.or(given).unwrap_or(self.filter.default_bits()),
@@ -35,8 +35,8 @@ impl YcsbSide {
         }
     }
 
-    /// Sets this filter's options for a database of `keys` keys: bits a key, and as many bytes as a budget for filters whose
-    /// memory follows the reads.
+    /// Sets this filter's options for a database of `keys` keys: bits per key, and the same memory as a budget for
+    /// filters whose memory follows the reads.
     pub(super) fn apply(&self, given: Option<f64>, keys: u64, options: &mut Options) {
         let bits = self.own_bits.or(given).unwrap_or(self.filter.default_bits());
         self.filter.apply(bits, options);
@@ -52,14 +52,14 @@ impl fmt::Display for YcsbSide {
     }
 }
 
-/// Not a side.
+/// An invalid side.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadSide {
-    /// No filter is called so.
+    /// No filter has this name.
     #[error(transparent)]
     Filter(#[from] UnknownFilter),
-    /// What stands behind `@` is no number of bits.
-    #[error("`{0}`: behind @ stands a number of bits a key above 0, such as bloom@4")]
+    /// The part after `@` is not a number of bits.
+    #[error("`{0}`: @ must be followed by a positive number of bits per key, as in bloom@4")]
     Bits(String),
 }
 
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_side_has_the_memory_of_all_or_its_own() {
+    fn a_side_has_the_common_memory_or_its_own() {
         let side = |text: &str| text.parse::<YcsbSide>().unwrap();
         assert_eq!((side("bloom").bits(None), side("bloom").bits(Some(6.0))), (10.0, 6.0));
         assert_eq!((side("bloom@4").bits(None), side("bloom@4").bits(Some(6.0))), (4.0, 4.0));
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_side_is_refused() {
+    fn invalid_sides_are_refused() {
         for text in
             ["sieve@4", "bloom@", "bloom@x", "bloom@0", "bloom@-1", "bloom@inf", "none@4", "bloom@4@4", ""]
         {

@@ -57,7 +57,7 @@ fn every_mix_is_measured_for_every_side_on_the_same_tree() {
         assert_eq!(m.ops, if m.workload == "ycsb-e" { 40 } else { 200 });
         assert_eq!(m.read_mode, "direct");
     }
-    // What a mix writes does not reach the next step.
+    // The writes of a mix do not reach the next step.
     let before = |row: &&rows::MixRow| row.measurement.workload == "ycsb-c";
     let keys: Vec<u64> = mixes.iter().filter(before).map(|row| row.measurement.keys).collect();
     assert!(keys.iter().all(|&n| n == keys[0] && loads[0]["keys"] == n), "{keys:?}");
@@ -91,7 +91,7 @@ fn all_selectors_of_the_engine_take_part() {
 }
 
 #[test]
-fn every_side_of_the_default_scale_answers_rightly() {
+fn every_side_of_the_default_scale_returns_correct_answers() {
     let custom = Custom {
         filters: Vec::new(),
         workloads: vec![Workload::YcsbD],
@@ -110,7 +110,7 @@ fn every_side_of_the_default_scale_answers_rightly() {
 }
 
 #[test]
-fn databases_are_kept_where_it_was_asked_for_and_used_again() {
+fn databases_are_kept_in_the_given_directory_and_reused() {
     let dir = tempfile::tempdir().unwrap();
     let custom = Custom {
         dir: Some(dir.path().to_owned()),
@@ -122,13 +122,13 @@ fn databases_are_kept_where_it_was_asked_for_and_used_again() {
     let (_, first) = run_all(&custom);
     let (_, again) = run_all(&custom);
     assert_eq!((loads(&first), loads(&again)), (4, 0));
-    // More writes leave room for more of them: another tree.
+    // More writes reserve more space for them: another tree.
     let (_, other) = run_all(&Custom { ops: Some(400), ..custom });
     assert_eq!(loads(&other), 4);
 }
 
 #[test]
-fn what_does_not_fit_is_refused_before_anything_is_loaded() {
+fn invalid_settings_are_refused_before_anything_is_loaded() {
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     assert!(refused(Custom { filters: names(&["grf", "grf"]), ..tiny() }).contains("grf twice"));
     assert!(refused(Custom { filters: names(&["sieve"]), ..tiny() }).contains("`sieve`"));

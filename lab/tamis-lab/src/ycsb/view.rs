@@ -1,4 +1,4 @@
-//! What rows show: panels, the table, and verdicts.
+//! Views of rows: panels, the table, and verdicts.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,10 @@ use crate::figures::{Axis, Kind, Panel, Point, Row, Series, Sheet, Verdict, View
 use crate::ycsb::plan::MIXES;
 use crate::ycsb::rows::{MixRow, mixes};
 
-/// Bits a key in ElasticBF's paper.
+/// Bits per key in ElasticBF's paper.
 const ELASTIC_BITS: f64 = 4.0;
 
-/// A mix, and how many times more throughput elastic filters had than fixed ones in ElasticBF's paper, from and to.
+/// A mix, and the range of the throughput gain of elastic over fixed filters in ElasticBF's paper.
 const ELASTIC_GAINS: [(Workload, f64, f64); 6] = [
     (Workload::YcsbA, 1.07, 1.37),
     (Workload::YcsbB, 1.53, 1.72),
@@ -22,10 +22,10 @@ const ELASTIC_GAINS: [(Workload, f64, f64); 6] = [
     (Workload::YcsbF, 1.08, 1.47),
 ];
 
-/// A filter that takes more than this by what it was to take is named.
+/// A filter whose memory exceeds the request by more than this factor is named.
 const MUCH_MORE: f64 = 1.15;
 
-/// What is said where rounds differ more than sides do.
+/// The note where rounds differ more than sides do.
 const WITHIN: &str = "Within the spread of the rounds.";
 
 pub(super) fn view(rows: &[Row]) -> View {
@@ -44,7 +44,7 @@ pub(super) fn view(rows: &[Row]) -> View {
     view
 }
 
-/// Throughput by threads, and the two latencies by throughput.
+/// Returns throughput by threads, and the two latencies by throughput.
 fn panels(mix: Workload, rows: &[&MixRow]) -> [Panel; 3] {
     let title = title_of(mix);
     let throughput = || Axis::new("throughput", "operations/s");
@@ -78,7 +78,7 @@ fn panels(mix: Workload, rows: &[&MixRow]) -> [Panel; 3] {
     ]
 }
 
-/// Names of sides in the order of their first row.
+/// Returns the names of sides in the order of their first row.
 fn sides<'a>(rows: impl Iterator<Item = &'a MixRow>) -> Vec<&'a str> {
     let mut seen = BTreeSet::new();
     rows.map(|row| &row.side[..]).filter(|name| seen.insert(*name)).collect()
@@ -110,7 +110,7 @@ fn sheet(rows: &[MixRow]) -> Sheet {
     );
     let mut sorted: Vec<&MixRow> = rows.iter().collect();
     let place = |row: &MixRow| MIXES.iter().position(|mix| mix.name() == row.measurement.workload);
-    // Stable: sides stay in their order.
+    // The sort is stable: sides keep their order.
     sorted.sort_by_key(|row| (place(row), row.measurement.threads));
     for row in sorted {
         let m = &row.measurement;
@@ -135,16 +135,16 @@ fn sheet(rows: &[MixRow]) -> Sheet {
     sheet
 }
 
-/// The other sides with as much memory as most have, in the same mix with as many threads.
+/// Returns the other sides with the common memory, in the same mix with the same number of threads.
 fn peers_of<'a>(rows: &'a [MixRow], of: &'a MixRow) -> impl Iterator<Item = &'a MixRow> {
     let at = |row: &MixRow| (row.measurement.workload.clone(), row.measurement.threads);
     rows.iter().filter(move |row| row.side != of.side && row.side == row.selector && at(row) == at(of))
 }
 
-/// Whether GRF is on the Pareto front everywhere.
+/// Judges whether GRF is on the Pareto front everywhere.
 fn front(rows: &[MixRow]) -> Verdict {
     let verdict = Verdict::open(
-        "GRF's curve is on the Pareto front in every mix: nobody has more throughput at less latency, with any number of \
+        "GRF's curve is on the Pareto front in every mix: no other filter has more throughput at less latency, with any number of \
          threads",
         "everywhere",
     );
@@ -170,7 +170,7 @@ fn front(rows: &[MixRow]) -> Verdict {
             let m = &row.measurement;
             let times = other.throughput() / row.throughput();
             let at = format!("{} with {}", title_of_name(&m.workload), threads_of(m.threads));
-            format!("{at}: {} does {times:.2} times as many", other.side)
+            format!("{at}: {} has {times:.2} times the throughput", other.side)
         })
         .collect();
     let more = behind.len().saturating_sub(listed.len());
@@ -182,7 +182,7 @@ fn front(rows: &[MixRow]) -> Verdict {
     let memory = compared.iter().map(|row| row.memory_bits_per_key).fold(0.0, f64::max);
     let asked = compared[0].bits_asked;
     if memory > asked * MUCH_MORE {
-        note += &format!("GRF takes up to {memory:.1} bits a key here where {asked} were asked for.");
+        note += &format!("GRF takes up to {memory:.1} bits per key here instead of {asked}.");
     }
     let note = note.trim_end();
     let all = behind.is_empty();
@@ -198,18 +198,18 @@ fn title_of_name(workload: &str) -> String {
     MIXES.iter().find(|mix| mix.name() == workload).map_or_else(|| workload.to_owned(), |mix| title_of(*mix))
 }
 
-/// Elastic filters against fixed ones of the same kind and memory, with the fewest threads measured.
+/// Compares elastic filters with fixed ones of the same kind and memory, with the smallest number of threads measured.
 fn elastic_gain(rows: &[MixRow], mix: Workload, least: f64, most: f64) -> Verdict {
     let title = title_of(mix);
     let unchanged = most == least;
     let verdict = match unchanged {
         true => Verdict::open(
-            format!("{title}: elastic filters change nothing at {ELASTIC_BITS} bits a key"),
+            format!("{title}: elastic filters change nothing at {ELASTIC_BITS} bits per key"),
             "1×",
         ),
         false => Verdict::open(
             format!(
-                "{title}: elastic filters gain {least}–{most}× over fixed ones at {ELASTIC_BITS} bits a key"
+                "{title}: elastic filters gain {least}–{most}× over fixed ones at {ELASTIC_BITS} bits per key"
             ),
             format!("{least}–{most}×"),
         ),
@@ -233,7 +233,7 @@ fn elastic_gain(rows: &[MixRow], mix: Workload, least: f64, most: f64) -> Verdic
     let ratio = Some(gain / ((least + most) / 2.0));
     match (elastic.differs(fixed), unchanged) {
         (false, false) => Verdict { ours, ratio, ..verdict }.noting(WITHIN),
-        // Rounds that differ as much as sides could say nothing either way.
+        // Rounds that differ as much as sides permit no conclusion.
         (false, true) if !(1.0 / Verdict::SAME_SIZE..=Verdict::SAME_SIZE).contains(&gain) => {
             Verdict { ours, ratio, ..verdict }.noting(WITHIN)
         }
@@ -241,7 +241,7 @@ fn elastic_gain(rows: &[MixRow], mix: Workload, least: f64, most: f64) -> Verdic
         (true, true) => verdict.with(ours, None, None, ratio),
         (true, false) => verdict
             .with(ours, Some(gain > 1.0), None, ratio)
-            .noting("All keys asked for exist; in the paper half of them do not, and filters matter more."),
+            .noting("All queried keys exist; in the paper half of them do not, and filters matter more."),
     }
 }
 
@@ -260,7 +260,7 @@ mod tests {
     fn grf_is_on_the_front_unless_another_is_faster_and_steadier() {
         let grf = mix("grf", "ycsb-c", 1, 100.0, 1000);
         let front = |rows: &[MixRow]| verdicts(rows).remove(0);
-        assert_eq!(front(std::slice::from_ref(&grf)).finding, Finding::Open, "nobody to compare with");
+        assert_eq!(front(std::slice::from_ref(&grf)).finding, Finding::Open, "nothing to compare with");
         let slower = mix("bloom", "ycsb-c", 1, 50.0, 500);
         let held = front(&[grf.clone(), slower.clone()]);
         assert_eq!(
@@ -270,11 +270,11 @@ mod tests {
         assert_eq!(held.note, "");
         let large = MixRow { memory_bits_per_key: 15.8, ..grf.clone() };
         let note = front(&[large, slower.clone()]).note;
-        assert_eq!(note, "GRF takes up to 15.8 bits a key here where 10 were asked for.");
+        assert_eq!(note, "GRF takes up to 15.8 bits per key here instead of 10.");
         let ahead = mix("fuse", "ycsb-c", 1, 200.0, 500);
         let lost = front(&[grf.clone(), slower, ahead.clone()]);
         assert_eq!(lost.finding, Finding::Fails);
-        assert!(lost.note.contains("YCSB C with 1 thread: fuse does 2.00 times"), "{}", lost.note);
+        assert!(lost.note.contains("YCSB C with 1 thread: fuse has 2.00 times"), "{}", lost.note);
         // Other mixes, other numbers of threads and other memory are other comparisons.
         let elsewhere = [
             MixRow { measurement: mix("fuse", "ycsb-a", 1, 1.0, 1).measurement, ..ahead.clone() },
@@ -287,11 +287,11 @@ mod tests {
     }
 
     #[test]
-    fn elastic_filters_are_held_against_fixed_ones_of_the_same_memory() {
+    fn elastic_filters_are_compared_with_fixed_ones_of_the_same_memory() {
         let gain = |rows: &[MixRow], at: usize| verdicts(rows).remove(1 + at);
         let fixed = mix("bloom@4", "ycsb-c", 1, 100.0, 1000);
         let rows = [mix("elastic", "ycsb-c", 1, 900.0, 10), fixed.clone()];
-        assert_eq!(gain(&rows, 2).finding, Finding::Open, "ten bits are no twin of four");
+        assert_eq!(gain(&rows, 2).finding, Finding::Open, "ten bits are not comparable with four");
         for (per_second, finding, ours) in [
             (205.0, Finding::Holds, "2.05×"),
             (400.0, Finding::Partly, "4.00×"),

@@ -1,4 +1,4 @@
-//! The page as a browser shows it: on a telephone, on a screen, in print. Skipped where there is no browser.
+//! The page in a browser: on a telephone, on a screen, in print. Skipped where there is no browser.
 
 use std::fs;
 
@@ -8,9 +8,9 @@ use tamis_lab::figures::report::html;
 use crate::chromium::Chromium;
 use crate::{measured, samples};
 
-/// What `look.js` sees of a page in a frame of this width.
+/// Returns the observations of `look.js` on a page in a frame of this width.
 fn look(browser: &Chromium, page: &str, width: u32, dark: bool) -> Value {
-    // Within a script, `<` could end it.
+    // In a script, `<` could end it.
     let text = serde_json::to_string(page).unwrap().replace('<', "\\u003c");
     let around = format!(
         "<!DOCTYPE html><meta charset=utf-8><iframe id=frame style=\"width:{width}px;height:800px;border:0\"></iframe>\
@@ -24,8 +24,9 @@ fn look(browser: &Chromium, page: &str, width: u32, dark: bool) -> Value {
         .open(&path, &["--dump-dom", "--window-size=1400,1000", "--virtual-time-budget=20000", &scheme]);
     assert_eq!(left.console, Vec::<String>::new());
     let found = left.stdout.split_once("<pre id=\"out\">").and_then(|(_, rest)| rest.split_once("</pre>"));
-    let (json, _) = found
-        .unwrap_or_else(|| panic!("nothing was looked at: {}", &left.stdout[..left.stdout.len().min(2000)]));
+    let (json, _) = found.unwrap_or_else(|| {
+        panic!("there are no observations: {}", &left.stdout[..left.stdout.len().min(2000)])
+    });
     serde_json::from_str(json).unwrap_or_else(|error| panic!("{error}: {json}"))
 }
 
@@ -33,7 +34,7 @@ fn none(saw: &Value, what: &str) {
     assert_eq!(saw[what], serde_json::json!([]), "{what}");
 }
 
-/// What holds at any width.
+/// Checks what holds at any width.
 fn check(saw: &Value, width: u32, figures: usize, pictures: usize) {
     assert_eq!(saw["width"], width);
     assert!(
@@ -86,7 +87,7 @@ fn hostile_names_change_nothing_on_a_telephone() {
     check(&look(&browser, &page, 360, false), 360, 1, 2);
 }
 
-/// Nothing made up: what was measured a moment ago.
+/// Real results, measured just now.
 #[test]
 fn measured_results_are_shown() {
     let Some(browser) = Chromium::find() else { return };
@@ -108,7 +109,7 @@ fn the_file_opens_without_a_word_and_prints() {
     assert!(pdf.starts_with(b"%PDF-"));
     let pages = pdf.windows(11).filter(|at| at.starts_with(b"/Type /Page") && at.len() == 11).count()
         - pdf.windows(12).filter(|at| *at == b"/Type /Pages").count();
-    // Each paper begins on a page of its own, and so does the summary.
+    // Each paper begins on its own page, and so does the summary.
     assert!(pages >= 5, "{pages}");
     let picture = browser.place("report.png");
     let shot = format!("--screenshot={}", picture.display());
@@ -116,7 +117,7 @@ fn the_file_opens_without_a_word_and_prints() {
     assert!(fs::read(picture).unwrap().starts_with(b"\x89PNG"));
 }
 
-/// The eyes see: a page with faults has them found.
+/// The checks work: they find the faults of a faulty page.
 #[test]
 fn faults_are_seen() {
     let Some(browser) = Chromium::find() else { return };

@@ -1,30 +1,30 @@
-//! A browser without a window: Chromium, as far as this machine has one.
+//! A headless browser: Chromium, if available on this machine.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Whoever hangs for so long is ended: that is a failure, and not a measure of speed.
+/// The browser is killed after this time: that is a failure, not a measure of speed.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// A browser, and a directory for what it writes.
+/// A browser, and a directory for its output.
 pub(crate) struct Chromium {
     program: PathBuf,
     dir: tempfile::TempDir,
 }
 
-/// What a run of the browser left.
+/// The output of a run of the browser.
 pub(crate) struct Left {
     pub(crate) stdout: String,
-    /// What pages said on the console, one line each.
+    /// The console messages of pages, one line each.
     pub(crate) console: Vec<String>,
 }
 
 impl Chromium {
-    /// The program that `TAMIS_BROWSER` names, or the first of the usual names in `PATH`. Without one the caller is to return, as the
-    /// message says, unless `CI_BROWSER=required`: then this panics.
-    #[expect(clippy::print_stderr, reason = "a test that is skipped says so where its output is shown")]
+    /// Finds the program that `TAMIS_BROWSER` names, or the first of the usual names in `PATH`. Without one the caller
+    /// must return, as the message says, unless `CI_BROWSER=required`: then this panics.
+    #[expect(clippy::print_stderr, reason = "a skipped test reports this where its output is shown")]
     pub(crate) fn find() -> Option<Chromium> {
         let given = std::env::var_os("TAMIS_BROWSER").map(PathBuf::from);
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -44,19 +44,19 @@ impl Chromium {
         }
     }
 
-    /// Writes a page and gives its path.
+    /// Writes a page and returns its path.
     pub(crate) fn write(&self, name: &str, page: &str) -> PathBuf {
         let path = self.dir.path().join(name);
         fs::write(&path, page).unwrap();
         path
     }
 
-    /// A place for a file that the browser writes.
+    /// Returns a path for a file that the browser writes.
     pub(crate) fn place(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    /// Opens a page with further flags and waits until the browser ends.
+    /// Opens a page with additional flags and waits until the browser exits.
     pub(crate) fn open(&self, page: &Path, flags: &[&str]) -> Left {
         let profile = tempfile::tempdir_in(self.dir.path()).unwrap();
         let file = |name: &str| (profile.path().join(name), File::create(profile.path().join(name)).unwrap());

@@ -1,4 +1,4 @@
-// Looks at the page in the frame and writes what it saw as JSON into the element `out`.
+// Inspects the page in the frame and writes its observations as JSON into the element `out`.
 function look(frame) {
   const page = frame.contentDocument, view = frame.contentWindow, root = page.documentElement;
   const wide = root.clientWidth;
@@ -22,7 +22,7 @@ function look(frame) {
     texts.forEach(({ node, box: a }, n) => {
       least = Math.min(least, parseFloat(view.getComputedStyle(node).fontSize) * scale);
       if (a.left < box.left - 1 || a.right > box.right + 1 || a.top < box.top - 1 || a.bottom > box.bottom + 1) out.push(name(node));
-      // Boxes are as high as the font's tallest letters with room above and below: rows of legends may touch by a little.
+      // Boxes have the height of the font's tallest letters with space above and below: rows of legends may touch slightly.
       texts.slice(n + 1).forEach(({ node: other, box: b }) => {
         const across = Math.min(a.right, b.right) - Math.max(a.left, b.left);
         const up = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);

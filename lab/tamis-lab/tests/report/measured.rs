@@ -1,4 +1,4 @@
-//! Results that were measured, and not made up: a figure of its own, and the catalogue's quickest of each paper.
+//! Measured results: a figure of its own, and the catalogue's quickest of each paper.
 
 use serde_json::json;
 use tamis_bench::{Bench, BenchConfig, BenchError, KeySet, NoProgress, Progress, Workload};
@@ -9,10 +9,10 @@ use tamis_lab::figures::{
     Verdict, View, catalogue,
 };
 
-/// The longest that a figure of the catalogue may say it takes at small scale to be measured here, in seconds.
+/// Maximum estimated duration, at small scale, of the catalogue's figures measured here, in seconds.
 const QUICK: u64 = 5;
 
-/// Measured now, each in a directory that is then removed.
+/// Measures figures now, each in a directory that is removed afterwards.
 pub(crate) fn results() -> Vec<Loaded> {
     let out = tempfile::tempdir().unwrap();
     let measure = |figure: &dyn Figure| {
@@ -28,14 +28,14 @@ pub(crate) fn results() -> Vec<Loaded> {
     std::iter::once(measure(&Gets)).chain(quickest.map(measure)).collect()
 }
 
-/// Gets of keys that are there and that are not, by size of the key.
+/// Gets of present and absent keys by key size.
 struct Gets;
 
 const ABOUT: About = About {
     name: "ours-gets",
     paper: Paper::Ours,
     place: "",
-    title: "Gets by size of the key",
+    title: "Gets by key size",
     claim: "A get takes one digest, whatever the key.",
     differs: "",
 };

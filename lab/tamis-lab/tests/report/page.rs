@@ -23,7 +23,7 @@ fn content(node: Node<'_, '_>) -> String {
     node.descendants().filter_map(|node| node.is_text().then(|| node.text()).flatten()).collect()
 }
 
-/// What holds for every page: nothing runs, nothing is loaded, names are given once, and links lead somewhere.
+/// Checks what holds for every page: nothing runs, nothing is loaded, names are unique, and links have targets.
 fn check(document: &Document<'_>) {
     for name in ["script", "link", "img", "iframe", "object", "embed", "use", "image", "base"] {
         assert_eq!(named(document, name).count(), 0, "{name}");
@@ -45,7 +45,7 @@ fn check(document: &Document<'_>) {
         let mut under_head = 0;
         for row in table.descendants().filter(|node| node.tag_name().name() == "tr") {
             let cells: Vec<Node<'_, '_>> = row.children().filter(Node::is_element).collect();
-            // A head of several rows takes a cell of each.
+            // A head of several rows has a cell for each.
             assert_eq!(cells.len() + usize::from(under_head > 0), columns, "{}", content(row));
             under_head = match cells[0].attribute("rowspan") {
                 Some(rows) => rows.parse::<usize>().unwrap() - 1,
@@ -72,9 +72,10 @@ fn the_page_is_well_formed_whole_and_loads_nothing() {
     });
 }
 
-/// Per figure: its name, place and title, the claim, findings in words, pictures, tables, the machine, the command.
+/// Each figure has its name, place and title, the claim, findings in words, pictures, tables, the machine, and the
+/// command.
 #[test]
-fn a_figure_says_all_of_itself() {
+fn figures_are_complete() {
     parsed(&html(&samples::all(), &[]), |document| {
         let article =
             named(document, "article").find(|n| n.attribute("id") == Some("hash-fig8a-default")).unwrap();
@@ -109,14 +110,14 @@ fn a_figure_says_all_of_itself() {
 }
 
 #[test]
-fn what_is_unfinished_or_of_no_weight_says_so() {
+fn unfinished_and_insignificant_results_are_marked() {
     let page = html(&samples::all(), &["x is damaged".to_owned()]);
     for words in [
         "Unfinished: 2 of 8 steps are measured.",
         "Unfinished: 0 of 3 steps are measured.",
         "4, of which 2 unfinished",
         "Built without optimisation: times mean nothing.",
-        "Small scale shows that it works",
+        "The small scale only shows that the experiment works",
         "Left out: x is damaged",
         "not judged",
     ] {
@@ -125,7 +126,7 @@ fn what_is_unfinished_or_of_no_weight_says_so() {
 }
 
 #[test]
-fn papers_stand_in_their_order_and_the_summary_links_to_all_figures() {
+fn papers_are_in_order_and_the_summary_links_to_all_figures() {
     parsed(&html(&samples::all(), &[]), |document| {
         let headings: Vec<String> = named(document, "h2").map(content).collect();
         assert_eq!(headings, ["How to read it", "All findings", "Hash sharing", "GRF", "Beyond the papers"]);
@@ -148,18 +149,18 @@ fn papers_stand_in_their_order_and_the_summary_links_to_all_figures() {
 }
 
 #[test]
-fn hostile_words_are_words() {
+fn hostile_text_is_escaped() {
     let page = html(&[samples::hostile()], &[samples::HOSTILE.to_owned()]);
     assert!(!page.contains("<script") && !page.contains('\u{202e}') && !page.contains('\0'));
     parsed(&page, |document| {
         check(document);
-        // Title, head of a table and more: each is there, as text.
+        // Title, head of a table and more: each is present as text.
         assert!(content(document.root_element()).matches("<script>console.error(1)</script>").count() > 10);
     });
 }
 
 #[test]
-fn a_page_of_nothing_says_so() {
+fn an_empty_page_says_so() {
     let page = html(&[], &[]);
     parsed(&page, check);
     assert!(page.contains("There are no results yet."));

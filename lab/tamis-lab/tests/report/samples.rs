@@ -1,4 +1,4 @@
-//! Made-up results with everything that a page may hold.
+//! Synthetic results with everything that a page may contain.
 
 use tamis_lab::figures::results::{Done, Loaded, Setup};
 use tamis_lab::figures::{About, Axis, Bar, Kind, Panel, Paper, Point, Scale, Series, Sheet, Verdict, View};
@@ -21,7 +21,7 @@ const SIDES: [&str; 12] = [
     "none",
 ];
 
-/// Steps of which the last ones are missing if `done` is less.
+/// Creates results whose last steps are missing if `done` is less than `steps`.
 fn loaded(about: About, scale: Scale, (done, steps): (usize, usize), view: View) -> Loaded {
     let name = |step: usize| format!("step {step}");
     Loaded {
@@ -81,7 +81,7 @@ fn points(side: usize) -> Vec<Point> {
     [6.0, 8.0, 10.0, 12.0, 14.0].map(point).into()
 }
 
-/// Lines of so many sides, with a theory and a model.
+/// Returns lines of several sides, with a theory and a model.
 pub(crate) fn lines(sides: usize) -> Panel {
     let mut series: Vec<Series> =
         (0..sides).map(|side| Series { name: SIDES[side].to_owned(), points: points(side) }).collect();
@@ -96,7 +96,7 @@ pub(crate) fn lines(sides: usize) -> Panel {
     }
 }
 
-/// Devices with piles of bars.
+/// Returns devices with stacked bars.
 pub(crate) fn piles() -> Panel {
     let bars = |device: usize| {
         let bar = |name: &str, hashing: f64| Bar {
@@ -118,7 +118,7 @@ pub(crate) fn piles() -> Panel {
     }
 }
 
-/// Many thin bars.
+/// Returns many thin bars.
 pub(crate) fn workloads() -> Panel {
     let bars = |workload: usize| {
         let bar = |(side, name): (usize, &&str)| Bar {
@@ -143,7 +143,7 @@ pub(crate) fn workloads() -> Panel {
     }
 }
 
-/// Throughput against latency, as threads grow.
+/// Returns throughput against latency, for increasing numbers of threads.
 pub(crate) fn curve() -> Panel {
     let curve = |side: usize| {
         let at = |threads: u32| {
@@ -165,7 +165,7 @@ pub(crate) fn curve() -> Panel {
     }
 }
 
-/// A table that is wider than a telephone.
+/// Returns a table that is wider than a telephone.
 fn sheet() -> Sheet {
     let mut sheet = Sheet::new(
         "Median of 7 rounds (least – greatest)",
@@ -188,7 +188,7 @@ fn sheet() -> Sheet {
     sheet
 }
 
-/// Two papers and none, whole and unfinished, with and without results.
+/// Returns results of two papers and of none, complete and unfinished, with and without rows.
 pub(crate) fn all() -> Vec<Loaded> {
     let verdicts = vec![
         Verdict::open(
@@ -241,7 +241,7 @@ pub(crate) fn all() -> Vec<Loaded> {
     ]
 }
 
-/// Results all of whose words are hostile, and whose numbers are none.
+/// Returns results with hostile texts and invalid numbers.
 pub(crate) fn hostile() -> Loaded {
     let mut panel = lines(2);
     panel.title = HOSTILE.to_owned();

@@ -1,12 +1,12 @@
-//! LevelDB's C API, as far as the adapter needs it, behind owners that free what they own.
+//! The part of LevelDB's C API that the adapter needs, wrapped in owners that free their contents.
 //!
 //! Source: `leveldb/c.h` of LevelDB 1.23, linked as the system's `leveldb`.
 //!
-//! Invariants: every pointer that an [`Owned`] holds came from the C function that makes it and is freed once, by the
-//! one that frees it. No pointer leaves this module but as a slice that borrows what keeps it alive.
+//! Invariants: every pointer in an [`Owned`] came from the C function that creates it, and is freed once, by the
+//! corresponding one. No pointer leaves this module except as a slice that borrows its owner.
 //!
-//! Threads: LevelDB's database takes calls from any thread without further locks (`db.h`); options of reads and writes
-//! are only read by it. An iterator belongs to one thread at a time, and so is neither `Send` nor `Sync`.
+//! Threads: LevelDB's database accepts calls from any thread without external locks (`db.h`), and only reads the
+//! options of reads and writes. An iterator belongs to one thread at a time, and so is neither `Send` nor `Sync`.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::marker::PhantomData;
@@ -15,7 +15,7 @@ use std::slice;
 
 macro_rules! opaque {
     ($($name:ident)*) => {$(
-        /// A type that only LevelDB knows.
+        /// An opaque type of LevelDB.
         #[repr(C)]
         pub(super) struct $name {
             _private: [u8; 0],
@@ -97,7 +97,7 @@ unsafe extern "C" {
 
 const NO_COMPRESSION: c_int = 0;
 
-/// Something that LevelDB made and that is freed with this.
+/// An object created by LevelDB, freed on drop.
 struct Owned<T> {
     made: NonNull<T>,
     free: unsafe extern "C" fn(*mut T),
@@ -106,7 +106,7 @@ struct Owned<T> {
 impl<T> Owned<T> {
     /// # Safety
     ///
-    /// `made` came from the function whose counterpart is `free`, which nobody else calls on it.
+    /// `made` came from the function whose counterpart is `free`, and nothing else frees it.
     unsafe fn new(made: *mut T, free: unsafe extern "C" fn(*mut T)) -> Owned<T> {
         Owned {
             made: NonNull::new(made).expect("LevelDB makes things with C++'s new, which does not give null"),
@@ -121,12 +121,13 @@ impl<T> Owned<T> {
 
 impl<T> Drop for Owned<T> {
     fn drop(&mut self) {
-        // SAFETY: `new` was promised that `free` is the counterpart of what made it, and this is the only call of it.
+        // SAFETY: `new` was promised that `free` is the counterpart of the function that created it; this is the only
+        // call.
         unsafe { (self.free)(self.raw()) }
     }
 }
 
-/// Memory of LevelDB's allocation.
+/// Memory allocated by LevelDB.
 struct Memory {
     bytes: NonNull<c_char>,
     len: usize,
@@ -135,58 +136,58 @@ struct Memory {
 impl Memory {
     /// # Safety
     ///
-    /// `bytes` is null, or `len` bytes that LevelDB allocated for its caller to free.
+    /// `bytes` is null, or points to `len` bytes that LevelDB allocated for its caller to free.
     unsafe fn new(bytes: *mut c_char, len: usize) -> Option<Memory> {
         Some(Memory { bytes: NonNull::new(bytes)?, len })
     }
 
     fn as_slice(&self) -> &[u8] {
-        // SAFETY: `new` was promised so many bytes, which live until this is dropped.
+        // SAFETY: `new` was promised `len` bytes, which live until this is dropped.
         unsafe { slice::from_raw_parts(self.bytes.as_ptr().cast(), self.len) }
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: it was allocated by LevelDB for its caller to free, which happens here only.
+        // SAFETY: LevelDB allocated it for its caller to free, which happens only here.
         unsafe { leveldb_free(self.bytes.as_ptr().cast()) }
     }
 }
 
-/// Takes over a text that ends with a zero.
+/// Takes ownership of a null-terminated string.
 ///
 /// # Safety
 ///
-/// `text` is null, or a text that LevelDB allocated for its caller to free.
+/// `text` is null, or a string that LevelDB allocated for its caller to free.
 unsafe fn text(text: *mut c_char) -> Option<String> {
     let len = if text.is_null() {
         0
     } else {
-        // SAFETY: it is not null, and so a text that ends with a zero.
+        // SAFETY: it is not null, and so a null-terminated string.
         unsafe { CStr::from_ptr(text) }.to_bytes().len()
     };
-    // SAFETY: as the caller promises; so long it is.
+    // SAFETY: as promised by the caller; `len` is its length.
     unsafe { Memory::new(text, len) }.map(|memory| String::from_utf8_lossy(memory.as_slice()).into_owned())
 }
 
-/// Calls a function that tells of an error through its last argument.
+/// Calls a function that reports errors through its last argument.
 fn checked<R>(call: impl FnOnce(*mut *mut c_char) -> R) -> Result<R, String> {
     let mut error = ptr::null_mut();
     let result = call(&mut error);
-    // SAFETY: LevelDB left the null there or put an allocated text in its place.
+    // SAFETY: LevelDB left the null or replaced it with an allocated string.
     match unsafe { text(error) } {
         None => Ok(result),
         Some(error) => Err(error),
     }
 }
 
-/// `1.23` for example.
+/// Returns the version, such as `1.23`.
 pub(super) fn version() -> String {
     // SAFETY: both return a constant.
     unsafe { format!("{}.{}", leveldb_major_version(), leveldb_minor_version()) }
 }
 
-/// What a database is opened with; without compression, and made if it is missing.
+/// The options of a database, which has no compression, and is created if missing.
 pub(super) struct DbOptions {
     /// 0: no filter.
     pub(super) filter_bits: c_int,
@@ -205,15 +206,15 @@ pub(super) struct Db {
     _cache: Owned<RawCache>,
 }
 
-// SAFETY: LevelDB's database may be used, and closed, by any thread. The others are not touched but to free them.
+// SAFETY: LevelDB's database may be used, and closed, by any thread. The others are only freed.
 unsafe impl Send for Db {}
-// SAFETY: LevelDB's database takes calls from several threads at a time; the others are out of reach.
+// SAFETY: LevelDB's database accepts concurrent calls from several threads; the others are inaccessible.
 unsafe impl Sync for Db {}
 
 impl Db {
     pub(super) fn open(dir: &CStr, told: &DbOptions) -> Result<Db, String> {
-        // SAFETY: each is made and freed by counterparts. The setters take what was just made, and which outlives the
-        // database: fields are dropped in order, and the database is the first of them.
+        // SAFETY: each is created and freed by counterparts. The setters take newly created objects that outlive the
+        // database: fields are dropped in order, and the database is the first one.
         unsafe {
             let options = Owned::new(leveldb_options_create(), leveldb_options_destroy);
             let cache = Owned::new(leveldb_cache_create_lru(told.cache_bytes), leveldb_cache_destroy);
@@ -250,10 +251,10 @@ impl Db {
         })
     }
 
-    /// Writes nothing, which fails if a flush or a compaction has failed.
+    /// Writes an empty batch, which fails if a flush or a compaction has failed.
     pub(super) fn check(&self) -> Result<(), String> {
         let options = WriteOptions::new(false);
-        // SAFETY: made and freed by counterparts; the batch lives until it is written.
+        // SAFETY: created and freed by counterparts; the batch lives until it is written.
         unsafe {
             let batch = Owned::new(leveldb_writebatch_create(), leveldb_writebatch_destroy);
             checked(|error| leveldb_write(self.db.raw(), options.0.raw(), batch.raw(), error))
@@ -267,7 +268,7 @@ impl Db {
         look: impl FnOnce(Option<&[u8]>) -> R,
     ) -> Result<R, String> {
         let (db, mut len) = (self.db.raw(), 0);
-        // SAFETY: the database is open. The answer is null, or `len` bytes for the caller to free.
+        // SAFETY: the database is open. The result is null, or `len` bytes for the caller to free.
         let value = unsafe {
             let bytes = checked(|error| {
                 leveldb_get(db, options.0.raw(), key.as_ptr().cast(), key.len(), &mut len, error)
@@ -277,21 +278,21 @@ impl Db {
         Ok(look(value.as_ref().map(Memory::as_slice)))
     }
 
-    /// Writes the memtable out. Compacting the range that holds but the empty key begins with that, and finds no table
-    /// to compact unless one holds the empty key.
+    /// Flushes the memtable. Compacting the range that contains only the empty key begins with a flush, and finds no
+    /// table to compact unless one contains the empty key.
     pub(super) fn flush(&self) {
         let empty = c"".as_ptr();
-        // SAFETY: the database is open. Both ends are the empty key, of no bytes; null would mean all keys.
+        // SAFETY: the database is open. Both ends are the empty key, of zero bytes; null would mean all keys.
         unsafe { leveldb_compact_range(self.db.raw(), empty, 0, empty, 0) }
     }
 
     pub(super) fn property(&self, name: &CStr) -> Option<String> {
-        // SAFETY: the database is open; the answer is null or a text for the caller to free.
+        // SAFETY: the database is open; the result is null or a string for the caller to free.
         unsafe { text(leveldb_property_value(self.db.raw(), name.as_ptr())) }
     }
 
     pub(super) fn iterator<'s>(&'s self, options: &'s ReadOptions) -> Iterator<'s> {
-        // SAFETY: database and options outlive the iterator, whose type says so.
+        // SAFETY: database and options outlive the iterator, as its type requires.
         let made = unsafe {
             Owned::new(leveldb_create_iterator(self.db.raw(), options.0.raw()), leveldb_iter_destroy)
         };
@@ -314,7 +315,7 @@ pub(super) struct WriteOptions(Owned<RawWriteOptions>);
 
 impl WriteOptions {
     pub(super) fn new(sync: bool) -> WriteOptions {
-        // SAFETY: counterparts; and the setter takes what was just made.
+        // SAFETY: counterparts; the setter takes a newly created object.
         unsafe {
             let options = Owned::new(leveldb_writeoptions_create(), leveldb_writeoptions_destroy);
             leveldb_writeoptions_set_sync(options.raw(), u8::from(sync));
@@ -323,20 +324,20 @@ impl WriteOptions {
     }
 }
 
-/// A place among the entries of a database, as they were when it was made; at first none.
+/// A cursor over a snapshot of the database's entries; initially invalid.
 pub(super) struct Iterator<'s> {
     made: Owned<RawIterator>,
     alive: PhantomData<&'s Db>,
 }
 
 impl Iterator<'_> {
-    /// To the first entry not before `key`.
+    /// Moves to the first entry not before `key`.
     pub(super) fn seek(&mut self, key: &[u8]) {
         // SAFETY: the iterator is alive, and LevelDB copies the key if it needs it longer.
         unsafe { leveldb_iter_seek(self.made.raw(), key.as_ptr().cast(), key.len()) }
     }
 
-    /// To the last entry not behind `key`.
+    /// Moves to the last entry not after `key`.
     pub(super) fn seek_back(&mut self, key: &[u8]) {
         self.seek(key);
         match self.entry().map(|(found, _)| found > key) {
@@ -347,12 +348,12 @@ impl Iterator<'_> {
         }
     }
 
-    /// The entry at the place, until the next move; `None` at an end or after an error.
+    /// Returns the current entry, valid until the next move; `None` at an end or after an error.
     pub(super) fn entry(&self) -> Option<(&[u8], &[u8])> {
         let raw = self.made.raw();
         let (mut key_len, mut value_len) = (0, 0);
-        // SAFETY: key and value of a valid iterator may be asked for, and hold until it moves, which wants `&mut`.
-        // They are never null, also if they are empty: `Slice` points somewhere always.
+        // SAFETY: key and value of a valid iterator are available until it moves, which needs `&mut`. They are never
+        // null, even if empty: `Slice` always points somewhere.
         unsafe {
             if leveldb_iter_valid(raw) == 0 {
                 return None;
@@ -363,28 +364,28 @@ impl Iterator<'_> {
         }
     }
 
-    /// To the next entry. Only from an entry.
+    /// Moves to the next entry. Must be at an entry.
     pub(super) fn next(&mut self) {
         debug_assert!(self.entry().is_some());
-        // SAFETY: the iterator is alive, and valid as the caller says.
+        // SAFETY: the iterator is alive, and valid as required of the caller.
         unsafe { leveldb_iter_next(self.made.raw()) }
     }
 
-    /// To the entry before. Only from an entry.
+    /// Moves to the previous entry. Must be at an entry.
     pub(super) fn prev(&mut self) {
         debug_assert!(self.entry().is_some());
-        // SAFETY: the iterator is alive, and valid as the caller says.
+        // SAFETY: the iterator is alive, and valid as required of the caller.
         unsafe { leveldb_iter_prev(self.made.raw()) }
     }
 
-    /// Whether an end was an error.
+    /// Returns the error if the end was one.
     pub(super) fn status(&self) -> Result<(), String> {
         // SAFETY: the iterator is alive.
         checked(|error| unsafe { leveldb_iter_get_error(self.made.raw(), error) })
     }
 }
 
-/// A directory as LevelDB wants it.
+/// Converts a directory to a C string.
 pub(super) fn path(dir: &std::path::Path) -> Result<CString, std::ffi::NulError> {
     use std::os::unix::ffi::OsStrExt;
     CString::new(dir.as_os_str().as_bytes())

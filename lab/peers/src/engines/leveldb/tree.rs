@@ -1,23 +1,23 @@
-//! LevelDB's tree, read from its property `leveldb.sstables`, and whether a compaction of it is due.
+//! LevelDB's tree, parsed from its property `leveldb.sstables`, and whether a compaction of it is due.
 //!
-//! Source: LevelDB's `doc/impl.md` and the text of the property: a line `--- level 1 ---` for every level, and below it a
-//! line ` 17:2048['first' @ 3 : 1 .. 'last' @ 9 : 1]` for each table, with its number and its bytes. Keys are escaped,
-//! so a line is a table.
+//! Source: LevelDB's `doc/impl.md` and the property itself: a line `--- level 1 ---` for every level, followed by a
+//! line ` 17:2048['first' @ 3 : 1 .. 'last' @ 9 : 1]` for each table, with its number and its size in bytes. Keys are
+//! escaped, so each table has one line.
 
-/// Tables of level 0 from which on a compaction is due.
+/// Number of tables in level 0 from which a compaction is due.
 const LEVEL0_TABLES: u64 = 4;
 
-/// Bytes of level 1 from which on a compaction is due; ten times as many with each level below.
+/// Size of level 1 in bytes from which a compaction is due; ten times as large with each level below.
 const LEVEL1_BYTES: u64 = 10 << 20;
 
-/// How many tables of how many bytes each level has.
+/// The number of tables of each level, and their size in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tree {
     levels: Vec<(u64, u64)>,
 }
 
 impl Tree {
-    /// Reads the property; `None` if it does not look as it should.
+    /// Parses the property; `None` if it is malformed.
     pub(super) fn parse(text: &str) -> Option<Tree> {
         let mut levels = Vec::new();
         for line in text.lines() {
@@ -39,13 +39,14 @@ impl Tree {
         (!levels.is_empty()).then_some(Tree { levels })
     }
 
-    /// Sorted runs: the tables of level 0, and the other levels that hold any.
+    /// Counts sorted runs: the tables of level 0, and the other levels that are not empty.
     pub(super) fn runs(&self) -> u64 {
         let deeper = self.levels.iter().skip(1).filter(|(tables, _)| *tables > 0).count();
         self.levels.first().map_or(0, |(tables, _)| *tables) + deeper as u64
     }
 
-    /// Whether a level is so full that LevelDB compacts it. While it does, its tables are still there.
+    /// Reports whether a level is full enough for LevelDB to compact it. During a compaction its tables are still
+    /// present.
     pub(super) fn is_compaction_due(&self) -> bool {
         let last = self.levels.len() - 1;
         let mut most = LEVEL1_BYTES;
@@ -76,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_tables_of_level_0_and_other_levels_that_hold_any() {
+    fn runs_are_tables_of_level_0_and_other_levels_that_are_not_empty() {
         let tree = Tree::parse(&tree(&[&[5, 6], &[], &[7, 8, 9], &[1], &[], &[], &[]])).unwrap();
         assert_eq!(tree.runs(), 4);
         assert_eq!(tree.levels[2], (3, 24));
@@ -99,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn another_text_is_no_tree() {
+    fn malformed_text_is_no_tree() {
         for text in ["", "hello", " 1:2['a' .. 'b']", "--- level 1 ---", "--- level 0 ---\n 1:x['a' .. 'b']"]
         {
             assert_eq!(Tree::parse(text), None, "{text}");

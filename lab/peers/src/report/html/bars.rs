@@ -1,5 +1,5 @@
-//! Pictures: bars, quantiles, and how far one side leads. Positions are percentages of the width that there is and
-//! heights are pixels, so that they fit a telephone, a screen and paper with letters of the same size.
+//! Pictures: bars, quantiles, and leads. Positions are percentages of the available width and heights are pixels, so
+//! that pictures fit a telephone, a screen and paper with letters of the same size.
 
 use tamis_lab::page::Page;
 
@@ -7,19 +7,19 @@ use crate::report::figure::{Figure, QUANTILES};
 use crate::report::summary::{Group, Standing, Suite, is_tamis};
 use crate::report::{tables, text};
 
-/// Pixels of one system: a line of text, and below it what is drawn.
+/// Height of one system in pixels: a line of text, and the drawing below it.
 const LANE: usize = 36;
 const TEXT: usize = 14;
 const BAR: usize = 20;
 const THICK: usize = 9;
 
-/// Characters of a system's name beside a value; the rest stands in the tables.
+/// Maximum number of characters of a system's name beside a value; tables have the full name.
 const NAME: usize = 30;
 
-/// Ratios beyond this, or below one by it, fill the half of their picture.
+/// Ratios beyond this, or below its reciprocal, fill half of their picture.
 const FARTHEST: f64 = 8.0;
 
-/// A bar for each system, from 0 on, with a line from the least to the most round.
+/// Draws a bar for each system from 0, with a line from the smallest to the largest round.
 pub(super) fn bars(out: &mut Page, suite: &Suite, group: &Group, label: &str) {
     let figure = suite.headline();
     let best = group.best(figure).map(|(name, _)| name);
@@ -54,7 +54,7 @@ pub(super) fn bars(out: &mut Page, suite: &Suite, group: &Group, label: &str) {
     });
 }
 
-/// The quantiles of each system on a logarithmic scale.
+/// Draws the quantiles of each system on a logarithmic scale.
 pub(super) fn quantiles(out: &mut Page, suite: &Suite, group: &Group, label: &str) {
     let values = |system: &str| QUANTILES.map(|q| group.spread(system, q).map(|spread| spread.median));
     let all: Vec<f64> = systems(suite, group).flat_map(values).flatten().collect();
@@ -63,7 +63,7 @@ pub(super) fn quantiles(out: &mut Page, suite: &Suite, group: &Group, label: &st
     else {
         return;
     };
-    // A little room at both ends, so that marks are whole.
+    // Some space at both ends, so that marks are not clipped.
     let wide = (most / least).ln().max(f64::EPSILON);
     let place = |value: f64| format!("{:.2}%", 2.0 + 96.0 * (value / least).ln() / wide);
     let caption = format!("{label} — p50 / p99 / p99.9, ns, logarithmic, further left is better");
@@ -85,7 +85,7 @@ pub(super) fn quantiles(out: &mut Page, suite: &Suite, group: &Group, label: &st
     });
 }
 
-/// How far tamis leads, to the right, or is behind, to the left. The number stands in the same row of the table.
+/// Draws tamis's lead to the right, or its deficit to the left. The number is in the same row of the table.
 pub(super) fn lead(out: &mut Page, ratio: f64) {
     let half = 50.0 * (ratio.clamp(1.0 / FARTHEST, FARTHEST).ln() / FARTHEST.ln());
     let (from, width) = (50.0 + half.min(0.0), half.abs());
@@ -98,7 +98,7 @@ pub(super) fn lead(out: &mut Page, ratio: f64) {
     });
 }
 
-/// The systems that have a row.
+/// Returns the systems that have a row.
 fn systems<'a>(suite: &'a Suite, group: &'a Group) -> impl Iterator<Item = &'a str> + Clone {
     suite.systems.iter().map(String::as_str).filter(|system| group.outcomes.contains_key(*system))
 }

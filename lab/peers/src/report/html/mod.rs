@@ -1,7 +1,7 @@
-//! The report as one HTML page that needs nothing else: no script, no font, no picture from elsewhere.
+//! The report as one self-contained HTML page, without scripts, fonts or external images.
 //!
-//! It is well-formed XML as well, so that a parser can check it. Bars and quantiles are SVG within the page, as wide as
-//! the screen or the paper; everything they show stands beside them in words.
+//! It is also well-formed XML, so that a parser can check it. Bars and quantiles are SVG within the page, as wide as
+//! the screen or the paper; everything they show is also given in words.
 
 use tamis_lab::page::{self, Page};
 
@@ -14,9 +14,9 @@ mod bars;
 #[cfg(test)]
 mod tests;
 
-const TITLE: &str = "tamis side by side with other engines";
+const TITLE: &str = "tamis compared with other engines";
 
-/// The page.
+/// Returns the page.
 pub(super) fn page(summary: &Summary, context: &Context) -> String {
     page::document(TITLE, include_str!("style.css"), |out| {
         out.tag("header", &[], |out| head(out, summary, context));
@@ -100,7 +100,7 @@ fn suite(out: &mut Page, suite: &Suite) {
     }
     let costs = tables::costs(suite);
     if !costs.is_empty() {
-        out.text_tag("h3", &[], "What it costs");
+        out.text_tag("h3", &[], "Costs");
         costs.iter().for_each(|grid| table(out, grid));
     }
 }
@@ -115,13 +115,13 @@ fn systems(out: &mut Page, summary: &Summary) {
     }
 }
 
-/// A table that scrolls by itself where the screen is narrower. Rows that are a comparison begin with a bar.
+/// Writes a table that scrolls by itself on narrower screens. Rows that are a comparison begin with a bar.
 fn table(out: &mut Page, grid: &Grid) {
     let label = [("class", "scroll"), ("role", "region"), ("tabindex", "0"), ("aria-label", &*grid.caption)];
     let bars = grid.rows.iter().any(|row| row.ratio.is_some());
     out.tag("div", &label, |out| {
         out.tag("table", &[], |out| {
-            // The text in it stays in view while the table scrolls.
+            // The text in it stays visible while the table scrolls.
             out.tag("caption", &[], |out| out.text_tag("span", &[], &grid.caption));
             out.tag("thead", &[], |out| {
                 out.tag("tr", &[], |out| {
@@ -139,7 +139,7 @@ fn table(out: &mut Page, grid: &Grid) {
                     out.tag("tr", &[("class", standing)], |out| {
                         for (at, cell) in row.cells.iter().enumerate() {
                             match at {
-                                // The first of several names is short; a name by itself is a row's label.
+                                // The first of several names is short; a single name is a row's label.
                                 0 if grid.names == 1 => {
                                     out.text_tag("th", &[("scope", "row"), ("class", "row")], cell)
                                 }
@@ -157,7 +157,7 @@ fn table(out: &mut Page, grid: &Grid) {
     });
 }
 
-/// A cell's text. A spread in brackets may go to a line of its own, but is not broken.
+/// Writes a cell's text. A spread in brackets may be moved to its own line, but is not broken.
 fn figure(out: &mut Page, cell: &str) {
     match cell.split_once(" (") {
         Some((median, spread)) => {

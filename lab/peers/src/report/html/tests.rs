@@ -80,7 +80,7 @@ fn lost_rows_come_first() {
         assert!(of("behind").unwrap() < of("ahead").unwrap(), "{classes:?}");
         let rows: Vec<String> =
             first.descendants().filter(|node| node.has_tag_name("tr")).map(content).collect();
-        // LevelDB's empty ranges, on a settled tree, with the numbers of both sides.
+        // LevelDB's empty ranges after compaction, with the numbers of both sides.
         assert!(rows[1].contains("behind") && rows[1].contains("range-empty"), "{}", rows[1]);
         assert!(rows[1].contains("leveldb") && rows[1].contains("2,"), "{}", rows[1]);
     });
@@ -98,9 +98,9 @@ fn bars_are_as_long_as_their_figures() {
     });
 }
 
-/// Names come from files of rows that anybody may have written.
+/// Names come from files of rows, which are untrusted.
 #[test]
-fn hostile_names_are_only_text() {
+fn hostile_names_are_escaped() {
     let hostile = "<script>alert(1)</script>\"'&\u{0}\u{1b}[31m\u{202e}|`]]>\u{fffe}";
     let mut rows = comparison();
     rows.extend(rows_of(
@@ -125,9 +125,9 @@ fn hostile_names_are_only_text() {
     });
 }
 
-/// A bar of the longest time that a number can hold had the length `inf%`: a hundred times it is more than that.
+/// Regression: a bar of the longest representable time had the length `inf%`, since a hundred times it overflows.
 #[test]
-fn extreme_figures_still_make_a_page() {
+fn extreme_figures_yield_a_valid_page() {
     let figures = [f64::MAX, f64::MIN_POSITIVE, 5e-324, -1.0, f64::NAN, f64::INFINITY, 0.0];
     let counts = [u64::MAX, 0, 1, u64::MAX, 1, 0, u64::MAX];
     let mut rows = Vec::new();
@@ -164,7 +164,7 @@ fn extreme_figures_still_make_a_page() {
 }
 
 #[test]
-fn a_page_of_almost_nothing_is_still_a_page() {
+fn an_almost_empty_page_is_valid() {
     let mut empty = rows_of("load", "fill-seq", &[("redb", &[0.0])]);
     parsed(&page_of(&empty), |_| {});
     empty.push(refused("load", "fill-seq", "tamis", ""));

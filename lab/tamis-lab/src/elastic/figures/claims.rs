@@ -1,7 +1,8 @@
-//! What the paper says of each figure, and what the rows say of it.
+//! The paper's claims on each figure, and verdicts on them.
 //!
-//! Throughput and latency depend on the machine; counters (runs searched in vain, blocks read, unit loads) do not, and have
-//! verdicts of their own where the paper's claim is about I/O. Points at which a side keeps no filter in memory are left out.
+//! Throughput and latency depend on the machine; counters (wasted reads, blocks read, unit loads) do not, and have
+//! verdicts of their own where the paper's claim is about I/O. Points at which a side keeps no filter in memory are
+//! ignored.
 
 use super::facts::{Facts, blocks, in_vain, rate, time};
 use super::sheets::quantile;
@@ -13,13 +14,13 @@ use crate::figures::compare::{
 };
 use crate::figures::compose::distinct;
 
-/// A change below this counts as the paper's "less than 1 %": rounds of minutes do not repeat more exactly.
+/// A change below this counts as the paper's "less than 1 %": rounds of minutes are not more reproducible.
 const NO_CHANGE: f64 = 0.05;
 
 /// YCSB's skew.
 const ZIPF: f64 = 0.99;
 
-/// The verdicts of a figure, in the order of the paper's text.
+/// Returns the verdicts of a figure, in the order of the paper's text.
 pub(super) fn all(facts: &Facts<'_>) -> Vec<Verdict> {
     let mut verdicts = match facts.experiment.name {
         "elastic-fig2" => levels(facts),
@@ -36,10 +37,10 @@ pub(super) fn all(facts: &Facts<'_>) -> Vec<Verdict> {
         "elastic-fig16-size" => by_size(facts),
         "elastic-fig16-absent" => by_absent(facts),
         "elastic-fig16-cache" => {
-            throughput(facts, "Elastic filters gain whatever the block cache.", 1.43, 2.08)
+            throughput(facts, "Elastic filters gain with every block cache.", 1.43, 2.08)
         }
         "elastic-fig16-value" => {
-            throughput(facts, "Elastic filters gain throughput whatever the size of values.", 1.99, 2.08)
+            throughput(facts, "Elastic filters gain throughput with every size of values.", 1.99, 2.08)
         }
         "elastic-fig16-unit-size" => by_unit_size(facts),
         "elastic-fig16-life-time" => by_life_time(facts),
@@ -52,7 +53,7 @@ pub(super) fn all(facts: &Facts<'_>) -> Vec<Verdict> {
     verdicts
 }
 
-/// A claim about a share of tables at each skewed point.
+/// Judges claims about a share of tables at each skewed point.
 fn shares(
     facts: &Facts<'_>,
     claim: &str,
@@ -73,7 +74,7 @@ fn shares(
     if verdicts.is_empty() { vec![Verdict::open(claim, text)] } else { verdicts }
 }
 
-/// How often the tables of each level were asked, ascending, upper levels first.
+/// Returns the queries of the tables of each level, ascending, upper levels first.
 fn asked_by_level(rows: &[&TableRow]) -> Vec<Vec<f64>> {
     let mut levels = distinct(rows.iter().map(|row| row.level));
     levels.sort_unstable();
@@ -98,7 +99,7 @@ fn levels(facts: &Facts<'_>) -> Vec<Verdict> {
     };
     let falls: Vec<bool> = points.into_iter().filter_map(falling).collect();
     let mut of_levels =
-        Verdict::open("On average tables of upper levels are asked more often than those below.", "yes");
+        Verdict::open("On average, tables of upper levels are queried more often than those below.", "yes");
     if !falls.is_empty() {
         let held = falls.iter().filter(|&&falls| falls).count();
         let ours = format!("at {held} of {} points", falls.len());
@@ -107,7 +108,7 @@ fn levels(facts: &Facts<'_>) -> Vec<Verdict> {
     let mut verdicts = vec![of_levels];
     verdicts.extend(shares(
         facts,
-        "A part of the last level's tables is hotter than the coldest 11 % of the level above.",
+        "Some tables of the last level are hotter than the coldest 11 % of the level above.",
         (0.21, "21 %"),
         |rows| {
             let by_level = asked_by_level(rows);
@@ -127,7 +128,7 @@ fn parts(facts: &Facts<'_>) -> Vec<Verdict> {
     })
 }
 
-/// Whether gains grow with a number, in every group of points.
+/// Reports whether gains grow with a number, in every group of points.
 fn grow<K: PartialEq>(
     facts: &Facts<'_>,
     keep: impl Fn(&ReadRow) -> bool,
@@ -156,7 +157,7 @@ fn faster(row: &ReadRow, fixed: &ReadRow) -> Option<Gain> {
     Gain::of(rate(row)?, rate(fixed)?, Better::More)
 }
 
-/// The locality and the side of a row, within which other settings vary.
+/// Returns the locality and the side of a row, within which other settings vary.
 fn locality(row: &ReadRow) -> (u64, String) {
     (row.locality, row.side.clone())
 }
@@ -166,7 +167,7 @@ fn by_skew(facts: &Facts<'_>) -> Vec<Verdict> {
     let order = grow(facts, skewed, locality, |row| row.skew, fewer_in_vain);
     vec![
         Claim::range(
-            "At equal memory fewer reads in vain, the more so the greater the skew (a counter).",
+            "At equal memory, fewer wasted reads, with a gain that grows with skew (a counter).",
             Unit::Less,
             0.559,
             0.897,
@@ -181,9 +182,9 @@ fn reads(facts: &Facts<'_>) -> Vec<Verdict> {
     let claim = |text, unit, from, to| Claim::range(text, unit, from, to);
     let loads = facts.pairs(|_| true).into_iter().filter(|(row, _)| row.blocks_per_op > 0.0);
     let loads = median(loads.map(|(row, _)| row.load_reads_per_op / row.blocks_per_op));
-    let mut cheap = Verdict::open("Loading units is a hundredth of all reads (a counter).", "about 1 %");
+    let mut cheap = Verdict::open("Loading units takes 1 % of all reads (a counter).", "about 1 %");
     if let Some(share) = loads {
-        // Less is not worse.
+        // A smaller share is not worse.
         let ratio = (share / 0.01).max(1.0);
         cheap = cheap.with(format!("{:.1} %", share * 100.0), Some(share < 0.1), None, Some(ratio));
         cheap.ratio = Some(share / 0.01);
@@ -210,7 +211,7 @@ fn writes_between(facts: &Facts<'_>) -> Vec<Verdict> {
         verdicts.push(
             Claim::range(format!("Reads take less time with {mix}."), Unit::Less, latency.0, latency.1)
                 .judge(&facts.gains(here, time, Better::Less), None)
-                .noting("The time here is that of all operations, writes included."),
+                .noting("The time here is that of all operations, including writes."),
         );
         verdicts.push(
             Claim::range(format!("Gets read fewer blocks with {mix} (a counter)."), Unit::Less, io.0, io.1)
@@ -232,8 +233,8 @@ fn costs(facts: &Facts<'_>) -> Vec<Verdict> {
         .and_then(|(ours, fixed)| Gain::of(ours, fixed, Better::More));
     let scans = facts.gains(|row| row.measurement.workload == "seek-next50", time, Better::More);
     vec![
-        unchanged("Loading takes as long.", "< 1 %", loading.as_slice(), NO_CHANGE),
-        unchanged("Scans take as long.", "< 1 %", &scans, NO_CHANGE),
+        unchanged("Loading takes the same time.", "< 1 %", loading.as_slice(), NO_CHANGE),
+        unchanged("Scans take the same time.", "< 1 %", &scans, NO_CHANGE),
     ]
 }
 
@@ -262,7 +263,7 @@ fn against_monkey(facts: &Facts<'_>) -> Vec<Verdict> {
     let skew: fn(&ReadRow) -> f64 = |row| row.skew;
     let by_skew = grow(facts, absent_only, locality, skew, faster);
     let by_absent = grow(facts, mixed, locality, |row| row.absent_percent as f64, faster);
-    // How often Monkey reads at each skew by how often it does at the first.
+    // Monkey's reads at each skew, divided by those at the first.
     let fixed = facts.reads.iter().filter(|row| !row.elastic && absent_only(row) && !row.without_filter);
     let mut first: Vec<(u64, Measured)> = Vec::new();
     let mut flat = Vec::new();
@@ -283,7 +284,7 @@ fn against_monkey(facts: &Facts<'_>) -> Vec<Verdict> {
         .judge(&facts.gains(absent_only, rate, Better::More), by_skew),
         Claim::range("Fewer block reads for absent keys (a counter).", Unit::Less, 0.369, 0.809)
             .judge(&facts.gains(absent_only, blocks, Better::Less), None),
-        alike("Monkey reads as often whatever the skew (a counter).", "flat", &flat),
+        alike("Monkey's number of reads does not depend on skew (a counter).", "flat", &flat),
         Claim::range(
             "More throughput where some keys exist, growing with the share of absent ones.",
             Unit::Times,
@@ -333,8 +334,8 @@ fn by_absent(facts: &Facts<'_>) -> Vec<Verdict> {
     ]
 }
 
-/// The gains of elastic rows that `keep` takes by those of rows that `other` takes, but for what varies at the same point. Where one of
-/// them gains nothing beyond the spreads there is nothing to compare.
+/// Returns the gains of elastic rows that satisfy `keep`, divided by those of rows that satisfy `other` and are
+/// otherwise equal. Where one of them gains nothing beyond the spreads there is nothing to compare.
 fn gains_by(
     facts: &Facts<'_>,
     keep: impl Fn(&ReadRow) -> bool,
@@ -358,8 +359,8 @@ fn gains_by(
     pairs.iter().filter(|(row, _)| keep(row)).filter_map(against).collect()
 }
 
-/// What is said where there are no gains to compare.
-pub(super) const NOTHING_GAINED: &str = "Nothing beyond the spreads is gained by one of them";
+/// The note where there are no gains to compare.
+pub(super) const NOTHING_GAINED: &str = "One of them gains nothing beyond the spreads";
 
 fn gains_alike(text: &str, paper: &str, gains: &[Gain]) -> Verdict {
     let verdict = alike(text, paper, gains);
@@ -376,7 +377,7 @@ fn by_device(facts: &Facts<'_>) -> Vec<Verdict> {
         Claim::range("More throughput on an HDD.", Unit::Times, 2.31, 2.38)
             .judge(&facts.gains(on_hdd, rate, Better::More), None),
         gains_alike(
-            "The gain on an HDD is about that on an SSD: one by the other.",
+            "The gain on an HDD is about that on an SSD: their ratio.",
             "similar (1.06–1.14×)",
             &gains_by(facts, on_hdd, |other| other.device == "ssd"),
         ),
@@ -387,10 +388,9 @@ fn by_size(facts: &Facts<'_>) -> Vec<Verdict> {
     let least = facts.reads.iter().filter_map(|row| row.setting).fold(f64::INFINITY, f64::min);
     let most = facts.reads.iter().filter_map(|row| row.setting).fold(0.0, f64::max);
     let largest = |row: &ReadRow| row.setting.is_some_and(|keys| keys == most && keys > least);
-    let mut verdicts =
-        throughput(facts, "Elastic filters gain whatever the size of the database.", 2.0, 2.08);
+    let mut verdicts = throughput(facts, "Elastic filters gain with every size of the database.", 2.0, 2.08);
     verdicts.push(gains_alike(
-        "The gain stays as the database grows: that of the largest by that of the smallest.",
+        "The gain stays as the database grows: ratio of the largest to the smallest.",
         "0.96–1.04×",
         &gains_by(facts, largest, |other| other.setting == Some(least)),
     ));
@@ -399,12 +399,12 @@ fn by_size(facts: &Facts<'_>) -> Vec<Verdict> {
 
 fn throughput(facts: &Facts<'_>, text: &str, from: f64, to: f64) -> Vec<Verdict> {
     let gains = facts.gains(|_| true, rate, Better::More);
-    // Whatever the setting: at each of them.
+    // The claim applies to each of the settings.
     let everywhere = (gains.len() > 1).then(|| gains.iter().all(|gain| gain.times > 1.0));
     vec![Claim::range(text, Unit::Times, from, to).judge(&gains, everywhere)]
 }
 
-/// Elastic rows by the setting that varies, ascending, with their throughput.
+/// Returns elastic rows by the varied setting, ascending, with their throughput.
 fn by_setting(facts: &Facts<'_>) -> Vec<(f64, Measured)> {
     let pairs = facts.reads.iter().filter(|row| row.elastic && !row.without_filter);
     let mut found: Vec<(f64, Measured)> = pairs.filter_map(|row| Some((row.setting?, rate(row)?))).collect();
@@ -412,7 +412,7 @@ fn by_setting(facts: &Facts<'_>) -> Vec<(f64, Measured)> {
     found
 }
 
-/// Where one setting stands among the others by throughput.
+/// Ranks one setting among the others by throughput.
 fn best_at(found: &[(f64, Measured)], setting: f64) -> Vec<Place> {
     let Some((_, ours)) = found.iter().find(|(of, _)| *of == setting) else { return Vec::new() };
     let others = found.iter().filter(|(of, _)| *of != setting).map(|(_, rate)| *rate);
@@ -421,7 +421,7 @@ fn best_at(found: &[(f64, Measured)], setting: f64) -> Vec<Place> {
 
 fn by_unit_size(facts: &Facts<'_>) -> Vec<Verdict> {
     let found = by_setting(facts);
-    // The engine's own size is the third of five: two are smaller. Of an unfinished run nobody knows.
+    // The engine's own size is the third of five: two are smaller. It is unknown in an unfinished run.
     let sizes = distinct(found.iter().map(|(size, _)| *size));
     let own = (sizes.len() == 5).then(|| sizes[2]);
     let coarse = found.last().zip(own).and_then(|((largest, theirs), own)| {
@@ -429,10 +429,10 @@ fn by_unit_size(facts: &Facts<'_>) -> Vec<Verdict> {
         Gain::of(*ours, *theirs, Better::More)
     });
     let places = own.map(|own| best_at(&found, own)).unwrap_or_default();
-    let mut best = first_at_all("Units of about a block of the device do best.", &places);
+    let mut best = first_at_all("Units of about a block of the device are best.", &places);
     best.paper = "best".into();
     vec![
-        Claim::about("Small segments do more than those of a table.", Unit::More, 0.178)
+        Claim::about("Small segments have more throughput than those of a table.", Unit::More, 0.178)
             .judge(coarse.as_slice(), None)
             .noting("The largest segments here are 16 times the engine's own."),
         best,
@@ -448,12 +448,12 @@ fn by_life_time(facts: &Facts<'_>) -> Vec<Verdict> {
         }
         None => Vec::new(),
     };
-    let claim = "The life time of heat matters little: throughput by that of the first life time.";
+    let claim = "The life time of segments matters little: throughput relative to the first life time.";
     vec![alike(claim, "no big difference", &gains)]
 }
 
 fn by_unit_bits(facts: &Facts<'_>) -> Vec<Verdict> {
-    let mut best = first_at_all("Units of 4 bits a key do best.", &best_at(&by_setting(facts), 4.0));
+    let mut best = first_at_all("Units of 4 bits per key are best.", &best_at(&by_setting(facts), 4.0));
     best.paper = "best".into();
     vec![best]
 }

@@ -1,4 +1,4 @@
-//! The rows of a figure that can be read, and questions to them.
+//! The readable rows of a figure, and queries on them.
 
 use crate::elastic::rows::{MissingRow, ReadRow, ShiftRow, TableRow, WindowRow};
 use crate::elastic::{ElasticExperiment, LoadRow};
@@ -7,16 +7,16 @@ use crate::figures::compare::{Better, Gain, Measured};
 use crate::figures::compose::distinct;
 use crate::figures::rows::records;
 
-/// Elastic filters that inherit no heat: not what the paper is about.
+/// Elastic filters that do not inherit hotness: not the paper's subject.
 pub(super) const COLD: &str = "elastic-cold";
 
-/// From this share on late reads are told of.
+/// Share of late reads from which they are reported.
 const MANY_LATE: f64 = 0.1;
 
 /// The rows of a figure.
 pub(super) struct Facts<'a> {
     pub(super) experiment: &'a ElasticExperiment,
-    /// Each database once, as it was first told of.
+    /// Each database once, with its first row.
     pub(super) loads: Vec<LoadRow>,
     pub(super) reads: Vec<ReadRow>,
     pub(super) windows: Vec<WindowRow>,
@@ -49,7 +49,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// The workloads in the order of their rows.
+    /// Returns the workloads in the order of their rows.
     pub(super) fn workloads(&self) -> Vec<&str> {
         distinct(self.reads.iter().map(|row| row.measurement.workload.as_str()))
     }
@@ -58,7 +58,7 @@ impl<'a> Facts<'a> {
         self.reads.iter().filter(move |row| row.measurement.workload == workload)
     }
 
-    /// The fixed filter that a row is held against: the first side that is not elastic at the same point.
+    /// Returns the fixed filter that a row is compared with: the first side that is not elastic at the same point.
     pub(super) fn fixed_for(&self, row: &ReadRow) -> Option<&ReadRow> {
         let same = |other: &&ReadRow| {
             other.measurement.workload == row.measurement.workload && other.point == row.point
@@ -66,15 +66,15 @@ impl<'a> Facts<'a> {
         self.reads.iter().filter(same).find(|other| !other.elastic)
     }
 
-    /// Elastic rows that are kept, each with the fixed one that it is held against. Those that say nothing of their filters
-    /// are left out.
+    /// Returns the elastic rows that satisfy `keep`, each with its fixed row, without rows that say nothing about their
+    /// filters.
     pub(super) fn pairs(&self, keep: impl Fn(&ReadRow) -> bool) -> Vec<(&ReadRow, &ReadRow)> {
         let ours = self.reads.iter().filter(|row| row.elastic && row.side != COLD && keep(row));
         let pair = |row| Some((row, self.fixed_for(row)?));
         ours.filter_map(pair).filter(|(row, fixed)| !row.without_filter && !fixed.without_filter).collect()
     }
 
-    /// The gains of elastic filters over fixed ones at the points that are kept.
+    /// Returns the gains of elastic filters over fixed ones at the points that satisfy `keep`.
     pub(super) fn gains(
         &self,
         keep: impl Fn(&ReadRow) -> bool,
@@ -85,7 +85,7 @@ impl<'a> Facts<'a> {
         pairs.filter_map(|(row, fixed)| Gain::of(of(row)?, of(fixed)?, better)).collect()
     }
 
-    /// What makes the figures of a row say something else than it seems, a sentence each.
+    /// Returns warnings about misleading figures, one sentence each.
     pub(super) fn warnings(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for row in &self.reads {
@@ -101,7 +101,7 @@ impl<'a> Facts<'a> {
             }
             if row.spends_otherwise() {
                 lines.push(format!(
-                    "{at}: {} takes {:.1} bits a key where {} were given: not the same memory as the others.",
+                    "{at}: {} takes {:.1} bits per key instead of {}: not the same memory as the others.",
                     row.side, row.memory_bits_per_key, row.bits_asked
                 ));
             }
@@ -118,7 +118,7 @@ impl<'a> Facts<'a> {
             }
             if row.failed_loads > 0 {
                 lines.push(format!(
-                    "{at}: {} did not get {} units that it asked for: unreadable, or no room when they came.",
+                    "{at}: {} did not get {} units that it requested: unreadable, or no memory left after loading.",
                     row.side, row.failed_loads
                 ));
             }
@@ -127,25 +127,25 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// Operations a second by the clock on the wall.
+/// Returns operations per second of wall-clock time.
 pub(super) fn rate(row: &ReadRow) -> Option<Measured> {
     let value = row.measurement.wall_ops_per_second;
     let least = if row.min_ops_per_second > 0.0 { row.min_ops_per_second } else { value };
     Some(Measured::new(value, least, row.max_ops_per_second))
 }
 
-/// Nanoseconds of an operation on its thread.
+/// Returns the duration of an operation on its thread in nanoseconds.
 pub(super) fn time(row: &ReadRow) -> Option<Measured> {
     let value = row.measurement.ns_per_op;
     Some(Measured::new(value, if row.min_ns > 0.0 { row.min_ns } else { value }, row.max_ns))
 }
 
-/// Data blocks touched by an operation.
+/// Returns the data blocks read per operation.
 pub(super) fn blocks(row: &ReadRow) -> Option<Measured> {
     Some(Measured::exact(row.blocks_per_op))
 }
 
-/// Runs searched in vain by an operation.
+/// Returns the wasted reads per operation.
 pub(super) fn in_vain(row: &ReadRow) -> Option<Measured> {
     row.in_vain_per_op.map(Measured::exact)
 }

@@ -1,8 +1,8 @@
-//! The experiments of the ElasticBF paper, and ours beside them, as [figures](crate::figures): a step is a point, with all
-//! sides in turns.
+//! The experiments of the ElasticBF paper, and ours, as [figures](crate::figures): a step is a point with interleaved
+//! sides.
 //!
-//! Rows are those of [`rows`](crate::elastic::rows). `Facts` are those that can be read, and what `panels`, `sheets` and
-//! `claims` ask of them. A plan keeps its databases from step to step; a step that is run alone loads what it needs.
+//! Rows are those of [`rows`](crate::elastic::rows). `Facts` are the readable ones, which `panels`, `sheets` and
+//! `claims` query. A plan keeps its databases from step to step; a step that runs alone loads what it needs.
 
 mod claims;
 mod facts;
@@ -19,7 +19,7 @@ use crate::figures::{About, Custom, Figure, Needs, Paper, Plan, Row, Scale, View
 
 use facts::Facts;
 
-/// All of them, in the order of the paper.
+/// Returns all of them, in the order of the paper.
 pub fn figures() -> Vec<Box<dyn Figure>> {
     ElasticExperiment::all()
         .into_iter()

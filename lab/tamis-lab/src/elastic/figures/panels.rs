@@ -1,4 +1,4 @@
-//! Pictures as the paper has them.
+//! The paper's pictures.
 
 use super::facts::{Facts, blocks, in_vain, rate, time};
 use crate::elastic::catalogue::Kind;
@@ -8,10 +8,10 @@ use crate::figures::compare::Measured;
 use crate::figures::compose::{bars, distinct, lines};
 use crate::figures::{Axis, Panel, Point};
 
-/// A figure of a row, if it has one.
+/// Extracts a figure from a row, if it has one.
 type Of = fn(&ReadRow) -> Option<Measured>;
 
-/// What an axis upwards says, and of which figure.
+/// A vertical axis and its figure.
 #[derive(Clone, Copy)]
 struct Up {
     name: &'static str,
@@ -22,11 +22,10 @@ struct Up {
 
 const RATE: Up = Up { name: "throughput", label: "throughput", unit: "ops/s", of: rate };
 const TIME: Up = Up { name: "latency", label: "time of an operation", unit: "ns", of: time };
-const BLOCKS: Up = Up { name: "blocks read", label: "blocks read an operation", unit: "", of: blocks };
-const IN_VAIN: Up =
-    Up { name: "in vain", label: "runs searched in vain an operation", unit: "", of: in_vain };
+const BLOCKS: Up = Up { name: "blocks read", label: "blocks read per operation", unit: "", of: blocks };
+const IN_VAIN: Up = Up { name: "wasted reads", label: "wasted reads per operation", unit: "", of: in_vain };
 
-/// All panels, what the paper shows first.
+/// Returns all panels, those of the paper first.
 pub(super) fn all(facts: &Facts<'_>) -> Vec<Panel> {
     let panels: Vec<Option<Panel>> = match facts.experiment.name {
         "elastic-fig2" | "elastic-fig3" => return skew(facts),
@@ -65,7 +64,7 @@ pub(super) fn all(facts: &Facts<'_>) -> Vec<Panel> {
             skews.into_iter().map(of).collect()
         }
         "elastic-fig16-device" => {
-            // Devices are far apart.
+            // Values of devices are far apart.
             vec![device_bars(facts, RATE, true), device_gains(facts), device_bars(facts, BLOCKS, false)]
         }
         "elastic-fig16-absent" => {
@@ -102,7 +101,7 @@ fn over<'f>(
     lines(title, x, Axis::new(up.label, up.unit), false, points)
 }
 
-/// Lines over a number, a panel for each locality. Uniform gets have none, so they stand in all.
+/// Returns lines over a number, a panel for each locality. Uniform gets have none, so they are in all panels.
 fn by_locality(
     facts: &Facts<'_>,
     title: &str,
@@ -125,7 +124,7 @@ fn by_locality(
     localities.into_iter().map(of).collect()
 }
 
-/// Bars by point: what varies is no number.
+/// Returns bars by point, where the varied setting is not a number.
 fn point_bars(facts: &Facts<'_>, up: Up) -> Option<Panel> {
     let bar = |row: &ReadRow| {
         let y = (up.of)(row)?;
@@ -136,7 +135,7 @@ fn point_bars(facts: &Facts<'_>, up: Up) -> Option<Panel> {
     bars(up.name, axis, Axis::new(up.label, up.unit), facts.reads.iter().filter_map(bar))
 }
 
-/// Bars by device.
+/// Returns bars by device.
 fn device_bars(facts: &Facts<'_>, up: Up, log: bool) -> Option<Panel> {
     let bar = |row: &ReadRow| {
         let y = (up.of)(row)?;
@@ -147,18 +146,18 @@ fn device_bars(facts: &Facts<'_>, up: Up, log: bool) -> Option<Panel> {
     bars(up.name, Axis::new("device", ""), y, facts.reads.iter().filter_map(bar))
 }
 
-/// What the paper compares between devices.
+/// Returns the paper's comparison of devices.
 fn device_gains(facts: &Facts<'_>) -> Option<Panel> {
     let pairs = facts.pairs(|_| true);
     let bar = |(row, fixed): &(&ReadRow, &ReadRow)| {
         let gain = rate(row)?.by(rate(fixed)?);
         Some((place(facts, row), row.side.clone(), gain.value, Some(gain.spread())))
     };
-    let y = Axis::new("throughput by that of the fixed filter", "");
+    let y = Axis::new("throughput / throughput of the fixed filter", "");
     bars("gain", Axis::new("device", ""), y, pairs.iter().filter_map(bar))
 }
 
-/// The device of a row with whatever else varies.
+/// Returns the device of a row with the other varied settings.
 fn place(facts: &Facts<'_>, row: &ReadRow) -> String {
     let point = if row.point.is_empty() { &row.device } else { &row.point };
     match facts.workloads().len() > 1 {
@@ -192,10 +191,10 @@ fn loading(facts: &Facts<'_>) -> Option<Panel> {
         let spread = Some((row.min_ns_per_key, row.max_ns_per_key));
         ("loading".to_owned(), row.filter.clone(), row.load_ns_per_key, spread)
     });
-    bars("loading", Axis::default(), Axis::new("time of loading a key, merges included", "ns"), bar)
+    bars("loading", Axis::default(), Axis::new("loading time per key, including merges", "ns"), bar)
 }
 
-/// Lines over the setting that varies, or bars where it is not always a number.
+/// Returns lines over the varied setting, or bars where it is not always a number.
 fn varied(facts: &Facts<'_>) -> Vec<Option<Panel>> {
     if facts.reads.iter().any(|row| row.setting.is_none()) {
         return vec![point_bars(facts, RATE), point_bars(facts, IN_VAIN)];
@@ -211,7 +210,7 @@ fn varied(facts: &Facts<'_>) -> Vec<Option<Panel>> {
     [RATE, IN_VAIN].map(|up| over(facts.reads.iter(), up.name, axis.clone(), up, |row| row.setting)).into()
 }
 
-/// Tables in the order of their heat, a line for each level; or how uneven they are in themselves.
+/// Returns tables in the order of hotness, a line for each level, or their internal skew.
 fn skew(facts: &Facts<'_>) -> Vec<Panel> {
     let regions = facts.experiment.kind == Kind::RegionSkew;
     let points = distinct(facts.tables.iter().map(|row| (row.point.as_str(), row.side.as_str())));
@@ -236,17 +235,17 @@ fn skew(facts: &Facts<'_>) -> Vec<Panel> {
         }
         let point = if point.is_empty() { "all gets" } else { point };
         let title = if sides > 1 { format!("{point}, {side}") } else { point.to_owned() };
-        let x = Axis::new("tables, upper levels first, by heat", "");
+        let x = Axis::new("tables, upper levels first, by hotness", "");
         let y = match regions {
             true => Axis::new("(most − least) / mean over 64 parts", ""),
-            false => Axis::new("asked by a thousand gets", "").log(),
+            false => Axis::new("queries per thousand gets", "").log(),
         };
         lines(title, x, y, false, placed)
     };
     points.into_iter().filter_map(panel).collect()
 }
 
-/// Reads in vain by gets, a panel for each point.
+/// Returns wasted reads over gets, a panel for each point.
 fn shifts(facts: &Facts<'_>) -> Vec<Panel> {
     let points = distinct(facts.windows.iter().map(|row| row.point.as_str()));
     let panel = |point: &str| {
@@ -255,7 +254,7 @@ fn shifts(facts: &Facts<'_>) -> Vec<Panel> {
         let title = if point.is_empty() { "all gets" } else { point };
         lines(
             title,
-            Axis::new("gets; hot keys move half way", ""),
+            Axis::new("gets; hot keys move half-way", ""),
             Axis::new(IN_VAIN.label, ""),
             false,
             placed,

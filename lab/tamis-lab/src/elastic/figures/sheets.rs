@@ -9,8 +9,7 @@ use crate::figures::Sheet;
 use crate::figures::compare::{Better, Gain, Unit};
 use crate::figures::compose::distinct;
 
-/// The databases, what was measured on them, how sides stand to each other, and what makes figures say something else than it
-/// seems.
+/// Returns the databases, their measurements, comparisons of the sides, and warnings about misleading figures.
 pub(super) fn all(facts: &Facts<'_>) -> Vec<Sheet> {
     let mut sheets = vec![loads(facts), warnings(facts)];
     sheets.extend(facts.workloads().into_iter().map(|workload| reads(facts, workload)));
@@ -37,7 +36,7 @@ fn option(number: Option<f64>) -> String {
 
 fn loads(facts: &Facts<'_>) -> Sheet {
     let mut sheet = Sheet::new(
-        "Databases, loaded alike",
+        "Databases, loaded equally",
         &[
             "<at",
             "<filter",
@@ -71,13 +70,13 @@ fn loads(facts: &Facts<'_>) -> Sheet {
 }
 
 fn warnings(facts: &Facts<'_>) -> Sheet {
-    let mut sheet = Sheet::new("Not what it seems", &["<what to keep in mind"]);
+    let mut sheet = Sheet::new("Caveats", &["<what to keep in mind"]);
     facts.warnings().into_iter().for_each(|line| sheet.row([line]));
     sheet
 }
 
 fn missing(facts: &Facts<'_>) -> Sheet {
-    let mut sheet = Sheet::new("Not here", &["<device", "<at", "<why"]);
+    let mut sheet = Sheet::new("Not available", &["<device", "<at", "<why"]);
     facts.missing.iter().for_each(|row| sheet.row([row.device.clone(), row.point.clone(), row.why.clone()]));
     sheet
 }
@@ -89,7 +88,7 @@ fn reads(facts: &Facts<'_>, workload: &str) -> Sheet {
             "<at",
             "<filter",
             "threads",
-            "in vain\n/op",
+            "wasted\n/op",
             "first–last\nround",
             "of the\nfixed",
             "false\npositives/op",
@@ -140,7 +139,7 @@ fn reads(facts: &Facts<'_>, workload: &str) -> Sheet {
     sheet
 }
 
-/// How elastic filters stand to the fixed one, at every point.
+/// Compares elastic filters with the fixed one at every point.
 fn standing(facts: &Facts<'_>) -> Sheet {
     use super::facts::{blocks, in_vain, rate};
     let mut sheet = Sheet::new(
@@ -150,7 +149,7 @@ fn standing(facts: &Facts<'_>) -> Sheet {
             "<at",
             "<filter",
             "<fixed",
-            "reads\nin vain",
+            "wasted\nreads",
             "blocks\nread",
             "operations\na second",
             "<",
@@ -162,7 +161,9 @@ fn standing(facts: &Facts<'_>) -> Sheet {
         let less = |gain: Option<Gain>| gain.map_or_else(|| "-".into(), |gain| Unit::Less.of(gain.times));
         let rates = gain(rate, Better::More);
         let note = match rates {
-            _ if row.without_filter || fixed.without_filter => "one of them without its filter: says nothing",
+            _ if row.without_filter || fixed.without_filter => {
+                "one of them without its filter: not comparable"
+            }
             Some(Gain { clear: false, .. }) => "operations within the spread of the rounds",
             _ => "",
         };
@@ -188,7 +189,7 @@ fn windows(facts: &Facts<'_>) -> Sheet {
         false => format!("{point}\n{side}"),
     }));
     let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
-    let mut sheet = Sheet::new("Runs searched in vain for each get, by windows", &headers);
+    let mut sheet = Sheet::new("Wasted reads per get, by windows", &headers);
     let mut gets = distinct(facts.windows.iter().map(|row| row.gets));
     gets.sort_unstable();
     for gets in gets {
@@ -205,7 +206,7 @@ fn windows(facts: &Facts<'_>) -> Sheet {
 
 fn shifts(facts: &Facts<'_>) -> Sheet {
     let mut sheet = Sheet::new(
-        "What the move did, in reads in vain for each get",
+        "The effect of the shift, in wasted reads per get",
         &["<at", "<filter", "before", "first window\nafter", "at\nthe end", "<nine tenths of the way back"],
     );
     for row in &facts.shifts {
@@ -222,17 +223,17 @@ fn shifts(facts: &Facts<'_>) -> Sheet {
     sheet
 }
 
-/// The value below which a share `q` of them lies; `sorted` is ascending and not empty.
+/// Returns the `q`-quantile; `sorted` is ascending and not empty.
 pub(super) fn quantile(sorted: &[f64], q: f64) -> f64 {
     sorted[((sorted.len() - 1) as f64 * q).round() as usize]
 }
 
-/// Quantiles of the tables of each level.
+/// Returns quantiles of the tables of each level.
 fn skew(facts: &Facts<'_>) -> Sheet {
     let regions = facts.experiment.kind == Kind::RegionSkew;
     let title = match regions {
         true => "(Most − least) / mean over 64 parts of each table, by level",
-        false => "How often a table is asked for each thousand gets, by level",
+        false => "Queries of a table per thousand gets, by level",
     };
     let last = if regions { "above\n10" } else { "hotter than\np10 above" };
     let mut sheet = Sheet::new(

@@ -1,4 +1,4 @@
-//! How large the experiments are, and what is smaller than in the paper.
+//! The sizes of the experiments, and their differences from the paper.
 
 use tamis_bench::BenchError;
 use tamis_bench::report::{bytes, grouped};
@@ -12,26 +12,26 @@ use crate::elastic::{ElasticExperiment, ElasticSettings, Vary};
 use crate::figures::compose::distinct;
 use crate::figures::{Custom, Needs, Scale};
 
-/// Keys of the paper's databases: 100 GB of pairs of 1 KiB.
+/// Number of keys of the paper's databases: 100 GB of pairs of 1 KiB.
 const PAPER_KEYS: u64 = 100_000_000;
 const PAPER_VALUE_BYTES: usize = 1024 - KEY_BYTES;
 
-/// Gets of a figure in the paper, over all rounds.
+/// Number of gets of a figure in the paper, over all rounds.
 const PAPER_OPS: u64 = 10_000_000;
 
-/// Bytes of a unit there: 4 bits for each of the 4,096 keys of a segment of 4 MiB.
+/// Size of the paper's units in bytes: 4 bits for each of the 4,096 keys of a segment of 4 MiB.
 const PAPER_UNIT_BYTES: u64 = 2048;
 
-/// A get with direct reads.
+/// Duration of a get with direct reads.
 const DIRECT_MICROS: u64 = 100;
 
-/// A get with reads out of memory.
+/// Duration of a get with reads from memory.
 const MAPPED_MICROS: u64 = 5;
 
-/// Threads of its Figure 10d.
+/// Numbers of threads of the paper's Figure 10d.
 const PAPER_THREADS: &[usize] = &[1, 16];
 
-/// The flags that these figures take.
+/// The options that these figures accept.
 const TAKEN: [&str; 18] = [
     "--keys",
     "--value-bytes",
@@ -53,7 +53,7 @@ const TAKEN: [&str; 18] = [
     "--option",
 ];
 
-/// The experiment and its sizes at a scale.
+/// Returns the experiment and its sizes at a scale.
 pub(super) fn sized(experiment: &ElasticExperiment, scale: Scale) -> (ElasticExperiment, ElasticSettings) {
     let (mut experiment, settings) = (experiment.clone(), ElasticSettings::default());
     let times = experiment.half_keys;
@@ -66,7 +66,7 @@ pub(super) fn sized(experiment: &ElasticExperiment, scale: Scale) -> (ElasticExp
             };
             experiment.ops = experiment.ops.min(most);
             experiment.repeats = experiment.repeats.min(2);
-            // Segments enough to tell hot from cold.
+            // Enough segments to distinguish hot from cold.
             (experiment, ElasticSettings { keys: 25_000 * times, unit_bytes: Some(512), ..settings })
         }
         Scale::Default => (experiment, ElasticSettings { keys: settings.keys / 2 * times, ..settings }),
@@ -80,7 +80,7 @@ pub(super) fn sized(experiment: &ElasticExperiment, scale: Scale) -> (ElasticExp
                 }];
             }
             experiment.ops = match experiment.kind {
-                // Ten million scans of 50 take days, and loading three times, too.
+                // Ten million scans of 50 entries, or three loads, take days.
                 Kind::Loads => PAPER_OPS / 10,
                 Kind::Shift => PAPER_OPS / 40,
                 _ => PAPER_OPS / u64::from(experiment.repeats),
@@ -101,12 +101,12 @@ pub(super) fn sized(experiment: &ElasticExperiment, scale: Scale) -> (ElasticExp
     }
 }
 
-/// Keys of the paper's database in a figure, of the smallest where they vary.
+/// Returns the number of keys of the paper's database in a figure, of the smallest one where it varies.
 fn paper_keys(experiment: &ElasticExperiment) -> u64 {
     PAPER_KEYS / 2 * experiment.half_keys.max(2)
 }
 
-/// With what was asked for.
+/// Applies the custom settings.
 pub(super) fn customized(
     experiment: &ElasticExperiment,
     settings: ElasticSettings,
@@ -122,12 +122,15 @@ pub(super) fn customized(
         _ => None,
     };
     if let Some(flag) = own {
-        return Err(request(format!("{} does not take {flag}: it is what varies", experiment.name)));
+        return Err(request(format!(
+            "{} does not take {flag}, since it varies this setting",
+            experiment.name
+        )));
     }
     let bits = match custom.bits[..] {
         [] => settings.bits,
         [bits] => bits,
-        _ => return Err(request("--bits is one number here: all sides have the same memory")),
+        _ => return Err(request("--bits must be one number here: all sides have the same memory")),
     };
     let sides = custom.filters.iter().map(|name| name.parse()).collect::<Result<Vec<_>, _>>();
     Ok(ElasticSettings {
@@ -153,7 +156,7 @@ pub(super) fn customized(
     })
 }
 
-/// What is other than in the paper, and what is kept.
+/// Lists the differences from the paper, and what was preserved.
 pub(super) fn scaled(job: &Job) -> Vec<String> {
     let mut told = Vec::new();
     let first = &job.points[0].variant;
@@ -161,14 +164,14 @@ pub(super) fn scaled(job: &Job) -> Vec<String> {
     let paper = paper_keys(&job.experiment);
     let varies = |vary| job.experiment.vary == Some(vary);
     if keys != paper || (values != PAPER_VALUE_BYTES && !varies(Vary::Value)) {
-        // Sizes that vary are as many times the smallest as there.
+        // Varied sizes have the paper's ratios to the smallest.
         let theirs = job.each(|variant| format!("{}", paper / 1_000_000 * (variant.keys / keys)));
         let ours = job.each(|variant| grouped(variant.keys));
         told.push(match varies(Vary::Value) {
-            true => format!("{ours} keys in place of {theirs} million."),
+            true => format!("{ours} keys instead of {theirs} million."),
             false => {
                 format!(
-                    "{ours} keys with values of {values} bytes in place of {theirs} million pairs of 1 KiB."
+                    "{ours} keys with values of {values} bytes instead of {theirs} million pairs of 1 KiB."
                 )
             }
         });
@@ -176,7 +179,7 @@ pub(super) fn scaled(job: &Job) -> Vec<String> {
     let rounds = u64::from(job.repeats);
     let asked = job.base_ops.saturating_mul(rounds);
     if asked < PAPER_OPS && job.experiment.kind != Kind::Shift {
-        told.push(format!("{} operations a point in place of 10 million.", grouped(asked)));
+        told.push(format!("{} operations per point instead of 10 million.", grouped(asked)));
     }
     for variant in distinct(job.points.iter().map(|point| &point.variant)) {
         if job.ops(variant) < job.base_ops {
@@ -189,7 +192,7 @@ pub(super) fn scaled(job: &Job) -> Vec<String> {
     }
     if !varies(Vary::UnitSize) && !varies(Vary::UnitBits) && unit_bytes(&job.settings) != PAPER_UNIT_BYTES {
         told.push(format!(
-            "Filter units of {} in place of 2 KiB, so that there are enough segments to tell hot from cold.",
+            "Filter units of {} instead of 2 KiB, so that there are enough segments to distinguish hot from cold.",
             bytes(unit_bytes(&job.settings))
         ));
     }
@@ -205,17 +208,18 @@ pub(super) fn scaled(job: &Job) -> Vec<String> {
         let drives = distinct(drives.into_iter().map(Drive::describe)).join(", ");
         told.push(format!("Tables are on {drives}; the paper has an SSD, and an HDD in Figure 16a."));
     } else if !job.direct() && job.experiment.direct {
-        told.push("Tables are read through the page cache in place of direct I/O.".into());
+        told.push("Tables are read through the page cache instead of direct I/O.".into());
     }
     told.push(format!(
-        "Kept: {} bits of filter a key for all sides, and a tree with three runs in level 0 and one in each level below.",
+        "Kept: {} filter bits per key for all sides, and a tree with three runs in level 0 and one in each level below.",
         job.settings.bits
     ));
     told
 }
 
-/// Roughly, from runs on two cores: loading takes some two microseconds a key and two for each hundred bytes with its compactions, a get
-/// with direct reads some hundred, a mapped one some five; on a device about a read and a fifth.
+/// Estimates costs from runs on two cores: loading takes about two microseconds per key and two per hundred bytes
+/// including compactions, a get with direct reads about a hundred, a mapped one about five; on a device about 1.2
+/// reads.
 pub(super) fn needs(job: &Job) -> Needs {
     let bases = distinct(job.points.iter().flat_map(|point| {
         let variant = &point.variant;
@@ -251,7 +255,7 @@ pub(super) fn needs(job: &Job) -> Needs {
         };
         let emulated = variant.drive.as_ref().is_some_and(Drive::is_emulated);
         let unmeasured = unmeasured * if emulated { MAPPED_MICROS } else { read };
-        // A scan reads some blocks.
+        // A scan reads several blocks.
         let blocks = if job.experiment.kind == Kind::Loads { 5 } else { 1 };
         (unmeasured + measured * read) * blocks * job.sides.len() as u64
     };

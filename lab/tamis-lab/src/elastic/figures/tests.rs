@@ -1,4 +1,4 @@
-//! The family as figures: small ones run, and verdicts on rows that are made up.
+//! The family as figures: small runs, and verdicts on synthetic rows.
 
 use std::collections::BTreeSet;
 
@@ -49,7 +49,7 @@ fn every_figure_runs_step_by_step_and_shows_all_it_measured() {
             },
             dir: Some(dir.path().to_owned()),
             direct: (vary != Some(Vary::Device)).then_some(false),
-            // What there is on any machine, and the one that may not be.
+            // A device of every machine, and one that may be missing.
             devices: if vary == Some(Vary::Device) {
                 strings(&["hdd", "ssd", "nvm", "disk"])
             } else {
@@ -66,7 +66,7 @@ fn every_figure_runs_step_by_step_and_shows_all_it_measured() {
         assert_eq!(names.len(), steps.len(), "{name}: {steps:?}");
         assert!(!plan.setting().is_empty() && plan.scaled().len() > 1, "{name}");
         let mut rows = Vec::new();
-        // Any order, and every step alone.
+        // Steps run in any order, and independently.
         for step in (0..steps.len()).rev() {
             rows.extend(plan.run(step, &NoProgress).unwrap_or_else(|e| panic!("{name} {step}: {e}")));
         }
@@ -96,7 +96,7 @@ fn every_figure_runs_step_by_step_and_shows_all_it_measured() {
         let view = figure.view(&rows);
         assert!(!view.panels.is_empty(), "{name}");
         assert!(view.sheets.len() >= 2 && view.sheets.iter().all(|sheet| !sheet.rows.is_empty()), "{name}");
-        // All that this figure claims can be judged, but for threads that nobody asked for.
+        // All claims of this figure can be judged, except for threads that were not requested.
         for verdict in &view.verdicts {
             let told = !verdict.ours.is_empty() || verdict.note.starts_with(claims::NOTHING_GAINED);
             assert!(told || verdict.claim.contains("16 threads"), "{name}: {verdict:?}");
@@ -106,7 +106,7 @@ fn every_figure_runs_step_by_step_and_shows_all_it_measured() {
         // Rows of an unfinished run.
         figure.view(&rows[..rows.len() / 2]);
     }
-    // Copies and loads that were thrown away are gone, bases are there.
+    // Temporary copies and loads are gone, bases remain.
     let left = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
     let left: Vec<String> = left.collect();
     assert!(left.iter().all(|name| !name.starts_with("copy-") && !name.starts_with("load-")), "{left:?}");
@@ -114,7 +114,7 @@ fn every_figure_runs_step_by_step_and_shows_all_it_measured() {
 }
 
 #[test]
-fn every_scale_can_be_planned_and_says_what_it_takes() {
+fn every_scale_can_be_planned_and_has_costs() {
     for experiment in ElasticExperiment::all() {
         let figure = ElasticFigure::new(experiment);
         let needs: Vec<Needs> = Scale::ALL.map(|scale| figure.needs(scale)).to_vec();
@@ -127,9 +127,9 @@ fn every_scale_can_be_planned_and_says_what_it_takes() {
             let told = plan.scaled().join(" ");
             assert!(told.contains("Kept: 4 bits"), "{told}");
             let theirs = match figure.experiment.name {
-                "elastic-fig14-large" => "in place of 400 million",
-                "elastic-fig16-size" => "in place of 100 / 200 / 400 million",
-                _ => "in place of 100 million",
+                "elastic-fig14-large" => "instead of 400 million",
+                "elastic-fig16-size" => "instead of 100 / 200 / 400 million",
+                _ => "instead of 100 million",
             };
             assert_eq!(told.contains(theirs), scale != Scale::Paper, "{told}");
         }
@@ -137,7 +137,7 @@ fn every_scale_can_be_planned_and_says_what_it_takes() {
 }
 
 #[test]
-fn what_is_without_effect_is_refused() {
+fn settings_without_effect_are_refused() {
     let refused = |name: &str, custom: Custom| match figure(name).plan(Scale::Small, &custom) {
         Err(BenchError::Request(why)) => why,
         Err(other) => panic!("{other}"),
@@ -157,7 +157,7 @@ fn what_is_without_effect_is_refused() {
     assert!(refused("elastic-fig3", on(&["hdd"], None)).contains("only counts"));
 }
 
-/// A row of one side at one point.
+/// Returns a row of one side at one point.
 fn read(workload: &str, side: &str, (skew, absent_percent): (f64, u64), ops: f64, in_vain: f64) -> ReadRow {
     ReadRow {
         kind: "read".into(),
@@ -185,7 +185,7 @@ fn read(workload: &str, side: &str, (skew, absent_percent): (f64, u64), ops: f64
     }
 }
 
-/// Fixed and elastic filters at one point: (operations a second, reads in vain) each.
+/// Returns rows of a fixed and an elastic filter at one point: operations per second and wasted reads of each.
 fn pair(workload: &str, at: (f64, u64), fixed: (f64, f64), ours: (f64, f64)) -> [Row; 2] {
     let side = |side, (ops, in_vain)| row(&read(workload, side, at, ops, in_vain));
     [side("bloom", fixed), side("elastic", ours)]
@@ -200,7 +200,7 @@ fn findings(name: &str, rows: &[Row]) -> Vec<Finding> {
 }
 
 #[test]
-fn fewer_reads_in_vain_and_the_more_so_with_skew() {
+fn wasted_reads_are_reduced_increasingly_with_skew() {
     let at = |in_vain: [f64; 2]| {
         let points = [(0.8, in_vain[0]), (1.2, in_vain[1])];
         let rows = points.map(|(skew, ours)| pair("ycsb-c", (skew, 50), (100.0, 1.0), (200.0, ours)));
@@ -219,14 +219,15 @@ fn counters_hold_where_times_do_not() {
     let rows = pair("ycsb-c", (0.99, 50), (100.0, 2.0), (101.0, 0.5));
     let found = findings("elastic-fig10", &rows);
     use Finding::{Holds, Open};
-    // Throughput and latency are within the spread of the rounds; block reads and unit loads are counted; nobody had 16 threads.
+    // Throughput and latency are within the spread of the rounds; block reads and unit loads are counters; there are no
+    // rows of 16 threads.
     assert_eq!(found, [Open, Open, Holds, Holds, Open]);
     let slower = pair("ycsb-c", (0.99, 50), (100.0, 2.0), (50.0, 0.5));
     assert_eq!(findings("elastic-fig10", &slower)[0], Finding::Fails);
 }
 
 #[test]
-fn a_point_without_a_filter_says_nothing() {
+fn points_without_a_filter_are_ignored() {
     let mut rows =
         [read("ycsb-c", "bloom", (0.99, 50), 100.0, 2.0), read("ycsb-c", "elastic", (0.99, 50), 200.0, 0.5)];
     let view = |rows: &[ReadRow]| figure("elastic-fig13").view(&rows.iter().map(row).collect::<Vec<_>>());
@@ -236,7 +237,7 @@ fn a_point_without_a_filter_says_nothing() {
     assert_eq!(bare.verdicts[0].finding, Finding::Open);
     let text: String = bare.sheets.iter().map(|sheet| sheet.to_text()).collect();
     assert!(text.contains("elastic keeps no filter in memory"), "{text}");
-    // Other memory than given, and loads that failed, are named.
+    // Unexpected memory and failed loads are named.
     rows[1] = ReadRow {
         bits_asked: 4.0,
         memory_bits_per_key: 5.0,
@@ -246,7 +247,7 @@ fn a_point_without_a_filter_says_nothing() {
     let other = view(&rows);
     let text: String = other.sheets.iter().map(|sheet| sheet.to_text()).collect();
     assert!(
-        text.contains("takes 5.0 bits a key where 4 were given") && text.contains("did not get 3 units"),
+        text.contains("takes 5.0 bits per key instead of 4") && text.contains("did not get 3 units"),
         "{text}"
     );
     assert!(other.verdicts[0].note.contains("elastic; see the table"), "{:?}", other.verdicts[0]);
@@ -276,7 +277,7 @@ fn monkey_is_flat_and_the_gain_grows() {
 }
 
 #[test]
-fn no_cost_is_judged_by_a_twentieth() {
+fn costs_are_judged_with_a_tolerance_of_5_percent() {
     let load = |filter: &str, ns: f64| {
         row(&LoadRow {
             kind: "load".into(),
@@ -291,13 +292,13 @@ fn no_cost_is_judged_by_a_twentieth() {
     let of = |ns| findings("elastic-fig12", &[load("bloom", 1000.0), load("elastic", ns)]);
     assert_eq!(of(1020.0), [Finding::Holds, Finding::Open]);
     assert_eq!((of(1100.0)[0], of(2000.0)[0]), (Finding::Partly, Finding::Fails));
-    // What a base once took is no timed load.
+    // The loading time of a base does not count as a timed load.
     let base = row(&LoadRow { kind: "load".into(), filter: "elastic".into(), ..LoadRow::default() });
     assert_eq!(findings("elastic-fig12", &[base]), [Finding::Open; 2]);
 }
 
 #[test]
-fn tables_are_held_against_the_level_above_and_their_own_parts() {
+fn tables_are_compared_with_the_level_above_and_their_own_parts() {
     let table = |level: usize, asked: f64, spread: f64| {
         row(&TableRow {
             kind: "table".into(),
@@ -322,14 +323,14 @@ fn tables_are_held_against_the_level_above_and_their_own_parts() {
     let Drawn::Lines(series) = &view.panels[0].kind else { panic!() };
     assert_eq!(series.iter().map(|line| &line.name[..]).collect::<Vec<_>>(), ["level 1", "level 2"]);
     assert_eq!((series[0].points[0].x, series[1].points[0].x), (1.0, 11.0));
-    // The other way round: the lower level is asked more, and no table differs in itself.
+    // The opposite: the lower level is queried more, and tables have no internal skew.
     let turned = [table(1, 0.1, 1.0), table(2, 0.5, 1.0)];
     assert_eq!(findings("elastic-fig2", &turned)[0], Finding::Fails);
     assert_eq!(findings("elastic-fig3", &turned)[0], Finding::Fails);
 }
 
 #[test]
-fn settings_are_held_against_each_other() {
+fn settings_are_compared_with_each_other() {
     let rows = |ops: &[(f64, f64)]| -> Vec<Row> {
         let of = |&(setting, ops): &(f64, f64)| {
             row(&ReadRow {
@@ -346,7 +347,7 @@ fn settings_are_held_against_each_other() {
     assert_eq!(bits(&[(2.0, 152.0), (4.0, 150.0)]), [Finding::Open]);
     let sizes = [(256.0, 90.0), (512.0, 100.0), (1024.0, 120.0), (4096.0, 105.0), (16384.0, 100.0)];
     assert_eq!(findings("elastic-fig16-unit-size", &rows(&sizes)), [Finding::Holds; 2]);
-    // Of an unfinished run nobody knows which is the engine's own.
+    // The engine's own size is unknown in an unfinished run.
     assert_eq!(findings("elastic-fig16-unit-size", &rows(&sizes[..4])), [Finding::Open; 2]);
     let view = figure("elastic-fig16-unit-size").view(&rows(&sizes));
     assert!(matches!(&view.panels[0].kind, Drawn::Lines(series) if series[0].points.len() == 5));
@@ -370,7 +371,7 @@ fn windows_are_drawn_over_gets() {
     assert_eq!(view.sheets[0].rows[1], ["200", "moved", "0.90"].map(str::to_owned));
 }
 
-/// Rows of both sides on a device: (operations a second of the fixed and of the elastic filter).
+/// Returns rows of both sides on a device, with the operations per second of the fixed and of the elastic filter.
 fn on_device(device: &str, (fixed, ours): (f64, f64)) -> [Row; 2] {
     [("bloom", fixed), ("elastic", ours)].map(|(side, ops)| {
         row(&ReadRow {
@@ -385,7 +386,7 @@ fn on_device(device: &str, (fixed, ours): (f64, f64)) -> [Row; 2] {
 }
 
 #[test]
-fn the_gain_on_an_hdd_is_held_against_that_on_an_ssd() {
+fn the_gain_on_an_hdd_is_compared_with_that_on_an_ssd() {
     use Finding::{Fails, Holds, Open, Partly};
     let at = |hdd: f64, ssd: f64| {
         [on_device("ssd", (8000.0, 8000.0 * ssd)), on_device("hdd", (200.0, 200.0 * hdd))].concat()
@@ -395,13 +396,13 @@ fn the_gain_on_an_hdd_is_held_against_that_on_an_ssd() {
     assert_eq!((found[1].finding, &found[1].ours[..]), (Holds, "1.12×"));
     assert_eq!(findings("elastic-fig16-device", &at(4.0, 2.0)), [Partly, Partly]);
     assert_eq!(findings("elastic-fig16-device", &at(0.5, 2.0))[0], Fails);
-    // One device alone says nothing of the other.
+    // A single device permits no comparison.
     assert_eq!(findings("elastic-fig16-device", &on_device("hdd", (200.0, 470.0))), [Holds, Open]);
     assert_eq!(findings("elastic-fig16-device", &on_device("ssd", (200.0, 470.0))), [Open, Open]);
 }
 
 #[test]
-fn devices_are_drawn_beside_each_other_and_what_is_not_here_is_told() {
+fn devices_are_drawn_together_and_missing_ones_are_listed() {
     let missing = MissingRow {
         kind: "missing".into(),
         point: "disk".into(),
@@ -451,7 +452,7 @@ fn the_gain_stays_or_falls_with_the_size() {
 }
 
 #[test]
-fn four_times_the_keys_gain_over_monkey_and_the_more_so_with_skew() {
+fn four_times_the_keys_gain_over_monkey_increasingly_with_skew() {
     let at = |gains: [f64; 2]| {
         let points = [(0.8, gains[0]), (1.2, gains[1])].map(|(skew, gain)| {
             let side = |side, ops| row(&read("ycsb-c", side, (skew, 100), ops, 0.5));
@@ -464,7 +465,7 @@ fn four_times_the_keys_gain_over_monkey_and_the_more_so_with_skew() {
 }
 
 #[test]
-fn slow_reads_take_most_of_the_time_that_is_told() {
+fn slow_reads_dominate_the_estimated_time() {
     let seconds = |devices: &[&str]| {
         let job = figure("elastic-fig16-device")
             .job(Scale::Default, &Custom { devices: strings(devices), ..Custom::default() })

@@ -1,7 +1,7 @@
-//! Bars over names.
+//! Bar charts.
 //!
-//! They lie: names of any length then stand beside them in letters that a telephone can show, and the value behind each. With
-//! many bars that are not piles, names go to the legend and values to the tables.
+//! Bars are horizontal, so that names of any length fit beside them in letters that are readable on a telephone, with
+//! the value behind each bar. With many bars that are not stacked, names go to the legend and values to the tables.
 
 use super::canvas::{Anchor, Canvas, Drawn, FAINT, FINE, GRID, INK, LINE, SIZE, WIDTH};
 use super::legend::Legend;
@@ -10,43 +10,43 @@ use super::{Head, Sides, caption, style, text};
 use crate::figures::{Axis, Bar, Panel};
 
 const MARGIN: f64 = 12.0;
-/// A bar with its name, and one without.
+/// Heights of a bar with a name, and of one without.
 const ROW: f64 = 34.0;
 const THIN: f64 = 15.0;
-/// Between groups.
+/// Space between groups.
 const GAP: f64 = 14.0;
-/// Most of the width that names take.
+/// Maximum width of the names.
 const NAMES: f64 = 290.0;
-/// More bars than these have no name of their own.
+/// Above this number of bars, bars have no names of their own.
 const MANY: usize = 36;
 
-/// One line of the picture.
+/// One row of the picture.
 enum Row<'p> {
     /// The name of a group.
     Group(String),
-    /// A bar: its name if it has one here, the index of its side.
+    /// A bar: its name, if shown here, and the index of its side.
     Bar(Option<String>, usize, &'p Bar),
-    /// Room.
+    /// Empty space.
     Gap,
 }
 
-/// Everything decided.
+/// The chart, with everything laid out.
 pub(super) struct Plot<'p> {
     axis: &'p Axis,
     rows: Vec<Row<'p>>,
-    /// Whether parts have the styles, and not sides.
+    /// Whether styles distinguish parts instead of sides.
     piles: bool,
     thin: bool,
     scale: Scale,
     legend: Legend,
-    /// The style of each name in it.
+    /// The style of each name in the legend.
     legend_styles: Vec<usize>,
     head: Head,
     below: Vec<String>,
     note: Vec<String>,
 }
 
-/// The parts that can be drawn, each from where it begins to where it ends.
+/// Returns the parts that can be drawn, each with its begin and end.
 fn ends<'b>(axis: &'b Axis, bar: &'b Bar) -> impl Iterator<Item = (usize, f64, f64)> + 'b {
     let mut sum = 0.0;
     bar.parts.iter().enumerate().filter(|(_, part)| is_length(**part)).filter_map(move |(n, part)| {
@@ -103,7 +103,8 @@ impl<'p> Plot<'p> {
             }));
         }
 
-        // On a logarithmic axis the least bar is a bar, too: the axis begins below the end of its first part.
+        // On a logarithmic axis even the smallest bar needs a visible length: the axis begins below the end of its
+        // first part.
         let lengths = bars().flat_map(|bar| {
             let (low, high) = bar.spread.unwrap_or((f64::NAN, f64::NAN));
             let first = ends(axis, bar).next().map_or(f64::NAN, |(_, _, end)| end);
@@ -183,7 +184,7 @@ impl<'p> Plot<'p> {
             match row {
                 Row::Gap => {}
                 Row::Group(name) => {
-                    // On white: lines of the grid end at it.
+                    // On a white background: grid lines end at the bar.
                     canvas.shape(
                         &[(0.0, top), (WIDTH, top), (WIDTH, top + height), (0.0, top + height)],
                         super::WHITE,
@@ -204,7 +205,7 @@ impl<'p> Plot<'p> {
         self.draw_below(canvas)
     }
 
-    /// What stands behind a bar.
+    /// Returns the text behind a bar.
     fn value(&self, bar: &Bar) -> String {
         let total = total(bar);
         if bar.parts.iter().any(|part| is_length(*part)) {
@@ -232,7 +233,7 @@ impl<'p> Plot<'p> {
         }
         if let Some((a, b)) = bar.spread.filter(|(a, b)| a.is_finite() && b.is_finite()) {
             let (a, b) = (across(a), across(b));
-            // White below, as it lies over the bar.
+            // A white outline, since the whisker lies over the bar.
             canvas.line(&[(a, middle), (b, middle)], super::WHITE, 5.0)?;
             canvas.line(&[(a, middle), (b, middle)], INK, 2.0)?;
             for x in [a, b] {

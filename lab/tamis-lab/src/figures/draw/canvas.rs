@@ -1,40 +1,43 @@
-//! Where panels are drawn: shapes and text in units of 1/720 of the picture's width, over [`tamis_bench::picture`].
+//! The drawing surface of panels: shapes and text in units of 1/720 of the picture's width, over
+//! [`tamis_bench::picture`].
 //!
-//! That counts in whole pixels, so that a unit is two of them, and draws neither dashes nor patterns: both are cut into
-//! lines here. Its document is given another head, as it knows neither titles nor pictures that take the width they are given.
+//! That backend counts in whole pixels, so that a unit is two of them, and draws neither dashes nor patterns: both are
+//! cut into lines here. The head of its document is replaced, since it supports neither titles nor pictures that scale
+//! to the available width.
 
 use tamis_bench::picture::{self, DrawError, Lettering, Pixel, RGBColor};
 pub(super) use tamis_bench::picture::{Anchor, Drawn};
 
 /// The width of every picture, in units.
 pub(super) const WIDTH: f64 = 720.0;
-/// The size of all text but the title: eleven pixels and more on a telephone that is 360 wide.
+/// Size of all text except the title: at least eleven pixels on a telephone 360 pixels wide.
 pub(super) const SIZE: f64 = 25.0;
-/// From line to line.
+/// Line height.
 pub(super) const LINE: f64 = 33.0;
 
-/// Pixels in a unit.
+/// Pixels per unit.
 const PIXELS: f64 = 2.0;
 const FAMILY: &str = "Helvetica, Arial, 'DejaVu Sans', sans-serif";
 
 /// Text and axes.
 pub(super) const INK: RGBColor = RGBColor(32, 36, 40);
-/// Labels of axes, notes.
+/// Labels of axes, and notes.
 pub(super) const FAINT: RGBColor = RGBColor(80, 86, 94);
-/// Lines behind the data.
+/// Major grid lines.
 pub(super) const GRID: RGBColor = RGBColor(222, 225, 229);
-/// Lines between those.
+/// Minor grid lines.
 pub(super) const FINE: RGBColor = RGBColor(241, 242, 244);
 
-/// A place, in units from the upper left corner.
+/// A position, in units from the upper left corner.
 pub(super) type At = (f64, f64);
 
-/// A picture in the making.
+/// A picture under construction.
 pub(super) struct Canvas<'c, 'a> {
     area: &'c picture::Canvas<'a>,
 }
 
-/// The SVG that `draw` makes, named and described for those who cannot see it. `id` is unique in the page.
+/// Returns the SVG that `draw` produces, with a name and a description for readers who cannot see it. `id` is unique in
+/// the page.
 pub(super) fn picture(
     id: &str,
     title: &str,
@@ -44,7 +47,7 @@ pub(super) fn picture(
 ) -> Result<String, DrawError> {
     let size = (pixels(WIDTH) as u32, pixels(height).max(1) as u32);
     let body = picture::svg(size, |area| draw(&Canvas { area }))?;
-    // All but its own head.
+    // Everything except the backend's own head.
     let content = body.find('>').map_or("", |end| &body[end + 1..]);
     Ok(format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" role=\"img\" aria-labelledby=\"{id}-t {id}-d\">\n\
@@ -56,13 +59,13 @@ pub(super) fn picture(
     ))
 }
 
-/// Text as the content of an element.
+/// Escapes text for use as the content of an element.
 fn escaped(text: &str) -> String {
     super::text::clean(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 fn pixels(units: f64) -> i32 {
-    // A cast saturates, and is 0 for what is no number.
+    // A cast saturates, and turns NaN into 0.
     (units * PIXELS).round() as i32
 }
 
@@ -71,12 +74,12 @@ fn place((x, y): At) -> Pixel {
 }
 
 impl Canvas<'_, '_> {
-    /// A line through all places.
+    /// Draws a line through all positions.
     pub(super) fn line(&self, places: &[At], colour: RGBColor, width: f64) -> Drawn {
         self.area.line(places.iter().copied().map(place).collect(), colour, pixels(width).max(1) as u32)
     }
 
-    /// A line of dashes: lengths drawn and left out in turn. The pattern goes on around corners.
+    /// Draws a dashed line. `pattern` alternates lengths drawn and skipped, and continues around corners.
     pub(super) fn dashed(&self, places: &[At], colour: RGBColor, width: f64, pattern: &[f64]) -> Drawn {
         let (mut at, mut left) = (0, pattern.first().copied().unwrap_or(f64::INFINITY));
         let mut dash: Vec<At> = Vec::new();
@@ -106,22 +109,22 @@ impl Canvas<'_, '_> {
         if dash.len() > 1 { self.line(&dash, colour, width) } else { Ok(()) }
     }
 
-    /// A filled shape.
+    /// Draws a filled polygon.
     pub(super) fn shape(&self, places: &[At], colour: RGBColor) -> Drawn {
         self.area.shape(places.iter().copied().map(place).collect(), colour)
     }
 
-    /// A disk.
+    /// Draws a disk.
     pub(super) fn disk(&self, at: At, radius: f64, colour: RGBColor) -> Drawn {
         self.area.disk(place(at), pixels(radius).max(1), colour)
     }
 
-    /// Text whose middle line is at `at`. Must be clean.
+    /// Draws text vertically centred at `at`. The text must be clean.
     pub(super) fn text(&self, text: &str, at: At, anchor: Anchor, colour: RGBColor) -> Drawn {
         self.write(text, at, anchor, colour, false)
     }
 
-    /// Text that stands out.
+    /// Draws bold text.
     pub(super) fn bold(&self, text: &str, at: At, anchor: Anchor, colour: RGBColor) -> Drawn {
         self.write(text, at, anchor, colour, true)
     }

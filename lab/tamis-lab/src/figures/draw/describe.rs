@@ -1,14 +1,14 @@
-//! A panel in words, for those who cannot see it.
+//! Descriptions of panels in words, for readers who cannot see them.
 
 use std::fmt::Write;
 
 use super::scale::Unit;
 use crate::figures::{Axis, Bar, Kind, Panel, Series};
 
-/// What an empty panel says.
+/// The text of an empty panel.
 pub(super) const NOTHING: &str = "nothing was measured yet";
 
-/// Points of a line that are read out; more are named by their ends.
+/// Maximum number of points of a line that are listed; longer lines are described by their ends.
 const READ_OUT: usize = 16;
 
 pub(super) fn panel(panel: &Panel) -> String {

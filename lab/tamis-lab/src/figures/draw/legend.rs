@@ -1,22 +1,22 @@
-//! What stands for what, below the data and never over it.
+//! The legend, below the data and never over it.
 
 use super::canvas::{Anchor, At, Canvas, Drawn, INK, LINE, SIZE, WIDTH};
 use super::text;
 
-/// Room of the sample before a name, and around.
+/// Width of the sample before a name, including margins.
 const SAMPLE: f64 = 56.0;
 const GAP: f64 = 10.0;
 const MARGIN: f64 = 12.0;
 
-/// Names in rows, each as wide as its name.
+/// Names in rows; each takes the width of its text.
 pub(super) struct Legend {
-    /// (index, name, left end, row)
+    /// Index, name, left end, row.
     entries: Vec<(usize, String, f64, usize)>,
     rows: usize,
 }
 
 impl Legend {
-    /// Lays out names, shortened where one is wider than the picture.
+    /// Lays out names, shortening any that is wider than the picture.
     pub(super) fn new<'n>(names: impl Iterator<Item = &'n str>) -> Legend {
         let (mut x, mut row, mut entries) = (MARGIN, 0, Vec::new());
         for (n, name) in names.enumerate() {
@@ -32,12 +32,12 @@ impl Legend {
         Legend { entries, rows }
     }
 
-    /// Its height.
+    /// Returns the height.
     pub(super) fn height(&self) -> f64 {
         self.rows as f64 * LINE
     }
 
-    /// Draws it from `top` down; `sample` draws what is before the n-th name from one place to the other.
+    /// Draws the legend downwards from `top`; `sample` draws the sample of the n-th name between two positions.
     pub(super) fn draw(
         &self,
         canvas: &Canvas<'_, '_>,

@@ -1,4 +1,4 @@
-//! Lines over numbers.
+//! Line charts.
 
 use tamis_bench::picture::RGBColor;
 
@@ -8,15 +8,15 @@ use super::scale::{Scale, shows};
 use super::{Head, Sides, caption, style, text};
 use crate::figures::{Panel, Point, Series};
 
-/// Height of the data.
+/// Height of the plot area.
 const HEIGHT: f64 = 350.0;
 const MARGIN: f64 = 12.0;
 
-/// A series with how it is drawn.
+/// The style of a series.
 struct Look {
-    /// Which colour.
+    /// Index of the colour.
     colour: usize,
-    /// Which mark, or which dashes of those that are without marks.
+    /// Index of the mark, or of the dashes where there are no marks.
     kind: LookKind,
 }
 
@@ -25,7 +25,7 @@ enum LookKind {
     Dashes(usize),
 }
 
-/// Everything decided.
+/// The chart, with everything laid out.
 pub(super) struct Plot<'p> {
     panel: &'p Panel,
     series: &'p [Series],
@@ -38,7 +38,7 @@ pub(super) struct Plot<'p> {
     note: Vec<String>,
 }
 
-/// Whether a series was computed, and what it is of: its name without the word and what divides them.
+/// If a series was computed, returns the name of its side: the series name without the leading word and separator.
 pub(super) fn computed(name: &str) -> Option<&str> {
     let rest = name.strip_prefix("theory").or_else(|| name.strip_prefix("model"))?;
     Some(rest.trim_start_matches([' ', ':', ',', '–', '-']).trim_start_matches("of "))
@@ -53,7 +53,7 @@ fn looks(series: &[Series], sides: &Sides) -> Vec<Look> {
         }
         Some(of) => {
             dashes += 1;
-            // The theory of a side has its colour.
+            // The theoretical line of a side has the side's colour.
             let colour = sides.find(of).unwrap_or_else(|| {
                 others += 1;
                 others - 1
@@ -88,7 +88,7 @@ impl<'p> Plot<'p> {
         }
     }
 
-    /// The y coordinate of the lower end of the data.
+    /// Returns the y coordinate of the lower edge of the plot area.
     fn floor(&self) -> f64 {
         self.head.height() + HEIGHT
     }
@@ -109,13 +109,13 @@ impl<'p> Plot<'p> {
 
         for (series, look) in self.series.iter().zip(&self.looks) {
             let colour = style::colour(look.colour);
-            // A line ends where a point is missing.
+            // A missing point ends a line.
             for part in series.points.split(|point| !self.shows(point)).filter(|part| !part.is_empty()) {
                 let places: Vec<At> = part.iter().map(|point| (across(point.x), up(point.y))).collect();
                 match look.kind {
                     LookKind::Marks(_) if places.len() > 1 => canvas.line(&places, colour, 3.0)?,
                     LookKind::Marks(_) => {}
-                    // By itself, a point of a theory is a level.
+                    // A single point of a theory is drawn as a horizontal line.
                     LookKind::Dashes(n) => match places[..] {
                         [(x, y)] => {
                             canvas.dashed(&[(x - 30.0, y), (x + 30.0, y)], colour, 3.0, style::dashes(n))?
@@ -135,7 +135,7 @@ impl<'p> Plot<'p> {
                 }
             }
         }
-        // Marks over all lines.
+        // Marks are drawn over all lines.
         for (series, look) in self.series.iter().zip(&self.looks) {
             if let LookKind::Marks(n) = look.kind {
                 for point in series.points.iter().filter(|point| self.shows(point)) {
@@ -166,7 +166,7 @@ impl<'p> Plot<'p> {
         for (value, label) in &self.y.ticks {
             let y = up(*value);
             level(y, GRID)?;
-            // Ascending values: each label stands above the one before.
+            // Values ascend, so each label is placed above the one before.
             if y + SIZE / 2.0 <= free {
                 canvas.text(label, (left - 12.0, y), Anchor::End, INK)?;
                 free = y - SIZE / 2.0 - 4.0;

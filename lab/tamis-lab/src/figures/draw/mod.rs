@@ -1,14 +1,15 @@
 //! Panels as SVG.
 //!
-//! One picture is 720 units wide and as high as it needs; it takes the width that it is given. Text is of one size, which a
-//! telephone of 360 pixels still shows at eleven. Sides differ by colour and by mark, dash or hatch, so that a print in grey says
-//! the same; the legend stands below the data. Numbers of axes carry their unit: `10 µs`, not `1e4`. A linear axis that lengths
-//! are read from has its 0. Spreads are whiskers.
+//! A picture is 720 units wide and as high as necessary, and scales to the available width. All text has one size,
+//! which is still eleven pixels on a telephone 360 pixels wide. Sides differ by colour and also by mark, dash or hatch,
+//! so that a greyscale print is unambiguous; the legend is below the data. Numbers on axes carry their unit: `10 µs`,
+//! not `1e4`. Linear axes of lengths include 0. Spreads are whiskers.
 //!
-//! Any panel gives a well-formed document: without data one that says so, and what no axis can show (no number, or not
-//! above 0 on a logarithmic one) is left out and counted in a note. All text is escaped. `title` and `desc` say the same in words.
+//! Any panel yields a well-formed document. A panel without data says so; values that the axis cannot show (not a
+//! number, or not above 0 on a logarithmic one) are omitted and counted in a note. All text is escaped. `title` and
+//! `desc` describe the picture in words.
 //!
-//! Pure functions; the cost is a few kilobytes of text a panel.
+//! All functions are pure; a panel takes a few kilobytes of text.
 
 mod bars;
 mod canvas;
@@ -33,20 +34,20 @@ pub(super) use scale::number;
 
 const MARGIN: f64 = 12.0;
 
-/// The panel as a document of its own, with the styles that its sides have `among` all panels of a figure. Names within are made
-/// of its content: of panels in one page, no two that differ share one.
+/// Draws a panel as a document of its own. Its sides have the styles that they have `among` all panels of a figure.
+/// Names in the document are derived from its content: different panels of a page never share one.
 pub fn svg(panel: &Panel, among: &Sides) -> Result<String, BenchError> {
-    // Of fixed keys: the same panel gives the same bytes.
+    // The hasher has fixed keys, so that the same panel gives the same bytes.
     let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(format!("{panel:?}"));
     svg_named(panel, among, &format!("p{hash:016x}"))
 }
 
-/// The sides of a figure. Each has its colour and mark in all panels, also in those that lack others.
+/// The sides of a figure. Each has the same colour and mark in all panels, even in those that lack others.
 #[derive(Clone, Debug, Default)]
 pub struct Sides(Vec<String>);
 
 impl Sides {
-    /// All sides of panels, in the order in which they first come.
+    /// Collects all sides of panels in order of first appearance.
     pub fn of<'p>(panels: impl IntoIterator<Item = &'p Panel>) -> Sides {
         let mut sides = Sides::default();
         for panel in panels {
@@ -76,13 +77,13 @@ impl Sides {
         self.0.iter().position(|side| side == name)
     }
 
-    /// Its number; that of the next one for a stranger.
+    /// Returns the index of a side; that of the next new one if it is unknown.
     fn index(&self, name: &str) -> usize {
         self.find(name).unwrap_or(self.len())
     }
 }
 
-/// As [`svg`], with names that begin with `id`: a letter, then letters, digits and `-`.
+/// Like [`svg`], with names that begin with `id`: a letter, then letters, digits and `-`.
 pub fn svg_named(panel: &Panel, among: &Sides, id: &str) -> Result<String, BenchError> {
     let said = describe::panel(panel);
     let title = text::clean(&panel.title);
@@ -107,7 +108,7 @@ pub fn svg_named(panel: &Panel, among: &Sides, id: &str) -> Result<String, Bench
     drawn.map_err(|error| BenchError::Draw { panel: panel.title.clone(), text: error.to_string() })
 }
 
-/// What stands above the data: the title, and what the axis upwards is.
+/// The part above the data: the title and the label of the vertical axis.
 struct Head {
     title: Vec<String>,
     axis: Vec<String>,
@@ -116,7 +117,7 @@ struct Head {
 impl Head {
     fn new(title: &str, axis: &str) -> Head {
         let room = WIDTH - 2.0 * MARGIN;
-        // Bold letters are wider.
+        // Bold letters are wider than the table of widths says.
         let title = text::wrap(&text::clean(title), SIZE * 1.12, room, 3);
         Head { title, axis: text::wrap(&text::clean(axis), SIZE, room, 2) }
     }
@@ -139,7 +140,7 @@ impl Head {
     }
 }
 
-/// What an axis is, with its unit if numbers do not carry it.
+/// Returns an axis's label, with its unit if numbers do not carry it.
 fn caption(axis: &Axis, unit: &scale::Unit) -> String {
     let (label, name) = (text::clean(&axis.label), text::clean(&axis.unit));
     match (unit.is_in_numbers() || name.is_empty(), label.is_empty()) {
@@ -149,7 +150,7 @@ fn caption(axis: &Axis, unit: &scale::Unit) -> String {
     }
 }
 
-/// How many values are missing, and why.
+/// Returns a note on the number of missing values and the reason.
 fn left_out(count: usize, log: bool) -> Vec<String> {
     let values = if count == 1 { "1 value is".to_owned() } else { format!("{count} values are") };
     let why = if log { "no number, or not above 0" } else { "no number" };

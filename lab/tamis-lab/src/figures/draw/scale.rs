@@ -1,25 +1,25 @@
-//! From values to places: the range of an axis, its ticks, and numbers as people read them, with the unit that fits.
+//! Mapping of values to positions: the range of an axis, its ticks, and numbers formatted with a fitting unit.
 
 use crate::figures::Axis;
 
-/// Values beyond are not drawn: arithmetic on them would leave what a float can hold.
+/// Values beyond this are not drawn, since arithmetic on them could overflow.
 const GREATEST: f64 = 1e250;
-/// The least value above 0 that a logarithmic axis has.
+/// The smallest positive value on a logarithmic axis.
 const LEAST: f64 = 1e-250;
 
-/// Whether a value has a place on an axis.
+/// Reports whether an axis can show a value.
 pub(super) fn shows(axis: &Axis, value: f64) -> bool {
     value.is_finite() && value.abs() <= GREATEST && (!axis.log || value >= LEAST)
 }
 
-/// What an axis counts.
+/// The unit of an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Unit {
-    /// Multiples from the least on, in units of the axis, with their names; empty if numbers stand alone.
+    /// Multiples in units of the axis, ascending, with their names; empty if numbers have no unit.
     steps: &'static [(f64, &'static str)],
-    /// The axis's unit in the first of `steps`' own.
+    /// The axis's unit in units of `steps`.
     factor: f64,
-    /// What is put behind a number as it is.
+    /// Appended to numbers unchanged.
     suffix: &'static str,
 }
 
@@ -33,7 +33,7 @@ const SIZES: [(f64, &str); 5] = [
 ];
 
 impl Unit {
-    /// The unit that an axis names.
+    /// Returns the unit that an axis names.
     pub(super) fn of(axis: &Axis) -> Unit {
         let (steps, factor, suffix): (&'static [_], _, _) = match axis.unit.trim() {
             "ns" => (&TIMES, 1.0, ""),
@@ -51,15 +51,15 @@ impl Unit {
         Unit { steps, factor, suffix }
     }
 
-    /// Whether numbers carry the unit, so that the axis need not.
+    /// Reports whether numbers carry the unit, so that the axis need not.
     pub(super) fn is_in_numbers(&self) -> bool {
         !self.steps.is_empty() || !self.suffix.is_empty()
     }
 
-    /// The multiple that `value` is best said in: (by how much to multiply, name).
+    /// Returns the best multiple for `value`: factor and name.
     fn multiple(&self, value: f64) -> (f64, &'static str) {
         let base = value.abs() * self.factor;
-        // A little below 1 is 1: 999.9999 ns are a microsecond.
+        // Tolerates rounding: 999.9999 ns are a microsecond.
         let fits = self.steps.iter().rev().find(|(step, _)| base >= step * 0.999_999);
         match fits.or(self.steps.first()) {
             Some((step, name)) => (self.factor / step, name),
@@ -67,7 +67,7 @@ impl Unit {
         }
     }
 
-    /// A value by itself, three digits: `12.3 µs`.
+    /// Formats a single value with three digits: `12.3 µs`.
     pub(super) fn say(&self, value: f64) -> String {
         if value == 0.0 {
             return "0".to_owned();
@@ -76,7 +76,7 @@ impl Unit {
         format!("{}{name}", number(value * by))
     }
 
-    /// Values side by side in the multiple of the greatest, as ticks of a linear axis are said.
+    /// Formats values in the multiple of the largest, as for the ticks of a linear axis.
     fn say_all(&self, values: &[f64]) -> Vec<String> {
         let greatest = values.iter().fold(0.0, |most: f64, value| most.max(value.abs()));
         let (by, name) = self.multiple(greatest);
@@ -87,7 +87,7 @@ impl Unit {
     }
 }
 
-/// A number of three digits, thousands and more by their letter: `0.819`, `12.3`, `450 k`, `2 M`, `3·10¹⁵`.
+/// Formats a number with three digits, thousands and more with a letter: `0.819`, `12.3`, `450 k`, `2 M`, `3·10¹⁵`.
 pub(in crate::figures) fn number(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return if value == 0.0 { "0".to_owned() } else { "–".to_owned() };
@@ -103,7 +103,7 @@ pub(in crate::figures) fn number(value: f64) -> String {
         _ if !(1e-4..1e15).contains(&size) => {
             let mut exponent = size.log10().floor() as i32;
             let mut digits = format!("{:.1}", value / 10f64.powi(exponent));
-            // Division may leave 9.99 of 10.
+            // Division may turn 10 into 9.99.
             if digits.trim_start_matches('-') == "10.0" {
                 exponent += 1;
                 digits = digits.replace("10.0", "1.0");
@@ -141,17 +141,17 @@ pub(super) struct Scale {
     log: bool,
     low: f64,
     high: f64,
-    /// Values with their labels, ascending.
+    /// Values and labels, ascending.
     pub(super) ticks: Vec<(f64, String)>,
-    /// Values of finer lines without labels.
+    /// Values of minor lines, which have no labels.
     pub(super) fine: Vec<f64>,
-    /// What it counts.
+    /// The unit.
     pub(super) unit: Unit,
 }
 
 impl Scale {
-    /// The axis that lengths are read from: a linear one has 0. Values that do not show are passed over; without any the axis
-    /// goes from 0 (or 1) on.
+    /// Returns an axis for lengths: a linear one includes 0. Values that cannot be shown are ignored; without any, the
+    /// axis begins at 0 (or 1).
     pub(super) fn of_lengths(axis: &Axis, values: impl Iterator<Item = f64>) -> Scale {
         let (low, high) = extent(axis, values);
         if axis.log {
@@ -163,7 +163,7 @@ impl Scale {
         Scale::new(axis, (low / step + 1e-9).floor() * step, (high / step - 1e-9).ceil() * step)
     }
 
-    /// The axis of places: no longer than the values are apart, with ticks at the values if these are few and round.
+    /// Returns an axis for positions: it spans the values only, with ticks at them if they are few and round.
     pub(super) fn of_places(axis: &Axis, values: impl Iterator<Item = f64>) -> Scale {
         let mut values: Vec<f64> = values.filter(|&value| shows(axis, value)).collect();
         values.sort_by(f64::total_cmp);
@@ -201,7 +201,7 @@ impl Scale {
         Scale { log: axis.log, low, high, ticks: ticks.into_iter().zip(said).collect(), fine, unit }
     }
 
-    /// Where a value is: 0 at the low end and 1 at the high one; what lies beyond is at the end.
+    /// Returns the position of a value: 0 at the low end and 1 at the high one. Values beyond are clamped.
     pub(super) fn place(&self, value: f64) -> f64 {
         let share = if self.log {
             decades(self.low, value.max(self.low)) / decades(self.low, self.high)
@@ -212,7 +212,7 @@ impl Scale {
     }
 }
 
-/// Least and greatest; never empty, and on a linear axis never without a length that can be divided.
+/// Returns minimum and maximum; never empty, and on a linear axis always with a length that can be divided.
 fn extent(axis: &Axis, values: impl Iterator<Item = f64>) -> (f64, f64) {
     let found = values.filter(|&value| shows(axis, value)).fold(None, |found, value| match found {
         None => Some((value, value)),
@@ -221,7 +221,7 @@ fn extent(axis: &Axis, values: impl Iterator<Item = f64>) -> (f64, f64) {
     match found {
         None => (if axis.log { 1.0 } else { 0.0 }, 1.0),
         Some((low, high)) if !axis.log && low == 0.0 && high == 0.0 => (0.0, 1.0),
-        // Differences below what floats of this size can tell.
+        // Differences below the precision of floats of this size.
         Some((low, high)) if !axis.log && high > low && high - low < high.abs().max(low.abs()) * 1e-9 => {
             (low, low)
         }
@@ -231,12 +231,12 @@ fn extent(axis: &Axis, values: impl Iterator<Item = f64>) -> (f64, f64) {
     }
 }
 
-/// How many decades lie between. Not of the quotient, which a float need not hold.
+/// Returns the number of decades between two values. Avoids their quotient, which may overflow.
 fn decades(low: f64, high: f64) -> f64 {
     high.log10() - low.log10()
 }
 
-/// The step of about five ticks over a length: 1, 2 or 5 times a power of ten.
+/// Returns a step that gives a length about five ticks: 1, 2 or 5 times a power of ten.
 fn step(length: f64) -> f64 {
     let raw = (length / 5.0).max(LEAST);
     let power = 10f64.powf(raw.log10().floor());
@@ -247,12 +247,12 @@ fn step(length: f64) -> f64 {
 fn even_ticks(low: f64, high: f64) -> Vec<f64> {
     let step = step(high - low);
     let first = (low / step - 1e-6).ceil();
-    // Multiples, and not sums: no tick is 0.30000000000000004.
+    // Multiples instead of sums, to avoid ticks like 0.30000000000000004.
     let ticks = (0..20).map(|k| first + f64::from(k)).map(|k| if k == 0.0 { 0.0 } else { k * step });
     ticks.take_while(|&tick| tick <= high + step * 1e-6).collect()
 }
 
-/// Ticks and finer lines: decades where there are three or more, else 1, 2 and 5 of each.
+/// Returns ticks and minor lines: decades where there are three or more, else 1, 2 and 5 of each.
 fn log_ticks(low: f64, high: f64) -> (Vec<f64>, Vec<f64>) {
     let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
     let inside = |value: &f64| (low * 0.999_999..=high * 1.000_001).contains(value);
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_said_as_people_read_them() {
+    fn numbers_are_formatted_for_readers() {
         let said: Vec<String> = [
             0.0, 0.819, 12.34, 9_999.0, 10_000.0, 450_000.0, 2e6, 999.6e6, 1e15, 3.2e-7, -0.5, -1e20, 1.8e300,
         ]
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn logarithmic_axes_have_decades_or_one_two_five() {
+    fn logarithmic_axes_have_ticks_at_decades_or_one_two_five() {
         let axis = Axis::new("", "ns").log();
         let wide = Scale::of_lengths(&axis, [250.0, 4.6e6].into_iter());
         assert_eq!(labels(&wide), ["1 µs", "10 µs", "100 µs", "1 ms"]);
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn linear_lengths_begin_at_zero_and_places_do_not() {
+    fn linear_axes_of_lengths_begin_at_zero_and_those_of_positions_do_not() {
         let axis = Axis::new("", "ns");
         let lengths = Scale::of_lengths(&axis, [30_000.0, 41_000.0].into_iter());
         assert_eq!(labels(&lengths), ["0", "10 µs", "20 µs", "30 µs", "40 µs", "50 µs"]);
@@ -342,7 +342,7 @@ mod tests {
         assert_eq!(labels(&powers), ["8 B", "64 B", "512 B", "1 KiB"]);
     }
 
-    /// Whatever the values: ticks are there, labels are words, and every value has a place from 0 to 1.
+    /// For any values, there are ticks, labels are readable, and every position is between 0 and 1.
     #[test]
     fn every_range_has_ticks_and_places() {
         let odd = [

@@ -1,11 +1,11 @@
-//! What tells sides apart: colours that people with colour-blindness can tell apart, and marks, dashes and hatches that say
-//! the same in grey.
+//! Styles of sides: colours that remain distinguishable with colour-blindness, and marks, dashes and hatches that work
+//! in greyscale.
 
 use tamis_bench::picture::{RGBColor, WHITE};
 
 use super::canvas::{At, Canvas, Drawn};
 
-/// After Okabe and Ito (2008), the light ones darkened for lines on white; black as the last resort of a light printer.
+/// After Okabe and Ito (2008), with the light ones darkened for lines on white; black is the last one.
 const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -17,24 +17,25 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(118, 118, 118),
 ];
 
-/// The colour of the n-th side.
+/// Returns the colour of the n-th side.
 pub(super) fn colour(n: usize) -> RGBColor {
     COLOURS[n % COLOURS.len()]
 }
 
-/// Dashes of theories and models, by how many there were before.
+/// Returns the dash pattern of the n-th theory or model.
 pub(super) fn dashes(n: usize) -> &'static [f64] {
     const PATTERNS: [&[f64]; 4] =
         [&[14.0, 8.0], &[4.0, 6.0], &[18.0, 6.0, 4.0, 6.0], &[8.0, 4.0, 2.0, 4.0, 2.0, 4.0]];
     PATTERNS[n % PATTERNS.len()]
 }
 
-/// How many marks there are. No divisor of it is one of the number of colours but 1, 2 and 4: 24 pairs before one comes again.
+/// Number of marks. Its greatest common divisor with the number of colours is 4, which gives 24 pairs before one
+/// repeats.
 const MARKS: usize = 12;
 /// Half the size of a mark.
 const RADIUS: f64 = 7.5;
 
-/// The mark of the n-th side.
+/// Draws the mark of the n-th side.
 pub(super) fn mark(canvas: &Canvas<'_, '_>, n: usize, at: At, colour: RGBColor) -> Drawn {
     let (x, y) = at;
     let ring = |sides: &[(f64, f64)]| -> Vec<At> {
@@ -76,10 +77,10 @@ pub(super) fn mark(canvas: &Canvas<'_, '_>, n: usize, at: At, colour: RGBColor) 
     }
 }
 
-/// A bar, or a part of one, in the style of the n-th side: filled, or hatched on a tint of its colour. Corners are upper left
-/// and lower right.
+/// Draws a bar, or a part of one, in the style of the n-th side: filled, or hatched on a tint of its colour. `from` is
+/// the upper left corner, `to` the lower right one.
 pub(super) fn fill(canvas: &Canvas<'_, '_>, n: usize, from: At, to: At) -> Drawn {
-    /// Between the lines of a hatch.
+    /// Distance between the lines of a hatch.
     const STEP: f64 = 9.0;
     let colour = colour(n);
     let tint = |c: u8| 255 - ((255 - u16::from(c)) / 4) as u8;
@@ -90,7 +91,7 @@ pub(super) fn fill(canvas: &Canvas<'_, '_>, n: usize, from: At, to: At) -> Drawn
         canvas.shape(&corners, ground)?;
         canvas.line(&[corners[0], corners[1], corners[2], corners[3], corners[0]], colour, 1.5)
     };
-    // Each hatch is one line that goes to and fro and turns at the border: one element, however long the bar.
+    // Each hatch is one line that zigzags between the borders: one element, however long the bar.
     let steps = |from: f64, to: f64| {
         (1..).map(move |k| from + STEP * f64::from(k)).take_while(move |&at| at < to).take(1000)
     };

@@ -3,7 +3,7 @@ use roxmltree::{Document, Node};
 use super::*;
 use crate::figures::{Bar, Point, Series};
 
-/// A panel by itself.
+/// Draws a single panel.
 fn svg(panel: &Panel) -> Result<String, BenchError> {
     super::svg(panel, &Sides::of([panel]))
 }
@@ -34,7 +34,7 @@ fn bars(title: &str, parts: &[&str], groups: Vec<(String, Vec<Bar>)>) -> Panel {
     }
 }
 
-/// Parses, and checks what holds for every picture: a size, names that are there, and every place within it.
+/// Parses a panel's SVG and checks what holds for every picture: it has a size and names, and everything is within it.
 fn check(panel: &Panel, more: impl FnOnce(&Document<'_>)) {
     let svg = svg(panel).unwrap();
     let document = Document::parse(&svg).unwrap_or_else(|error| panic!("{error}\n{svg}"));
@@ -88,11 +88,11 @@ fn count(document: &Document<'_>, name: &str) -> usize {
 }
 
 #[test]
-fn lines_have_marks_and_theories_have_dashes() {
+fn lines_have_marks_and_theoretical_lines_have_dashes() {
     let measured = series("rotation", &[(6.0, 900.0), (8.0, 1200.0), (10.0, 30_000.0)]);
     let theory = series("theory: rotation", &[(6.0, 800.0), (10.0, 900.0)]);
     check(&lines("latency", vec![measured, theory]), |document| {
-        // Three points and the sample of the legend; the theory has none.
+        // Three points and the sample of the legend; the theoretical line has none.
         assert_eq!(count(document, "circle"), 4);
         let texts = texts(document);
         for label in [
@@ -111,7 +111,7 @@ fn lines_have_marks_and_theories_have_dashes() {
         }
         let desc = content(document.descendants().find(|node| node.has_tag_name("desc")).unwrap());
         assert!(desc.contains("rotation: 900 ns at 6, 1.2 µs at 8, 30 µs at 10."), "{desc}");
-        // Both in the colour of the side.
+        // Both have the colour of the side.
         let strokes = |width: &str| {
             let lines = document
                 .descendants()
@@ -139,7 +139,7 @@ fn whiskers_are_drawn_and_the_axis_holds_them() {
 }
 
 #[test]
-fn bars_say_their_names_and_values_and_piles_their_parts() {
+fn bars_show_names_and_values_and_stacked_bars_their_parts() {
     let side = |name: &str| vec![bar("own", &[1000.0, 200.0]), bar(name, &[2500.0, 300.0])];
     let groups = vec![("SSD".to_owned(), side("other")), ("NVM".to_owned(), side("other"))];
     check(&bars("cost", &["data", "hashing"], groups), |document| {
@@ -148,7 +148,7 @@ fn bars_say_their_names_and_values_and_piles_their_parts() {
             assert!(texts.iter().any(|text| text == label), "{label}: {texts:?}");
         }
     });
-    // One bar a group, as a table of devices has: the group is the name.
+    // With one bar per group, as in a table of devices, the group is the name.
     let groups =
         vec![("SSD".to_owned(), vec![bar("own", &[1.0])]), ("NVM".to_owned(), vec![bar("own", &[0.0])])];
     check(&bars("one", &[], groups), |document| {
@@ -158,7 +158,7 @@ fn bars_say_their_names_and_values_and_piles_their_parts() {
     });
 }
 
-/// Bars too many for names of their own are told apart by the legend.
+/// Bars too numerous for names of their own are identified by the legend.
 #[test]
 fn many_bars_are_thin_and_in_the_legend() {
     let group = |n: usize| {
@@ -175,7 +175,7 @@ fn many_bars_are_thin_and_in_the_legend() {
 }
 
 #[test]
-fn nothing_is_said_to_be_nothing() {
+fn empty_panels_say_that_they_are_empty() {
     for panel in [
         lines("", vec![]),
         lines("t", vec![series("a", &[])]),
@@ -187,7 +187,7 @@ fn nothing_is_said_to_be_nothing() {
 }
 
 #[test]
-fn what_cannot_be_drawn_is_counted() {
+fn values_that_cannot_be_drawn_are_counted() {
     let odd = [
         (1.0, f64::NAN),
         (2.0, f64::INFINITY),
@@ -200,7 +200,7 @@ fn what_cannot_be_drawn_is_counted() {
     check(&lines("odd", vec![series("a", &odd)]), |document| {
         let said = texts(document).join(" ");
         assert!(said.contains("6 values are not drawn: no number, or not above 0"), "{said}");
-        // The one that can, and the sample.
+        // The drawable one and the sample of the legend.
         assert_eq!(count(document, "circle"), 2);
     });
     let parts = vec![
@@ -218,7 +218,7 @@ fn what_cannot_be_drawn_is_counted() {
 }
 
 #[test]
-fn any_values_and_any_number_of_series_give_a_document() {
+fn any_values_and_any_number_of_series_yield_a_document() {
     let values =
         [0.0, 1.0, -3.5, 1e300, -1e300, 5e-324, 1e-300, f64::MAX, f64::NAN, f64::NEG_INFINITY, 7.0, 7.0];
     let all: Vec<(f64, f64)> = values.iter().flat_map(|&x| values.iter().map(move |&y| (x, y))).collect();
@@ -256,7 +256,7 @@ fn all_equal_values_have_an_axis() {
 }
 
 #[test]
-fn names_are_text_and_never_markup() {
+fn names_are_escaped() {
     let hostile = "</text><script>alert(1)</script>&amp;\"'\u{0}\u{202e}]]>\n\u{ffff}";
     let mut panel =
         lines(hostile, vec![series(hostile, &[(1.0, 2.0)]), series(&"w<".repeat(5000), &[(1.0, 2.0)])]);
@@ -292,7 +292,7 @@ fn panels_of_a_page_do_not_share_names() {
     );
 }
 
-/// In a panel that lacks a side, the others once took the colours and marks of their neighbours.
+/// Regression: in a panel that lacks a side, the others took the colours and marks of their neighbours.
 #[test]
 fn a_side_looks_the_same_in_all_panels_of_a_figure() {
     let (a, b) = (series("a", &[(1.0, 2.0)]), series("b", &[(1.0, 2.0)]));
@@ -302,7 +302,7 @@ fn a_side_looks_the_same_in_all_panels_of_a_figure() {
         bars("bars", &[], vec![("g".to_owned(), vec![bar("b", &[1.0])])]),
     ];
     let sides = Sides::of(&panels);
-    // The first has a disk, the second does not; its colour is in all of them.
+    // The first has a disk, the second does not; the side's colour is in all of them.
     for (n, panel) in panels.iter().enumerate() {
         let svg = super::svg(panel, &sides).unwrap();
         assert_eq!(svg.contains("<circle"), n == 0);

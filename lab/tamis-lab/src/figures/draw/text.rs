@@ -1,9 +1,8 @@
-//! Text without a font: how wide it is at most, where it is broken, and which characters may stand in XML.
+//! Text without a font: upper bounds of widths, line breaking, and characters allowed in XML.
 //!
-//! Widths are those of DejaVu Sans, the widest of the fonts that a page falls back to: whoever has another one gets more room.
+//! Widths are those of DejaVu Sans, the widest of a page's fallback fonts: any other font leaves more space.
 
-/// What may stand in a document and turns nothing around it: characters that XML does not have, and those that change the
-/// direction of text, are replaced; line ends become blanks.
+/// Replaces characters that XML forbids and those that change the direction of text, and turns line ends into blanks.
 pub(crate) fn clean(text: &str) -> String {
     let keep = |c: char| match c {
         '\n' | '\t' | '\r' => ' ',
@@ -14,7 +13,7 @@ pub(crate) fn clean(text: &str) -> String {
     text.chars().map(keep).collect()
 }
 
-/// The width of a character in units of the font's size.
+/// Returns the width of a character in units of the font size.
 fn advance(c: char) -> f64 {
     match c {
         'i' | 'j' | 'l' | '\'' | '|' => 0.34,
@@ -29,12 +28,12 @@ fn advance(c: char) -> f64 {
     }
 }
 
-/// The most that `text` takes at `size`.
+/// Returns the maximum width of `text` at `size`.
 pub(crate) fn width(text: &str, size: f64) -> f64 {
     text.chars().map(advance).sum::<f64>() * size
 }
 
-/// The beginning of `text` that fits, with an ellipsis if that is not all.
+/// Truncates `text` to `room`, with an ellipsis if anything was cut.
 pub(crate) fn shorten(text: &str, size: f64, room: f64) -> String {
     if width(text, size) <= room {
         return text.to_owned();
@@ -52,8 +51,8 @@ pub(crate) fn shorten(text: &str, size: f64, room: f64) -> String {
     short
 }
 
-/// `text` in lines that fit, the last one shortened if there would be more than `lines`. Words are broken only where one is
-/// wider than a line. Empty text has no lines.
+/// Wraps `text` into lines that fit; if there would be more than `lines`, the last one is shortened. Words are broken
+/// only where one is wider than a line. Empty text has no lines.
 pub(crate) fn wrap(text: &str, size: f64, room: f64, lines: usize) -> Vec<String> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let mut wrapped: Vec<String> = Vec::new();
@@ -81,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_fit_and_what_is_left_out_is_shown_to_be() {
+    fn lines_fit_and_omissions_are_visible() {
         let lines = wrap("one two three four five six seven eight nine ten", 10.0, 90.0, 3);
         assert_eq!(lines.len(), 3);
         assert!(lines.iter().all(|line| width(line, 10.0) <= 90.0), "{lines:?}");
@@ -93,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_xml_cannot_say_is_replaced() {
+    fn characters_invalid_in_xml_are_replaced() {
         assert_eq!(clean("a\u{0}b\nc\u{202e}d\u{ffff}é"), "a\u{fffd}b c\u{fffd}d\u{fffd}é");
     }
 }

@@ -1,18 +1,19 @@
 //! Other engines beside a figure's own sides, where the papers have them: RocksDB and LevelDB.
 //!
-//! They are measured by the comparison program, `tamis-peers`, which runs as a child process: so this program needs no other
-//! engine to be built, and an engine that crashes takes nothing with it. [`WithPeers`] wraps a figure: with
-//! [`Custom::peers`] its plan has one more step, whose rows say `"from": "peers"`, and its view one more picture, table and
-//! verdict made of them. Without, and for the figure's own rows, it is the figure.
+//! They are measured by the comparison program, `tamis-peers`, as a child process: this program builds without other
+//! engines, and a crash of one of them does no harm. [`WithPeers`] wraps a figure: with [`Custom::peers`] its plan has
+//! one more step, whose rows say `"from": "peers"`, and its view has one more picture, table and verdict made from
+//! them. Without it, and for the figure's own rows, it behaves like the figure.
 //!
-//! * What is asked of the program is [`Comparison`]: sizes of the figure ([`setting`]), as far as the program can have them. What
-//!   it cannot have is said by [`Plan::scaled`]: other engines have trees of their own shape, and keys are the program's own.
-//! * tamis takes part there, too, and ratios are to tamis in the same run (`view`): never to the figure's own sides, which
-//!   were measured at another time on another tree.
-//! * An engine that is not compiled in, or that cannot do what is asked, is a note. A program that is missing, does not take
-//!   the arguments, crashes, or finds a wrong answer is an error with its own words.
+//! * [`Comparison`] describes the request: the sizes of the figure ([`setting`]), as far as the program supports them.
+//!   [`Plan::scaled`] lists the differences: other engines have trees of their own shape, and the program generates its
+//!   own keys.
+//! * tamis takes part there, too, and ratios refer to tamis in the same run (`view`), never to the figure's own sides,
+//!   which were measured at another time on another tree.
+//! * An engine that is not compiled in, or does not support the request, becomes a note. A program that is missing,
+//!   rejects the arguments, crashes, or finds a wrong answer is an error with the program's own message.
 //!
-//! One thread waits for the program, and ends it if it does not wait to its end.
+//! One thread waits for the program, and kills it if it stops waiting early.
 
 mod program;
 mod rows;
@@ -35,13 +36,13 @@ pub const STEP: &str = "peers";
 /// The field of rows that says where they come from, and its value in those of the comparison program.
 pub const FROM: (&str, &str) = ("from", "peers");
 
-/// A figure, and other engines beside it if a comparison program was given.
+/// A figure, with other engines beside it if a comparison program was given.
 pub struct WithPeers {
     figure: Box<dyn Figure>,
     setting: &'static Setting,
 }
 
-/// The figure with other engines beside it if its paper has them; as it is otherwise.
+/// Wraps the figure if its paper has other engines; otherwise returns it unchanged.
 pub fn with_peers(figure: Box<dyn Figure>) -> Box<dyn Figure> {
     match Setting::of(figure.about().name) {
         Some(setting) => Box::new(WithPeers { figure, setting }),
@@ -54,7 +55,7 @@ impl Figure for WithPeers {
         self.figure.about()
     }
 
-    /// Without the comparison, which is about as much again for each of its systems.
+    /// The costs without the comparison, which costs about as much again for each of its systems.
     fn needs(&self, scale: Scale) -> Needs {
         self.figure.needs(scale)
     }

@@ -14,52 +14,52 @@ use tamis_bench::workload::Workload;
 use crate::figures::Row;
 use crate::figures::peers::rows;
 
-/// What errors of the program are said to come from.
+/// The source that errors of the program name.
 const PROGRAM: &str = "the comparison program";
 
-/// How often the program is looked at.
+/// Interval at which the program is polled.
 const GLANCE: Duration = Duration::from_millis(50);
 
-/// Of what the program said last, at most so many bytes are told.
+/// Maximum number of bytes of the program's last output in messages.
 const TOLD: usize = 2000;
 
 /// One system of the comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct System {
-    /// What it is called in rows.
+    /// Its name in rows.
     pub side: String,
-    /// What the program calls it: `rocksdb`, `tamis:OPTION=VALUE`.
+    /// Its name in the program: `rocksdb`, `tamis:OPTION=VALUE`.
     pub name: String,
 }
 
-/// What the comparison program is asked.
+/// A request to the comparison program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
     /// The program.
     pub program: PathBuf,
     /// One suite, by its name there.
     pub suite: &'static str,
-    /// Whether the workloads are just those of the suite, and need not be named.
+    /// Whether the workloads are exactly those of the suite, and need not be named.
     pub suite_workloads: bool,
     /// The workloads.
     pub workloads: Vec<Workload>,
-    /// tamis first, which the others are held against.
+    /// The systems; tamis, which the others are compared to, comes first.
     pub systems: Vec<System>,
-    /// Keys that exist when it begins.
+    /// Number of keys at the beginning.
     pub keys: u64,
     /// Bytes of a key.
     pub key_bytes: usize,
     /// Bytes of a value.
     pub value_bytes: usize,
-    /// Operations of the fastest workloads, over all threads; the program does fewer of slow ones.
+    /// Operations of the fastest workloads, over all threads; the program executes fewer of slow ones.
     pub ops: u64,
     /// Rounds.
     pub rounds: u32,
-    /// Threads side by side.
+    /// Numbers of threads.
     pub threads: Vec<usize>,
-    /// Filter bits a key.
+    /// Filter bits per key.
     pub filter_bits: u32,
-    /// Bytes of a memtable, and how large tables grow.
+    /// Size of memtables and tables in bytes.
     pub memtable_bytes: u64,
     /// Bytes of the block cache.
     pub cache_bytes: u64,
@@ -67,16 +67,16 @@ pub struct Comparison {
     pub direct: bool,
     /// Drives every random choice.
     pub seed: u64,
-    /// Where databases are made; where the program makes them by itself if nowhere.
+    /// Directory of the databases; the program's default if absent.
     pub dir: Option<PathBuf>,
 }
 
 impl Comparison {
-    /// In a sentence.
+    /// Returns a description in a sentence.
     pub(super) fn describe(&self) -> String {
         let sides: Vec<&str> = self.systems.iter().map(|system| &system.side[..]).collect();
         format!(
-            "{}; {} keys of {} bytes, values of {} bytes, {} filter bits a key, memtables of {}, block cache {}, {}; {} rounds \
+            "{}; {} keys of {} bytes, values of {} bytes, {} filter bits per key, memtables of {}, block cache {}, {}; {} rounds \
              of up to {} operations",
             sides.join(", "),
             grouped(self.keys),
@@ -91,7 +91,7 @@ impl Comparison {
         )
     }
 
-    /// The program's arguments, rows going to `out`.
+    /// Returns the program's arguments; rows go to `out`.
     fn arguments(&self, out: &Path) -> Vec<OsString> {
         let names = |names: Vec<&str>| names.join(",");
         let numbers: Vec<String> = self.threads.iter().map(usize::to_string).collect();
@@ -126,9 +126,9 @@ impl Comparison {
     }
 }
 
-/// The systems that the program has: engines that are compiled in, and tamis.
+/// Returns the systems that the program has: the engines compiled in, and tamis.
 ///
-/// Fails with [`BenchError::Request`] if there is no such program, or if it is another.
+/// Fails with [`BenchError::Request`] if the program does not exist or is a different one.
 pub fn compiled_in(program: &Path) -> Result<Vec<String>, BenchError> {
     let output = Command::new(program).arg("list").stdin(Stdio::null()).output();
     let output = output.map_err(|error| not_run(program, &error))?;
@@ -138,7 +138,7 @@ pub fn compiled_in(program: &Path) -> Result<Vec<String>, BenchError> {
         systems.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect();
     if !output.status.success() || !names.iter().any(|name| name == "tamis") {
         return Err(BenchError::Request(format!(
-            "--peers: {} does not say which systems it has; it should be the program of the crate tamis-peers{}",
+            "--peers: {} does not list its systems; it should be the program of the crate tamis-peers{}",
             program.display(),
             last_words(&output.stderr)
         )));
@@ -146,13 +146,13 @@ pub fn compiled_in(program: &Path) -> Result<Vec<String>, BenchError> {
     Ok(names)
 }
 
-/// Runs the comparison, and gives a row for each system, workload and number of threads, and notes. Takes as long as the
-/// program, and the disk space of a database for each system.
+/// Runs the comparison, and returns notes and a row for each system, workload and number of threads. Takes as long as
+/// the program, and the disk space of a database for each system.
 ///
 /// # Errors
 ///
-/// The program cannot be run or refuses its arguments ([`BenchError::Request`]); it ends early, a system of it fails or gives a
-/// wrong answer, it has no rows of a system that it was asked for ([`BenchError::Store`]).
+/// [`BenchError::Request`] if the program cannot be run or rejects its arguments; [`BenchError::Store`] if it ends
+/// early, if one of its systems fails or returns a wrong answer, or if a requested system has no rows.
 pub fn step(comparison: &Comparison, progress: &dyn Progress) -> Result<Vec<Row>, BenchError> {
     let failed = |operation, path: &Path| {
         let path = path.to_owned();
@@ -173,10 +173,10 @@ pub fn step(comparison: &Comparison, progress: &dyn Progress) -> Result<Vec<Row>
     let store = |why: String| Err(BenchError::Store { system: PROGRAM, source: why.into() });
     match status.code() {
         Some(0) => {}
-        Some(1) => return store(format!("an engine gave a wrong answer, nothing of it counts{words}")),
+        Some(1) => return store(format!("an engine returned a wrong answer, so no result counts{words}")),
         Some(2) => {
             return Err(BenchError::Request(format!(
-                "--peers: {} does not take what it is asked; it should be of the same version{words}",
+                "--peers: {} rejects the request; it should be of the same version{words}",
                 comparison.program.display()
             )));
         }
@@ -187,20 +187,20 @@ pub fn step(comparison: &Comparison, progress: &dyn Progress) -> Result<Vec<Row>
     rows::of(&bytes, comparison).or_else(store)
 }
 
-/// A child that does not outlive this value.
+/// A child process that is killed on drop.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
         if matches!(self.0.try_wait(), Ok(None)) {
-            // It may end by itself meanwhile.
+            // It may have exited in the meantime.
             let _ = self.0.kill();
             let _ = self.0.wait();
         }
     }
 }
 
-/// Waits, and tells how many rows there are.
+/// Waits for the program and reports the number of rows so far.
 fn wait(
     mut child: Running,
     file: &Path,
@@ -216,7 +216,7 @@ fn wait(
             path: comparison.program.clone(),
             source,
         })?;
-        // Appended to only, so what was counted stays.
+        // The file only grows, so rows counted once remain.
         let more = fs::metadata(file).map_or(0, |metadata| metadata.len()) > seen;
         if let Some(text) = more.then(|| fs::read(file).ok()).flatten() {
             let now = text.iter().filter(|&&byte| byte == b'\n').count() as u64;
@@ -240,9 +240,9 @@ fn not_run(program: &Path, error: &std::io::Error) -> BenchError {
     ))
 }
 
-/// The end of what was said, behind a colon; nothing if nothing was said.
+/// Returns the end of the output after a colon; empty if there was none.
 fn last_words(said: &[u8]) -> String {
-    // Cut in the middle of a character, that one is replaced.
+    // A character cut in the middle is replaced.
     let text = String::from_utf8_lossy(&said[said.len().saturating_sub(TOLD)..]).trim().to_owned();
     if text.is_empty() { text } else { format!(":\n{text}") }
 }

@@ -1,8 +1,8 @@
-//! The comparison program's rows as a figure's.
+//! Conversion of the comparison program's rows into a figure's.
 //!
-//! Rows there are one a round; here one is the median of all rounds. They are read leniently: a version of the program that
-//! says more, or less, of a row is as good. What cannot be read, a line that was cut off, say, is counted and noted; only a
-//! system without any row is an error.
+//! The program writes one row per round; here one row is the median of all rounds. Rows are read leniently, so that
+//! versions of the program with more or fewer fields work as well. Unreadable lines, such as truncated ones, are
+//! counted and noted; only a system without any row is an error.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ use crate::figures::peers::FROM;
 use crate::figures::peers::program::{Comparison, System};
 use crate::figures::rows::row;
 
-/// The `kind` of rows with figures, and of those with words.
+/// The `kind` of rows with figures, and of those with text.
 pub(super) const READ: &str = "read";
 pub(super) const NOTE: &str = "note";
 
-/// What is read of a line.
+/// The fields read from a line.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct Line {
@@ -61,12 +61,12 @@ struct Figures {
 pub(super) struct PeerRow {
     pub(super) kind: String,
     pub(super) from: String,
-    /// The system, as it is called here.
+    /// The system's name here.
     pub(super) side: String,
-    /// The side that others are held against: tamis in the same run.
+    /// The side that others are compared to: tamis in the same run.
     pub(super) reference: String,
     pub(super) version: String,
-    /// The system, as the program calls it.
+    /// The system's name in the program.
     pub(super) system: String,
     pub(super) workload: String,
     pub(super) threads: usize,
@@ -88,7 +88,7 @@ pub(super) struct PeerRow {
     pub(super) read_bytes_per_op: f64,
     pub(super) write_amplification: f64,
     pub(super) repeats: u32,
-    /// Of a note.
+    /// The text of a note.
     pub(super) text: String,
 }
 
@@ -97,7 +97,7 @@ impl PeerRow {
         PeerRow { kind: NOTE.into(), from: FROM.1.into(), side: side.into(), text, ..PeerRow::default() }
     }
 
-    /// Whether it has figures that can be compared.
+    /// Reports whether its figures can be compared.
     pub(super) fn is_sound(&self) -> bool {
         let numbers = [self.ops_per_second, self.min_ops_per_second, self.max_ops_per_second];
         self.kind == READ && !self.side.is_empty() && numbers.iter().all(|n| n.is_finite() && *n > 0.0)
@@ -113,7 +113,7 @@ impl Line {
     }
 }
 
-/// The rows of a file of rows; fails in words if there are none of a system that was asked for.
+/// Parses a file of rows; fails with a message if a requested system has none.
 pub(super) fn of(bytes: &[u8], comparison: &Comparison) -> Result<Vec<Row>, String> {
     let lines: Vec<&[u8]> =
         bytes.split(|&byte| byte == b'\n').filter(|line| !line.trim_ascii().is_empty()).collect();
@@ -121,7 +121,7 @@ pub(super) fn of(bytes: &[u8], comparison: &Comparison) -> Result<Vec<Row>, Stri
     let mut rows = Vec::new();
     if read.len() < lines.len() {
         let text = format!(
-            "{} of {} rows could not be read and are left out.",
+            "{} of {} rows could not be read and are omitted.",
             lines.len() - read.len(),
             lines.len()
         );

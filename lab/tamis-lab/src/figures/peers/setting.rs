@@ -1,4 +1,4 @@
-//! What the comparison program is asked for the figures whose papers have other engines.
+//! Requests to the comparison program for the figures whose papers have other engines.
 
 use std::path::Path;
 
@@ -11,46 +11,46 @@ use crate::figures::{Custom, Scale};
 /// The engines that take part beside tamis, if they are compiled in.
 const ENGINES: [&str; 2] = ["rocksdb", "leveldb"];
 
-/// Of so many bytes of data one is in a memtable, so that small databases have levels, too.
+/// Ratio of data size to memtable size, so that small databases have levels, too.
 const DATA_BY_MEMTABLE: u64 = 128;
 
-/// The sizes of memtables, whatever the data: the program takes no less, and engines have no more by themselves.
+/// Limits of memtable sizes: the program accepts no less, and engines use no more by default.
 const MEMTABLE_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=64 << 20;
 
-/// Filter bits that the program takes.
+/// Filter bits that the program accepts.
 const BITS: std::ops::RangeInclusive<u32> = 1..=64;
 
-/// What to say of flags that were given and that the program does not have.
+/// Options without a counterpart in the program; a note is made if one is given.
 const UNMATCHED: [&str; 8] =
     ["--key-set", "--filters", "--size-ratio", "--device", "--skew", "--absent", "--locality", "--option"];
 
-/// How tamis is set up in a comparison, beside as it is by default.
+/// The configurations of tamis in a comparison besides the default one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Variant {
     /// `tamis-grf`.
     Grf,
-    /// Bloom filters, and elastic ones with as much memory; tamis by default has others.
+    /// Bloom filters, and elastic ones with the same memory; the default filters of tamis are others.
     Elastic,
     /// A digest for every filter.
     NoSharing,
 }
 
-/// What a paper says that other engines, or filters in them, do.
+/// A paper's claim about other engines, or about filters in them.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim {
-    /// In a sentence.
+    /// The claim in a sentence.
     pub text: &'static str,
     /// The number, as text.
     pub paper: &'static str,
-    /// The number; `None` if there is a direction only.
+    /// The number; `None` if only the direction is claimed.
     pub ratio: Option<f64>,
-    /// Whose throughput ...
+    /// The side whose throughput is divided …
     pub side: &'static str,
-    /// ... by whose.
+    /// … by that of this one.
     pub against: &'static str,
-    /// In which workloads; all if there are none.
+    /// The workloads it applies to; all if empty.
     pub workloads: &'static [Workload],
-    /// What else is to be said of it.
+    /// An additional remark.
     pub note: &'static str,
 }
 
@@ -75,7 +75,7 @@ pub struct Setting {
     value_bytes: [usize; 3],
     bits: u32,
     direct: bool,
-    /// The data by the block cache, which is at most `most_cache`; 0 for no cache. As `sizes`.
+    /// The ratio of data size to block cache, which is at most `most_cache`; 0 for no cache. As `sizes`.
     data_by_cache: [u64; 3],
     most_cache: u64,
     /// Small, default, paper.
@@ -105,7 +105,7 @@ const ELASTIC_CLAIM: Claim = Claim {
     side: "tamis elastic",
     against: "rocksdb",
     workloads: &[],
-    note: "In the paper both are in RocksDB; here engines differ, too. All keys asked for exist but in get-empty, where none does.",
+    note: "In the paper both are in RocksDB; here engines differ, too. All queried keys exist, except in get-empty, where none does.",
 };
 
 const fn sizes(keys: u64, ops: u64, rounds: u32, threads: &'static [usize]) -> Sizes {
@@ -225,14 +225,15 @@ static SETTINGS: [Setting; 5] = [
 ];
 
 impl Setting {
-    /// The comparison of the figure of this name, if its paper has other engines.
+    /// Returns the comparison of the figure with this name, if its paper has other engines.
     pub fn of(figure: &str) -> Option<&'static Setting> {
         SETTINGS.iter().find(|setting| setting.figure == figure)
     }
 
-    /// What the program is asked, `there` being the systems that it has, and what it cannot have as the figure, a sentence each.
+    /// Returns the request, given the systems `there` that the program has, and one sentence for each difference from
+    /// the figure.
     ///
-    /// Fails with [`BenchError::Request`] if what was asked for is nothing that the program can be asked.
+    /// Fails with [`BenchError::Request`] if the program does not support the custom settings.
     pub fn comparison(
         &self,
         scale: Scale,
@@ -255,12 +256,12 @@ impl Setting {
         let bits = first(&custom.bits, f64::from(self.bits), "--bits", &mut said);
         let whole = (bits.round() as u32).clamp(*BITS.start(), *BITS.end());
         if f64::from(whole) != bits {
-            said.push(format!("Other engines have {whole} bits a key in place of {bits}."));
+            said.push(format!("Other engines have {whole} bits per key instead of {bits}."));
         }
         let workloads = if custom.workloads.is_empty() { self.workloads } else { &custom.workloads };
         if let Some(fill) = workloads.iter().find(|workload| workload.is_fill()) {
             return Err(BenchError::Request(format!(
-                "{fill} fills a database; with --peers take workloads of full ones"
+                "{fill} fills a database; with --peers, choose workloads of full ones"
             )));
         }
         for flag in custom.given().into_iter().filter(|flag| UNMATCHED.contains(flag)) {
@@ -300,7 +301,7 @@ impl Setting {
 }
 
 impl Variant {
-    /// tamis first: what others are held against.
+    /// Returns the systems; tamis, which the others are compared to, comes first.
     fn systems(self, bits: u32, keys: u64) -> Vec<System> {
         let system = |side: &str, name: String| System { side: side.to_owned(), name };
         match self {
@@ -323,10 +324,10 @@ impl Variant {
     }
 }
 
-/// The first of what was given, or else the figure's own; says so if there are more.
+/// Returns the first given value, or the figure's own; adds a note if there are more.
 fn first<T: Copy>(given: &[T], own: T, flag: &str, said: &mut Vec<String>) -> T {
     if given.len() > 1 {
-        said.push(format!("Other engines have the first of {flag} only."));
+        said.push(format!("Other engines use only the first value of {flag}."));
     }
     given.first().copied().unwrap_or(own)
 }

@@ -1,4 +1,4 @@
-//! Other engines beside a figure, the comparison program played by a script.
+//! Other engines beside a figure, with a script in place of the comparison program.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -12,11 +12,11 @@ use tempfile::TempDir;
 use super::*;
 use crate::figures::{Finding, Kind, Needs, Paper, Sheet};
 
-/// Scripts are written by one thread at a time, and run by nobody meanwhile: a file that is still open for writing, be it in a
-/// child of another thread, cannot be run.
+/// Held while a script is written and run: a file that is still open for writing, even in a child of another thread,
+/// cannot be executed.
 static SCRIPTS: Mutex<()> = Mutex::new(());
 
-/// A program that answers `list` with `list`, leaves its arguments in `arguments`, and has `rows` as its rows.
+/// A program that answers `list` with `list`, stores its arguments in `arguments`, and produces `rows`.
 struct Fake {
     dir: TempDir,
     _alone: MutexGuard<'static, ()>,
@@ -60,7 +60,7 @@ echo "last words" >&2
     }
 }
 
-/// A figure with one step of one row, under the name of one that has other engines.
+/// A figure with one step of one row, with the name of a figure that has other engines.
 struct Plain(About);
 
 impl Plain {
@@ -128,7 +128,7 @@ fn refusal(system: &str, why: &str) -> String {
     )
 }
 
-/// Three rounds of one mix by four systems, RocksDB's with half the throughput of tamis.
+/// Three rounds of one mix by four systems; RocksDB has half the throughput of tamis.
 fn rows() -> String {
     let mut text = String::new();
     for (system, base) in [("tamis", 1000.0), ("tamis-grf", 2000.0), ("rocksdb", 500.0), ("leveldb", 250.0)] {
@@ -139,7 +139,7 @@ fn rows() -> String {
     text
 }
 
-/// All rows of all steps.
+/// Returns all rows of all steps.
 fn run(figure: &dyn Figure, custom: &Custom) -> Result<Vec<Row>, BenchError> {
     let mut plan = figure.plan(Scale::Small, custom)?;
     let mut rows = Vec::new();
@@ -155,7 +155,7 @@ fn failure(list: &str, rows: &str, ending: &str) -> BenchError {
 }
 
 #[test]
-fn only_figures_of_papers_with_other_engines_are_wrapped_and_without_a_program_nothing_changes() {
+fn only_figures_with_other_engines_are_wrapped_and_nothing_changes_without_a_program() {
     for name in ["ycsb", "elastic-fig10", "elastic-fig13", "grf-fig13", "hash-fig11"] {
         assert!(Setting::of(name).is_some(), "{name}");
         let figure = with_peers(Plain::named(name));
@@ -174,7 +174,7 @@ fn only_figures_of_papers_with_other_engines_are_wrapped_and_without_a_program_n
 }
 
 #[test]
-fn the_program_is_asked_with_the_figures_sizes_and_its_rounds_become_one_row() {
+fn the_program_gets_the_figures_sizes_and_its_rounds_become_one_row() {
     let fake = Fake::new(ALL, rows().as_bytes(), "exit 0");
     let figure = with_peers(Plain::named("ycsb"));
     let rows = run(&*figure, &fake.custom()).unwrap();
@@ -213,12 +213,12 @@ fn the_program_is_asked_with_the_figures_sizes_and_its_rounds_become_one_row() {
     );
     let verdict = view.verdicts.last().unwrap();
     assert_eq!((verdict.finding, &verdict.ours[..]), (Finding::Holds, "4.00×"));
-    // An engine that is fast anyway must not pass for a filter that is.
+    // An engine that is fast anyway must not look like a good filter.
     assert!(verdict.note.ends_with("By the same measure: tamis 2.00×, leveldb 0.50×."), "{}", verdict.note);
 }
 
 #[test]
-fn what_the_program_cannot_have_is_said() {
+fn settings_that_the_program_does_not_support_are_noted() {
     let fake = Fake::new(ALL, b"", "exit 0");
     let figure = with_peers(Plain::named("elastic-fig10"));
     let custom = Custom {
@@ -231,8 +231,8 @@ fn what_the_program_cannot_have_is_said() {
     let mut plan = figure.plan(Scale::Default, &custom).unwrap();
     let said = plan.scaled().join("\n");
     for words in [
-        "5 bits a key in place of 4.5",
-        "first of --bits only",
+        "5 bits per key instead of 4.5",
+        "only the first value of --bits",
         "--filters has no effect",
         "trees of their own shape",
     ] {
@@ -240,7 +240,7 @@ fn what_the_program_cannot_have_is_said() {
     }
     assert!(plan.setting().contains("tamis, tamis elastic, rocksdb, leveldb"), "{}", plan.setting());
     assert_eq!(plan.steps(), ["own", "peers"]);
-    // Without rows it fails, but was asked.
+    // It fails without rows, but the program was called.
     assert!(
         plan.run(1, &NoProgress).unwrap_err().to_string().contains("no rows of tamis:keyspace.filter=bloom")
     );
@@ -254,7 +254,7 @@ fn what_the_program_cannot_have_is_said() {
 }
 
 #[test]
-fn an_engine_that_is_not_compiled_in_or_refuses_is_a_note() {
+fn missing_or_refusing_engines_become_notes() {
     let list = ALL.replace("  leveldb   1\n", "");
     let text = rows()
         .lines()
@@ -281,7 +281,7 @@ fn an_engine_that_is_not_compiled_in_or_refuses_is_a_note() {
 }
 
 #[test]
-fn rows_that_were_cut_off_are_counted_and_the_others_kept() {
+fn truncated_rows_are_counted_and_the_others_kept() {
     let mut text = rows();
     text.truncate(text.len() - 20);
     text.push_str("\n{\"system\": \"rocksdb\"}\nnonsense \u{fffd}\n\n[1, 2]\n");
@@ -289,13 +289,13 @@ fn rows_that_were_cut_off_are_counted_and_the_others_kept() {
     let fake = Fake::new(ALL, text.as_bytes(), "exit 0");
     let rows = run(&*with_peers(Plain::named("ycsb")), &fake.custom()).unwrap();
     let note = rows.iter().find(|row| row["kind"] == "note").unwrap();
-    assert_eq!(note["text"], "5 of 16 rows could not be read and are left out.");
+    assert_eq!(note["text"], "5 of 16 rows could not be read and are omitted.");
     let leveldb = rows.iter().find(|row| row.get("side") == Some(&json!("leveldb"))).unwrap();
     assert_eq!(leveldb["repeats"], 2);
 }
 
 #[test]
-fn a_program_that_fails_says_why() {
+fn failures_of_the_program_carry_its_messages() {
     let said = |error: BenchError| match &error {
         BenchError::Store { .. } => error.to_string(),
         other => panic!("{other:?}"),
@@ -322,7 +322,7 @@ fn a_program_that_fails_says_why() {
 }
 
 #[test]
-fn a_program_that_is_none_is_refused_before_anything_is_measured() {
+fn wrong_programs_are_refused_before_anything_is_measured() {
     let figure = with_peers(Plain::named("ycsb"));
     let refused = |custom: &Custom| match figure.plan(Scale::Small, custom) {
         Err(BenchError::Request(why)) => why,
@@ -336,7 +336,7 @@ fn a_program_that_is_none_is_refused_before_anything_is_measured() {
 }
 
 #[test]
-fn rows_that_make_no_sense_are_viewed_without_a_panic() {
+fn nonsensical_rows_are_viewed_without_a_panic() {
     let figure = with_peers(Plain::named("hash-fig11"));
     for row in [
         json!({"from": "peers"}),

@@ -1,4 +1,4 @@
-//! What the rows of other engines show.
+//! Figures made of the rows of other engines.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ pub(super) fn add(view: &mut View, rows: &[Row], claim: &Claim) {
     view.verdicts.push(verdict(&measured, claim, &notes));
 }
 
-/// Workloads with their numbers of threads, in the order of rows.
+/// Returns workloads and numbers of threads in the order of rows.
 fn points<'a>(rows: &[&'a PeerRow]) -> Vec<(&'a str, usize)> {
     let mut seen = BTreeSet::new();
     rows.iter().map(|row| (&row.workload[..], row.threads)).filter(|point| seen.insert(*point)).collect()
@@ -89,8 +89,8 @@ fn sheet(rows: &[&PeerRow], notes: &[&str]) -> Sheet {
     sheet
 }
 
-/// The claim by the geometric mean over its points; open where rounds overlap everywhere, or a side is missing. As engines
-/// differ in more than what is claimed, the note has all sides by the same measure.
+/// Judges the claim by the geometric mean over its points; open if rounds overlap everywhere or a side is missing.
+/// Engines differ in more than the claim covers, so the note lists all sides by the same measure.
 fn verdict(rows: &[&PeerRow], claim: &Claim, notes: &[&str]) -> Verdict {
     let open = Verdict::open(claim.text, claim.paper);
     let pairs = pairs(rows, claim.side, claim);
@@ -130,7 +130,7 @@ fn verdict(rows: &[&PeerRow], claim: &Claim, notes: &[&str]) -> Verdict {
     open.with(ours, Some(mean > 1.0), order, ratio).noting(note)
 }
 
-/// The rows of a side, and those that the claim holds it against, at the points of the claim.
+/// Returns the rows of a side paired with those it is compared to, at the points of the claim.
 fn pairs<'a>(rows: &[&'a PeerRow], side: &str, claim: &Claim) -> Vec<(&'a PeerRow, &'a PeerRow)> {
     let is_claimed =
         |workload: &str| claim.workloads.is_empty() || claim.workloads.iter().any(|of| of.name() == workload);
@@ -143,7 +143,7 @@ fn pairs<'a>(rows: &[&'a PeerRow], side: &str, claim: &Claim) -> Vec<(&'a PeerRo
     points(rows).into_iter().filter(|(workload, _)| is_claimed(workload)).filter_map(pair).collect()
 }
 
-/// The geometric mean of throughput by throughput.
+/// Returns the geometric mean of the throughput ratios.
 fn mean_of(pairs: &[(&PeerRow, &PeerRow)]) -> f64 {
     let logs = pairs.iter().map(|(a, b)| (a.ops_per_second / b.ops_per_second).ln());
     (logs.sum::<f64>() / pairs.len().max(1) as f64).exp()

@@ -1,4 +1,4 @@
-//! One figure: what the paper showed, what we saw, and how to see it again.
+//! The report on one figure: the paper's results, ours, and how to measure them again.
 
 use tamis_bench::report::duration;
 
@@ -52,21 +52,23 @@ pub(super) fn article(page: &mut Page, figure: &Loaded) {
     });
 }
 
-/// What keeps the figure from being what it looks like.
+/// Returns warnings about what limits the figure's significance.
 fn warnings(figure: &Loaded) -> Vec<String> {
     let debug = figure.setup.build == "debug";
     let debug = debug.then(|| "Built without optimisation: times mean nothing.".to_owned());
     let small = figure.scale == Scale::Small;
-    let small = small.then(|| "Small scale shows that it works; its figures say little.".to_owned());
+    let small = small.then(|| {
+        "The small scale only shows that the experiment works; its figures are not significant.".to_owned()
+    });
     words::unfinished(figure).into_iter().chain(debug).chain(small).collect()
 }
 
-/// Claims with what was found. Rows are laid out one below the other where the screen is narrow, and named there by `data-as`;
-/// the roles are said because that layout would take them away.
+/// Writes claims and findings. On narrow screens, cells are laid out one below the other with names from `data-as`;
+/// explicit roles are needed because that layout would remove the implicit ones.
 fn verdicts(page: &mut Page, verdicts: &[Verdict]) {
     const HEAD: [&str; 7] = ["Claim", "Paper", "Here", "Direction", "Order", "Ratio", "Finding"];
     page.tag("table", &[("class", "cards"), ("role", "table")], |page| {
-        page.text_tag("caption", &[], "Our figures beside the paper’s");
+        page.text_tag("caption", &[], "Our figures and the paper’s");
         head(page, &HEAD);
         page.tag("tbody", &[("role", "rowgroup")], |page| {
             for verdict in verdicts {
@@ -97,7 +99,7 @@ fn verdicts(page: &mut Page, verdicts: &[Verdict]) {
     });
 }
 
-/// The head of a table of class `cards`.
+/// Writes the head of a table of class `cards`.
 pub(super) fn head(page: &mut Page, names: &[&str]) {
     page.tag("thead", &[("role", "rowgroup")], |page| {
         page.tag("tr", &[("role", "row")], |page| {
@@ -108,7 +110,7 @@ pub(super) fn head(page: &mut Page, names: &[&str]) {
     });
 }
 
-/// A table that scrolls by itself where the screen is narrower.
+/// Writes a table that scrolls by itself on narrower screens.
 fn table(page: &mut Page, sheet: &Sheet) {
     let title = if sheet.title.trim().is_empty() { "Numbers" } else { &sheet.title };
     let class = |column: usize| if sheet.columns[column].1 { "words" } else { "number" };
@@ -117,7 +119,7 @@ fn table(page: &mut Page, sheet: &Sheet) {
         &[("class", "scroll"), ("role", "region"), ("tabindex", "0"), ("aria-label", title)],
         |page| {
             page.tag("table", &[], |page| {
-                // In a box of its own, which stays in view while the table scrolls.
+                // In a box of its own, which stays visible while the table scrolls.
                 page.tag("caption", &[], |page| page.text_tag("span", &[], title));
                 page.tag("thead", &[], |page| {
                     page.tag("tr", &[], |page| {
@@ -140,7 +142,7 @@ fn table(page: &mut Page, sheet: &Sheet) {
     );
 }
 
-/// Setting, machine and command.
+/// Writes setting, machine and command.
 fn measured(page: &mut Page, figure: &Loaded) {
     let setup = &figure.setup;
     page.text_tag("h4", &[], "How it was measured");
@@ -152,7 +154,7 @@ fn measured(page: &mut Page, figure: &Loaded) {
             }
         };
         say("Setting", &setup.setting);
-        say("Other than in the paper", figure.about.differs);
+        say("Different from the paper", figure.about.differs);
         if !setup.scaled.is_empty() {
             page.text_tag("dt", &[], "Scaled");
             page.tag("dd", &[], |page| {
@@ -179,7 +181,7 @@ fn measured(page: &mut Page, figure: &Loaded) {
     });
 }
 
-/// A command line whose lines end between flags, and not within one, as far as they are narrow enough.
+/// Writes a command line that breaks between options, not within one, as far as they are narrow enough.
 fn command(page: &mut Page, command: &str) {
     for (n, flag) in command.split(" -").enumerate() {
         if n == 0 {
@@ -191,7 +193,7 @@ fn command(page: &mut Page, command: &str) {
     }
 }
 
-/// `2026-11-22T14:55:07Z` for people: `2026-11-22 14:55 UTC`; other text as it is.
+/// Formats `2026-11-22T14:55:07Z` as `2026-11-22 14:55 UTC`; other text is unchanged.
 pub(super) fn moment(began: &str) -> String {
     match (began.split_once('T'), began.ends_with('Z')) {
         (Some((day, time)), true) if time.is_ascii() && time.len() >= 6 => {

@@ -1,10 +1,10 @@
 //! All results in one HTML page.
 //!
-//! A [document](crate::page) that needs nothing else and runs nothing. Per figure: the claim, our pictures, the tables, findings in words,
-//! the machine, the command. On a telephone it scrolls downwards only, but for wide tables, which scroll in a box of their own; in
-//! print no picture is cut and nothing is said by colour alone.
+//! A self-contained and inert [document](crate::page). Each figure has its claim, our pictures, the tables, findings in
+//! words, the machine and the command. On a telephone the page scrolls only vertically, except for wide tables, which
+//! scroll in boxes of their own; in print no picture is cut and nothing depends on colour alone.
 //!
-//! A pure function of what was loaded; a page of all figures has a few megabytes at most.
+//! A pure function of the loaded results; a page of all figures has a few megabytes at most.
 
 mod figure;
 mod summary;
@@ -18,8 +18,8 @@ use figure::moment;
 
 const TITLE: &str = "Three papers on LSM filters, measured again with tamis";
 
-/// The page. `figures` stand in the order of [`Paper::ALL`], within a paper as they are given. `unreadable` says in sentences what was
-/// left out.
+/// Returns the page. `figures` are in the order of [`Paper::ALL`]; within a paper they keep the given order.
+/// `unreadable` lists in sentences what was omitted.
 pub fn html(figures: &[Loaded], unreadable: &[String]) -> String {
     page::document(TITLE, include_str!("style.css"), |page| {
         page.tag("header", &[], |page| head(page, figures, unreadable));
@@ -42,7 +42,7 @@ pub fn html(figures: &[Loaded], unreadable: &[String]) -> String {
     })
 }
 
-/// The papers that have figures, with these.
+/// Groups figures by paper, without papers that have none.
 fn by_paper(figures: &[Loaded]) -> Vec<(Paper, Vec<&Loaded>)> {
     let of = |paper| figures.iter().filter(|figure| figure.about.paper == paper).collect::<Vec<_>>();
     Paper::ALL
@@ -66,7 +66,7 @@ fn head(page: &mut Page, figures: &[Loaded], unreadable: &[String]) {
     page.text_tag(
         "p",
         &[("class", "lead")],
-        "Tables and figures of the papers on hash sharing, ElasticBF and GRF, made anew by the experiments of tamis, an LSM \
+        "Tables and figures of the papers on hash sharing, ElasticBF and GRF, reproduced by the experiments of tamis, an LSM \
          key-value engine. For each: what the paper claims, what was measured here, how far the claim holds, and the \
          command that measures it again.",
     );
@@ -115,7 +115,7 @@ fn head(page: &mut Page, figures: &[Loaded], unreadable: &[String]) {
     });
 }
 
-/// What the words mean, and how often each was found.
+/// Writes a legend of findings with their counts.
 fn findings(page: &mut Page, figures: &[Loaded]) {
     page.text_tag("h2", &[("class", "minor")], "How to read it");
     page.tag("dl", &[("class", "legend")], |page| {
@@ -132,7 +132,7 @@ fn findings(page: &mut Page, figures: &[Loaded]) {
     page.text_tag(
         "p",
         &[],
-        "In pictures points are medians, and whiskers reach from the least to the greatest round; dashed lines without \
-         points are theory or model. A ratio is our number by the paper’s: 1× is the same.",
+        "In pictures, points are medians, and whiskers reach from the least to the greatest round; dashed lines without \
+         points are theory or model. A ratio is our number divided by the paper’s: 1× is the same.",
     );
 }

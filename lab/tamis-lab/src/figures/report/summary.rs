@@ -1,4 +1,4 @@
-//! All claims at a glance.
+//! Overview of all claims.
 
 use super::{by_paper, figure, words};
 use crate::figures::results::Loaded;
@@ -6,10 +6,10 @@ use crate::page::Page;
 
 const HEAD: [&str; 5] = ["Figure", "Claim", "Paper", "Here", "Finding"];
 
-/// One body of the table per figure, headed by its name.
+/// Writes one table body per figure, headed by its name.
 pub(super) fn table(page: &mut Page, figures: &[Loaded]) {
     page.tag("table", &[("class", "cards summary"), ("role", "table")], |page| {
-        page.text_tag("caption", &[], "Every claim, what the paper has, and what was found here");
+        page.text_tag("caption", &[], "Every claim, the paper’s figure, and ours");
         figure::head(page, &HEAD);
         for (_, figures) in by_paper(figures) {
             figures.into_iter().for_each(|figure| body(page, figure));

@@ -1,15 +1,16 @@
-//! Results on disk: what was measured, how, and where, so that a run resumes where it was interrupted and a report can
-//! be made another day.
+//! Results on disk: the rows, and the setting and machine they were measured with, so that a run resumes where it was
+//! interrupted, and a report can be made later.
 //!
 //! A figure at a scale has a directory `<out>/<name>/<scale>/`:
 //!
 //! * `setup.json`: the [`Setup`], written before anything is measured;
-//! * `rows.jsonl`: the rows of each step, and behind them a line `{"kind":"done", …}` (`store` has the rules);
-//! * `rows.csv`, `verdicts.json`, `*.svg`: made of the rows when all steps are done, each replaced as a whole.
+//! * `rows.jsonl`: the rows of each step, each followed by a line `{"kind":"done", …}` (`store` has the rules);
+//! * `rows.csv`, `verdicts.json`, `*.svg`: derived from the rows when all steps are done, each replaced as a whole.
 //!
-//! Bytes of all of them are hostile: what is damaged is an error that names the file and the line.
+//! The contents of all files are untrusted: damage is an error that names the file and the line.
 //!
 //! One process at a time runs in a directory: it holds the lock of its file `lock`. Reading takes no lock: rows are
+//! only appended or replaced as a whole, and rows without a following `done` line do not count.
 //! only appended or replaced as a whole, and what has no `done` line behind it does not count.
 
 mod setup;
@@ -26,20 +27,20 @@ pub use setup::Setup;
 pub use store::Done;
 pub(super) use store::{Store, Stored, there};
 
-/// The results of one figure at one scale, as they lie on disk.
+/// The results of one figure at one scale, as stored on disk.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     /// The figure.
     pub about: About,
-    /// How large it was.
+    /// The scale.
     pub scale: Scale,
-    /// What was measured, how, and where.
+    /// The setting and the machine.
     pub setup: Setup,
     /// The rows of all finished steps.
     pub rows: Vec<Row>,
     /// The finished steps, the first ones of [`Setup::steps`].
     pub done: Vec<Done>,
-    /// What the rows show.
+    /// The view of the rows.
     pub view: View,
 }
 
@@ -50,12 +51,12 @@ impl Loaded {
         Loaded { about: figure.about().clone(), scale, setup, rows, done, view }
     }
 
-    /// Whether all steps are done.
+    /// Reports whether all steps are done.
     pub fn is_complete(&self) -> bool {
         self.done.len() == self.setup.steps.len()
     }
 
-    /// How long the finished steps took, in seconds.
+    /// Returns the duration of the finished steps in seconds.
     pub fn seconds(&self) -> f64 {
         self.done.iter().map(|done| done.seconds).sum()
     }
@@ -64,22 +65,22 @@ impl Loaded {
 /// All results of a directory.
 #[derive(Debug, Default)]
 pub struct Present {
-    /// What can be read, in the order of the catalogue, small scales first.
+    /// Readable results, in the order of the catalogue, small scales first.
     pub loaded: Vec<Loaded>,
-    /// Why the rest cannot, one sentence each.
+    /// Why the others cannot be read, one sentence each.
     pub unreadable: Vec<String>,
 }
 
-/// The directory of a figure at a scale.
+/// Returns the directory of a figure at a scale.
 pub fn directory(out: &Path, name: &str, scale: Scale) -> PathBuf {
     out.join(name).join(scale.name())
 }
 
-/// The results of one figure at one scale; `None` if it was never begun.
+/// Loads the results of one figure at one scale; `None` if it was never begun.
 ///
 /// # Errors
 ///
-/// Something cannot be read, or is damaged.
+/// A file cannot be read, or is damaged.
 pub fn load(figure: &dyn Figure, scale: Scale, out: &Path) -> Result<Option<Loaded>, BenchError> {
     load_from(&DiskFs::without_mapping(), figure, scale, out)
 }
@@ -101,11 +102,11 @@ pub(super) fn load_from(
     Ok(Some(Loaded::new(figure, scale, stored)))
 }
 
-/// All results in a directory, of all figures that this program knows. Reads everything into memory.
+/// Loads the results of all figures known to this program. Reads everything into memory.
 ///
 /// # Errors
 ///
-/// The directory cannot be read. Results that cannot are in [`Present::unreadable`].
+/// The directory cannot be read. Unreadable results are in [`Present::unreadable`].
 pub fn load_all(out: &Path) -> Result<Present, BenchError> {
     load_all_of(&DiskFs::without_mapping(), &catalogue::all(), out)
 }
@@ -136,7 +137,7 @@ pub(super) fn load_all_of(
         let begun =
             |scale: &Scale| fs.exists(&directory(out, &name, *scale).join(store::SETUP)).unwrap_or(false);
         if !known && Scale::ALL.iter().any(begun) {
-            present.unreadable.push(format!("no experiment is called `{name}`: its results are left out"));
+            present.unreadable.push(format!("no experiment is called `{name}`: its results are omitted"));
         }
     }
     Ok(present)

@@ -1,4 +1,4 @@
-//! What was measured, how, and where: everything that has to be the same for rows to belong together.
+//! The setting and the machine: everything that must be equal for rows to belong together.
 
 use std::fmt::Write;
 
@@ -7,44 +7,43 @@ use serde::{Deserialize, Serialize};
 use crate::figures::{Custom, Plan, Scale};
 use crate::machine::{Machine, now};
 
-/// The number of this layout. Another is refused: rows would be read wrongly.
+/// Version of this layout. Others are refused, since their rows would be misread.
 const FORMAT: u32 = 1;
 
-/// What was measured, how, and where.
+/// The setting and the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setup {
-    /// The number of the layout of the directory.
+    /// Version of the directory's layout.
     pub format: u32,
     /// The figure's name.
     pub figure: String,
-    /// How large it is.
+    /// The scale.
     pub scale: Scale,
     /// The program's version.
     pub version: String,
-    /// `release`, or `debug`: then times mean nothing.
+    /// `release`, or `debug`, whose times are meaningless.
     pub build: String,
-    /// Drives keys and every random choice.
+    /// Seed of keys and all random choices.
     pub seed: u64,
-    /// What was asked for in place of the figure's own: (flag, value), in the order of [`Custom::given`]. Of places on
-    /// disk it says only that one was given.
+    /// Settings that replace the figure's own: option and value, in the order of [`Custom::given`]. Paths are not
+    /// stored, only that one was given.
     pub custom: Vec<(String, String)>,
-    /// The command line that measures the same, to be given to a shell. In place of directories it has words in
-    /// capitals.
+    /// The shell command that repeats the measurement. Words in capitals stand for directories.
     pub command: String,
-    /// What is measured, in a sentence or two with all sizes.
+    /// Description of the measurement in a sentence or two, with all sizes.
     pub setting: String,
-    /// What is smaller or other than in the paper, and what was kept, one sentence each.
+    /// Differences in size from the paper, and what was preserved, one sentence each.
     pub scaled: Vec<String>,
-    /// All steps by name, in the order of running.
+    /// The names of all steps, in execution order.
     pub steps: Vec<String>,
-    /// Where.
+    /// The machine.
     pub machine: Machine,
     /// When the first step began, UTC: `2026-11-22T14:55:07Z`.
     pub began: String,
 }
 
 impl Setup {
-    /// Of a plan, on this machine, now. Databases are made below [`Custom::place`].
+    /// Returns the setup of a plan on this machine, now. Databases are created below [`Custom::place`].
     pub(in crate::figures) fn of(figure: &str, scale: Scale, custom: &Custom, plan: &dyn Plan) -> Setup {
         let arguments = custom.arguments();
         Setup {
@@ -64,8 +63,8 @@ impl Setup {
         }
     }
 
-    /// What keeps rows that were measured so from standing beside rows measured as `other` says; `None` if nothing
-    /// does. When they were begun, and memory, are no difference.
+    /// Returns what makes rows of this setup incomparable with rows of `other`; `None` if nothing does. The time and
+    /// the machine's memory are ignored.
     pub(in crate::figures) fn difference(&self, other: &Setup) -> Option<String> {
         let mut found = Vec::new();
         let mut differ = |what: &str, there: &str, here: &str| {
@@ -92,7 +91,7 @@ impl Setup {
             differ("machine", &self.machine.describe(), &other.machine.describe());
         }
         if found.is_empty() {
-            // Nothing that was asked for differs, so the program itself decided otherwise.
+            // The custom settings are equal, so the program itself chose differently.
             let mut differ = |what: &str, there: &str, here: &str| {
                 if there != here {
                     found.push(format!("{what}: \"{there}\" there, \"{here}\" now"));
@@ -105,7 +104,7 @@ impl Setup {
     }
 }
 
-/// All values of a flag.
+/// Returns all values of an option.
 fn values(custom: &[(String, String)], flag: &str) -> String {
     let given: Vec<&str> =
         custom.iter().filter(|(name, _)| name == flag).map(|(_, value)| value.as_str()).collect();
@@ -130,7 +129,7 @@ fn command(figure: &str, scale: Scale, seed: u64, arguments: &[(&'static str, St
     line
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.,=:/+%@".contains(c);
     if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
@@ -149,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_can_be_given_to_a_shell() {
+    fn commands_are_quoted_for_a_shell() {
         let custom = Custom {
             keys: Some(5),
             bits: vec![8.0, 10.5],
@@ -166,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_named() {
+    fn differences_are_named() {
         let one = setup(&Custom { keys: Some(5), ..Custom::default() });
         assert_eq!(one.difference(&Setup { began: "later".into(), ..one.clone() }), None);
         let two = setup(&Custom { ops: Some(7), direct: Some(false), seed: 3, ..Custom::default() });

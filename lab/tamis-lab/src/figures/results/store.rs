@@ -2,16 +2,15 @@
 //!
 //! # Rules
 //!
-//! * A step's rows are appended and synced, and then its line `{"kind":"done","step":…,"seconds":…,"rows":…}`, which is
-//!   synced too. So whatever was on disk when that line was has its rows on disk.
-//! * What has no such line behind it is of an interrupted step and does not count: torn lines there are dropped in
-//!   silence. A damaged line before it is an error. `kind` `done` is taken: no figure may have it.
-//! * Steps are done in the order of [`Setup::steps`], so that what is left to do is known by their number.
-//! * Resuming writes the rows that count to a new file that takes the name of the old one, and goes on appending there.
-//! * Starting over removes the rows before the setup is replaced: rows never lie beside another setup.
+//! * A step's rows are appended and synced, then its line `{"kind":"done","step":…,"seconds":…,"rows":…}` is appended
+//!   and synced. So whenever that line is on disk, its rows are, too.
+//! * Rows without such a line after them belong to an interrupted step and do not count: torn lines there are dropped
+//!   silently. A damaged line before it is an error. The `kind` `done` is reserved.
+//! * Steps are done in the order of [`Setup::steps`], so their number determines the remaining ones.
+//! * Resuming writes the rows that count to a new file, which replaces the old one, and appends to it.
+//! * Starting over removes the rows before the setup is replaced: rows never coexist with another setup.
 //!
-//! All work on files goes through a [`FileSystem`]. Whoever has a [`Store`] holds the directory's lock; one thread uses
-//! it.
+//! All file operations go through a [`FileSystem`]. A [`Store`] holds the directory's lock; one thread uses it.
 
 use std::path::{Path, PathBuf};
 
@@ -23,13 +22,13 @@ use tamis_bench::BenchError;
 use super::Setup;
 use crate::figures::Row;
 
-/// The file that says what was measured.
+/// The file that describes the setting and the machine.
 pub(super) const SETUP: &str = "setup.json";
 /// The file of rows.
 const ROWS: &str = "rows.jsonl";
-/// The file whose lock keeps two runs apart.
+/// The lock file, which excludes concurrent runs.
 const LOCK: &str = "lock";
-/// The `kind` of the line behind a finished step.
+/// The `kind` of the line after a finished step.
 const DONE: &str = "done";
 
 /// A finished step.
@@ -37,26 +36,26 @@ const DONE: &str = "done";
 pub struct Done {
     /// Its name.
     pub step: String,
-    /// How long it took.
+    /// Its duration.
     pub seconds: f64,
-    /// How many rows it gave.
+    /// Its number of rows.
     pub rows: usize,
 }
 
-/// What a directory holds.
+/// The contents of a directory.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::figures) struct Stored {
-    /// What was measured.
+    /// The setting and the machine.
     pub(in crate::figures) setup: Setup,
     /// Rows of finished steps.
     pub(in crate::figures) rows: Vec<Row>,
     /// The finished steps.
     pub(in crate::figures) done: Vec<Done>,
-    /// The lines of both, as they are on disk.
+    /// The lines of both as stored on disk.
     lines: Vec<u8>,
 }
 
-/// What is in a directory; `None` without a setup, that is if nothing was begun there.
+/// Reads a directory; `None` if it has no setup, that is, if nothing was begun there.
 pub(super) fn read(fs: &dyn FileSystem, dir: &Path) -> Result<Option<Stored>, BenchError> {
     let path = dir.join(SETUP);
     let Some(bytes) = read_if_there(fs, &path)? else { return Ok(None) };
@@ -84,15 +83,15 @@ fn read_if_there(fs: &dyn FileSystem, path: &Path) -> Result<Option<Vec<u8>>, Be
 }
 
 fn damaged(path: &Path, reason: impl std::fmt::Display) -> BenchError {
-    BenchError::Request(format!("{} is damaged: {reason}; --restart measures it anew", path.display()))
+    BenchError::Request(format!("{} is damaged: {reason}; --restart measures it again", path.display()))
 }
 
-/// Rows and finished steps, and how many bytes they have. What is behind the last of these is left out, be it damaged
-/// or not.
+/// Parses rows and finished steps, and returns their length in bytes. Everything after the last finished step is
+/// ignored, damaged or not.
 fn parse(bytes: &[u8]) -> Result<(Vec<Row>, Vec<Done>, usize), String> {
     let (mut rows, mut done) = (Vec::new(), Vec::new());
     let (mut read_to, mut kept) = (0, 0);
-    // Of the step that is being read.
+    // Rows of the current step.
     let mut begun: Vec<Row> = Vec::new();
     let mut damage: Option<String> = None;
     for (number, line) in bytes.split_inclusive(|&byte| byte == b'\n').enumerate() {
@@ -118,7 +117,7 @@ fn parse(bytes: &[u8]) -> Result<(Vec<Row>, Vec<Done>, usize), String> {
                 }
                 if step.rows != begun.len() {
                     let Done { step, rows, .. } = step;
-                    return Err(format!("step `{step}` has {} rows in place of {rows}", begun.len()));
+                    return Err(format!("step `{step}` has {} rows instead of {rows}", begun.len()));
                 }
                 rows.append(&mut begun);
                 done.push(step);
@@ -138,17 +137,18 @@ pub(in crate::figures) struct Store<'f> {
     fs: &'f dyn FileSystem,
     dir: PathBuf,
     rows: Box<dyn WriteFile>,
-    /// Released when this is dropped.
+    /// Released on drop.
     _lock: Box<dyn DirLock>,
 }
 
 impl<'f> Store<'f> {
-    /// Opens a directory for the rest of the steps of `setup`, making it if there is none, and says what it has
-    /// already. With `restart` that is nothing, whatever is there. Writes what is there anew, once.
+    /// Opens a directory for the remaining steps of `setup`, creating it if necessary, and returns what it already has.
+    /// With `restart` existing results are discarded. Rewrites the rows once.
     ///
     /// # Errors
     ///
-    /// Another process has it; what is there was measured otherwise, or is damaged; a file cannot be read or written.
+    /// Another process uses the directory; its results have another setting or are damaged; a file cannot be read or
+    /// written.
     pub(in crate::figures) fn open(
         fs: &'f dyn FileSystem,
         dir: &Path,
@@ -161,7 +161,7 @@ impl<'f> Store<'f> {
         };
         let fresh: Vec<&Path> = dir.ancestors().take_while(|dir| !fs.exists(dir).unwrap_or(true)).collect();
         fs.create_dir_all(dir).map_err(io("make", dir))?;
-        // Their names have to last as long as what will be in them.
+        // The names of new directories must be durable before their contents.
         for parent in fresh.iter().rev().filter_map(|dir| dir.parent()) {
             fs.sync_dir(parent).map_err(io("sync", parent))?;
         }
@@ -169,7 +169,7 @@ impl<'f> Store<'f> {
         let lock = fs.lock(&path).map_err(io("lock", &path))?;
         let lock = lock.ok_or_else(|| {
             BenchError::Request(format!(
-                "another process is measuring into {}: wait for its end",
+                "another process is measuring into {}: wait until it ends",
                 dir.display()
             ))
         })?;
@@ -178,7 +178,7 @@ impl<'f> Store<'f> {
         let stored = match there {
             Some(stored) => stored,
             None => {
-                // Rows first: what is made of them must not outlive them.
+                // Derived files go first: they must not outlive the rows.
                 let names = fs.list(dir).map_err(io("list", dir))?;
                 let made =
                     |name: &String| name == "rows.csv" || name == "verdicts.json" || name.ends_with(".svg");
@@ -205,8 +205,8 @@ impl<'f> Store<'f> {
         Ok((Store { fs, dir: dir.to_owned(), rows, _lock: lock }, stored))
     }
 
-    /// Adds a finished step to those on disk. It counts when this has returned without an error; after an error nothing
-    /// more may be added.
+    /// Appends a finished step. It counts once this has returned without an error; after an error nothing more may be
+    /// added.
     pub(in crate::figures) fn add(
         &mut self,
         step: &str,
@@ -215,7 +215,7 @@ impl<'f> Store<'f> {
     ) -> Result<Done, BenchError> {
         if rows.iter().any(|row| row.get("kind") == Some(&DONE.into())) {
             return Err(BenchError::Request(format!(
-                "step `{step}` has a row of the kind `{DONE}`, which is taken"
+                "step `{step}` has a row of the kind `{DONE}`, which is reserved"
             )));
         }
         let done = Done { step: step.to_owned(), seconds, rows: rows.len() };
@@ -236,7 +236,7 @@ impl<'f> Store<'f> {
         Ok(path)
     }
 
-    /// Removes the files whose names `stale` says yes to.
+    /// Removes the files whose names satisfy `stale`.
     pub(in crate::figures) fn remove(&self, stale: impl Fn(&str) -> bool) -> Result<(), BenchError> {
         let io = |operation, path: &Path, source| BenchError::Io { operation, path: path.to_owned(), source };
         let names = self.fs.list(&self.dir).map_err(|source| io("read", &self.dir, source))?;
@@ -248,7 +248,7 @@ impl<'f> Store<'f> {
     }
 }
 
-/// What is in a directory if it can be gone on with; an error in words if it cannot.
+/// Returns the contents of a directory if its run can be continued, or the reason why it cannot.
 pub(in crate::figures) fn there(
     fs: &dyn FileSystem,
     dir: &Path,
@@ -258,7 +258,7 @@ pub(in crate::figures) fn there(
     match stored.setup.difference(setup) {
         None => Ok(Some(stored)),
         Some(difference) => Err(BenchError::Request(format!(
-            "{} was measured otherwise ({difference}): --restart measures it anew, --out goes elsewhere",
+            "{} was measured with other settings ({difference}): pass --restart to measure it again, or another --out",
             dir.display()
         ))),
     }

@@ -1,4 +1,4 @@
-//! Runs of a figure that measures nothing, interrupted in all ways.
+//! Runs of a figure that measures nothing, interrupted in every way.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -11,12 +11,12 @@ use super::*;
 use crate::figures::results::{load_all_of, load_from};
 use crate::figures::{About, Axis, Kind, Needs, Panel, Paper, Point, Row, Series, View};
 
-/// A figure of steps whose rows follow from their number.
+/// A figure of steps whose rows depend on their number.
 pub(in crate::figures) struct Steps {
     about: About,
     steps: usize,
     disk_bytes: AtomicU64,
-    /// The steps that were run, in order.
+    /// The executed steps, in order.
     ran: Mutex<Vec<usize>>,
     /// The step that fails, once.
     fails: AtomicUsize,
@@ -45,7 +45,7 @@ impl Steps {
         self
     }
 
-    /// The steps run since this was last asked.
+    /// Returns the steps executed since the last call.
     fn ran(&self) -> Vec<usize> {
         std::mem::take(&mut self.ran.lock().unwrap())
     }
@@ -109,7 +109,7 @@ impl Plan for StepsPlan<'_> {
         if self.figure.fails.compare_exchange(step, usize::MAX, Relaxed, Relaxed).is_ok() {
             return Err(BenchError::Request("the power is gone".into()));
         }
-        // As many rows as the step's number, but for the first.
+        // The number of rows is the step's number; the first step has one as well.
         let row =
             |n: usize| json!({"kind": "count", "x": step * 10 + n, "y": 0.1 + step as f64, "list": [1, 2]});
         Ok((0..step.max(1)).map(|n| row(n).as_object().unwrap().clone()).collect())
@@ -134,7 +134,7 @@ fn put(fs: &dyn FileSystem, name: &str, bytes: &[u8]) {
 }
 
 #[test]
-fn an_interrupted_run_goes_on_with_the_step_it_was_in() {
+fn an_interrupted_run_continues_with_its_current_step() {
     let fs = FaultyFs::new(1);
     let custom = Custom::default();
     let figure = Steps::new(4).failing_at(2);
@@ -150,7 +150,7 @@ fn an_interrupted_run_goes_on_with_the_step_it_was_in() {
     let xs: Vec<&Value> = report.loaded.rows.iter().map(|row| &row["x"]).collect();
     assert_eq!(xs, [0, 10, 20, 21, 30, 31, 32]);
 
-    // All is done: what is there is shown, and nothing measured.
+    // All steps are done: results are shown, and nothing is measured.
     let again = go(&fs, &figure, &custom, false).unwrap();
     assert_eq!((figure.ran().len(), again.measured), (0, 0));
     assert_eq!((&again.loaded.rows, &again.loaded.view), (&report.loaded.rows, &report.loaded.view));
@@ -159,7 +159,7 @@ fn an_interrupted_run_goes_on_with_the_step_it_was_in() {
 }
 
 #[test]
-fn a_torn_last_line_is_of_the_interrupted_step() {
+fn a_torn_last_line_belongs_to_the_interrupted_step() {
     let figure = Steps::new(3);
     let whole = {
         let fs = FaultyFs::new(1);
@@ -176,7 +176,7 @@ fn a_torn_last_line_is_of_the_interrupted_step() {
         .filter_map(|(end, done)| done.then_some(end))
         .collect();
     assert_eq!((ends.len(), ends[2]), (3, whole.len()));
-    // Cut anywhere, and with what a power cut may leave behind.
+    // Cut anywhere, and followed by what a power failure may leave behind.
     for cut in 0..whole.len() {
         for garbage in [&b""[..], b"\0\0\0\0", b"{}\nnull\n[\xff\n"] {
             let fs = FaultyFs::new(1);
@@ -186,7 +186,7 @@ fn a_torn_last_line_is_of_the_interrupted_step() {
             let kept = ends.iter().filter(|&&end| end <= cut).count();
             assert_eq!(figure.ran(), (kept..3).collect::<Vec<_>>(), "cut at {cut}");
             assert_eq!((report.loaded.rows.len(), report.loaded.done.len()), (4, 3));
-            // What is kept is kept to the byte.
+            // Kept rows are identical byte by byte.
             assert!(text(&fs, "rows.jsonl").starts_with(&whole[..ends[..kept].last().copied().unwrap_or(0)]));
         }
     }
@@ -205,7 +205,7 @@ fn damage_before_a_finished_step_is_an_error_with_its_line() {
         ("{\"x\": 1e999}", "line 1: "),
         (&deep, "line 1: "),
         ("{\"kind\":\"done\"}", "line 1: "),
-        ("{}\n{}", "has 2 rows in place of 1"),
+        ("{}\n{}", "has 2 rows instead of 1"),
     ] {
         let text = whole.split_once('\n').unwrap().1;
         put(&fs, "rows.jsonl", format!("{bad}\n{text}").as_bytes());
@@ -216,7 +216,7 @@ fn damage_before_a_finished_step_is_an_error_with_its_line() {
     put(&fs, "rows.jsonl", whole.replace("x 1, ", "other ").as_bytes());
     let error = go(&fs, &figure, &Custom::default(), false).unwrap_err().to_string();
     assert!(error.contains("step 2 is `other \"so\"`, and setup.json has `x 1, \"so\"`"), "{error}");
-    // More steps than there are.
+    // More steps than the setup has.
     let last = whole.lines().last().unwrap();
     put(&fs, "rows.jsonl", format!("{whole}{}\n", last.replace("\"rows\":2", "\"rows\":0")).as_bytes());
     let error = go(&fs, &figure, &Custom::default(), false).unwrap_err().to_string();
@@ -242,7 +242,7 @@ fn rows_of_other_settings_do_not_mix() {
     let error = go(&fs, &figure, &other, false).unwrap_err().to_string();
     assert!(error.contains("--keys: not given there, 7 now") && error.contains("--restart"), "{error}");
     assert_eq!(figure.ran(), [0; 0]);
-    // The refused run left everything as it was.
+    // The refused run changed nothing.
     assert_eq!(go(&fs, &figure, &Custom::default(), false).unwrap().measured, 2);
     let report = go(&fs, &figure, &other, true).unwrap();
     assert_eq!((report.measured, report.loaded.setup.setting.as_str()), (3, "7 keys"));
@@ -251,7 +251,7 @@ fn rows_of_other_settings_do_not_mix() {
 }
 
 #[test]
-fn a_directory_is_measured_into_by_one_at_a_time() {
+fn only_one_process_at_a_time_measures_into_a_directory() {
     let fs = FaultyFs::new(1);
     let figure = Steps::new(1);
     let plan = figure.plan(Scale::Small, &Custom::default()).unwrap();
@@ -266,8 +266,7 @@ fn a_directory_is_measured_into_by_one_at_a_time() {
     assert_eq!(go(&fs, &figure, &Custom::default(), false).unwrap().measured, 1);
 }
 
-/// At every operation the power fails; what is on disk then is resumed, and the result is that of a run that was never
-/// interrupted.
+/// Power fails at every operation in turn; resuming yields the result of an uninterrupted run.
 #[test]
 fn a_power_cut_at_any_operation_loses_one_step_at_most() {
     let custom = Custom::default();
@@ -298,7 +297,7 @@ fn a_power_cut_at_any_operation_loses_one_step_at_most() {
     }
 }
 
-/// Starting over may be interrupted too: rows never lie beside a setup that is not theirs.
+/// Starting over may be interrupted, too: rows never coexist with a setup that is not theirs.
 #[test]
 fn an_interrupted_restart_leaves_no_rows_of_the_old_settings() {
     let (old, new) = (Custom::default(), Custom { keys: Some(7), ..Custom::default() });
@@ -314,7 +313,8 @@ fn an_interrupted_restart_leaves_no_rows_of_the_old_settings() {
         let fs = fs.crash(CrashMode::Random);
         let there = load_from(&fs, &figure, Scale::Small, Path::new("/out")).unwrap().unwrap();
         let of_old = there.setup.custom.is_empty();
-        // The old rows go first: beside the new setup there are none but new ones, which are as many only at the end.
+        // The old rows go first: with the new setup there are only new ones, and their number is complete only at the
+        // end.
         figure.ran();
         let report = go(&fs, &figure, if of_old { &old } else { &new }, false).unwrap();
         assert_eq!(report.measured, 2 - there.done.len(), "operation {operation}");
@@ -329,7 +329,7 @@ fn an_interrupted_restart_leaves_no_rows_of_the_old_settings() {
 }
 
 #[test]
-fn what_is_made_of_rows_is_written_as_files() {
+fn derived_output_is_written_as_files() {
     let fs = FaultyFs::new(1);
     let figure = Steps::new(3);
     let report = go(&fs, &figure, &Custom::default(), false).unwrap();
@@ -348,7 +348,7 @@ fn what_is_made_of_rows_is_written_as_files() {
         (&"test-steps".into(), &1.into(), &"small".into())
     );
 
-    // A picture that is no longer goes; what others put there stays.
+    // Obsolete pictures are removed; foreign files stay.
     put(&fs, "plot-02-old.svg", b"old");
     put(&fs, "notes.svg", b"mine");
     go(&fs, &figure, &Custom::default(), false).unwrap();
@@ -361,7 +361,7 @@ fn what_is_made_of_rows_is_written_as_files() {
 }
 
 #[test]
-fn names_of_pictures_are_plain() {
+fn names_of_pictures_are_portable() {
     assert_eq!(picture(0, "Latency, 10 bits (µs)"), "plot-01-latency-10-bits-s.svg");
     assert_eq!(picture(11, "../../etc/passwd"), "plot-12-etc-passwd.svg");
     assert_eq!(picture(0, "…"), "plot-01.svg");
@@ -369,7 +369,7 @@ fn names_of_pictures_are_plain() {
 }
 
 #[test]
-fn a_directory_of_results_is_loaded_whole_and_what_is_damaged_is_named() {
+fn all_results_of_a_directory_are_loaded_and_damage_is_named() {
     let fs = FaultyFs::new(1);
     let out = Path::new("/out");
     let figures: [Box<dyn Figure>; 1] = [Box::new(Steps::new(2))];
@@ -381,7 +381,7 @@ fn a_directory_of_results_is_loaded_whole_and_what_is_damaged_is_named() {
     assert_eq!((loaded.about.name, loaded.scale, loaded.view.panels.len()), ("test-steps", Scale::Small, 1));
     assert!(loaded.seconds() >= 0.0);
 
-    // Moved by hand to where another scale is.
+    // Moved by hand to the directory of another scale.
     let setup = text(&fs, "setup.json");
     for place in ["test-steps/paper", "test-gone/small"] {
         fs.create_dir_all(&out.join(place)).unwrap();
@@ -416,11 +416,11 @@ fn a_run_is_refused_before_it_begins() {
         assert!(refused.contains(part), "{part:?} not in {refused:?}");
     }
     assert!(room(&Custom::default()).unwrap_err().to_string().contains("TMPDIR"));
-    // Of other sizes nothing is known.
+    // Nothing is known about custom sizes.
     room(&Custom { keys: Some(5), ..place.clone() }).unwrap();
     assert!(!out.exists(), "a check writes nothing");
 
-    // A finished one is known as such.
+    // A finished run is recognised.
     let report = run(&figure, Scale::Small, &place, &out, false, &NoProgress).unwrap();
     assert_eq!((report.measured, check(&place).unwrap().is_complete()), (2, true));
     assert!(report.files.iter().all(|file| file.exists()));
@@ -430,7 +430,7 @@ fn a_run_is_refused_before_it_begins() {
     });
 }
 
-/// Collects what is said.
+/// Collects messages.
 #[derive(Default)]
 struct Said(Mutex<Vec<String>>);
 
@@ -446,7 +446,7 @@ impl Progress for Said {
 }
 
 #[test]
-fn a_person_is_told_which_step_it_is_and_what_is_left() {
+fn messages_name_the_step_and_the_remaining_time() {
     let dir = tempfile::tempdir().unwrap();
     let figure = Steps::new(3).failing_at(1);
     let said = Said::default();

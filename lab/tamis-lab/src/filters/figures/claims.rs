@@ -1,7 +1,8 @@
-//! What the paper says of each figure, and what the rows say of it.
+//! The paper's claims on each figure, and verdicts on them.
 //!
-//! Times and rates depend on the machine; counters (false positives, runs searched, blocks) do not, and have verdicts of their
-//! own. Sides that keep no filter in memory are left out, those with other memory than asked are named in the note.
+//! Times and rates depend on the machine; counters (false positives, runs searched, blocks) do not, and have verdicts
+//! of their own. Sides that keep no filter in memory are ignored; those whose memory differs from the requested amount
+//! are named in the note.
 
 use super::facts::{At, Facts, HUFFMAN, OURS, is_grf, is_local, rate, sought, time};
 use crate::figures::Verdict;
@@ -11,7 +12,7 @@ use crate::figures::compare::{
 use crate::figures::compose::distinct;
 use crate::filters::{LoadRow, ReadRow};
 
-/// The verdicts of a figure, in the order of the paper's text.
+/// Returns the verdicts of a figure, in the order of the paper's text.
 pub(super) fn all(facts: &Facts<'_>) -> Vec<Verdict> {
     let mut verdicts = match facts.experiment.name {
         "grf-fig10" => absent_keys(facts),
@@ -31,7 +32,7 @@ pub(super) fn all(facts: &Facts<'_>) -> Vec<Verdict> {
     verdicts
 }
 
-/// A figure of a row.
+/// Extracts a figure from a row.
 type Of = fn(&ReadRow) -> Measured;
 
 fn let_through(row: &ReadRow) -> Measured {
@@ -42,13 +43,14 @@ fn blocks(row: &ReadRow) -> Measured {
     Measured::exact(row.measurement.block_reads_per_op)
 }
 
-/// Every side but GRF's, and so `none`.
+/// Reports whether a side is not one of GRF's; true for `none`.
 fn is_other(side: &str) -> bool {
     !is_grf(side)
 }
 
 impl Facts<'_> {
-    /// A side and the fair rows of others that `is_base`, at every place of a workload where there are both.
+    /// Pairs a side's rows with the fair rows of the others that satisfy `is_base`, at every place of a workload that
+    /// has both.
     fn held<'f>(
         &'f self,
         ours: &str,
@@ -66,7 +68,7 @@ impl Facts<'_> {
         self.places(workload).into_iter().filter_map(at).collect()
     }
 
-    /// Where GRF stands among all others in some workloads.
+    /// Ranks GRF among all others in some workloads.
     fn standing(&self, workloads: &[&str], of: Of, better: Better) -> Vec<Place> {
         let places = |workload: &&str| {
             let held = self.held(OURS, workload, is_other);
@@ -77,7 +79,7 @@ impl Facts<'_> {
         workloads.iter().flat_map(places).collect()
     }
 
-    /// GRF's gains over each of the others that `is_base` in some workloads.
+    /// Returns GRF's gains over each of the others that satisfy `is_base` in some workloads.
     fn gains(&self, workloads: &[&str], is_base: fn(&str) -> bool, of: Of, better: Better) -> Vec<Gain> {
         self.gains_of(OURS, workloads, is_base, of, better)
     }
@@ -103,7 +105,7 @@ impl Facts<'_> {
         workloads.iter().flat_map(gains).collect()
     }
 
-    /// The time of loading a key at each point: GRF's, and the others' that `is_base`.
+    /// Returns the loading time per key at each point: GRF's, and that of the others that satisfy `is_base`.
     fn loading(&self, is_base: impl Fn(&str) -> bool) -> Vec<(Measured, Vec<Measured>)> {
         let loading = |row: &LoadRow| Measured::exact(row.load_ns_per_key);
         let rows = || self.loads.iter().filter(|row| !row.without_filter && row.load_ns_per_key > 0.0);
@@ -122,13 +124,13 @@ fn absent_keys(facts: &Facts<'_>) -> Vec<Verdict> {
     let asked: Of = |row| Measured::exact(row.filter_ns.unwrap_or(0.0));
     vec![
         first_at_all(
-            "GRF answers for absent keys fastest at every number of bits; only Chucky comes near.",
+            "GRF answers for absent keys fastest at every number of bits; only Chucky comes close.",
             &facts.standing(&["get-empty"], time, Better::Less),
         ),
         Claim::about("About ten times as fast as filters of single tables.", Unit::Times, 10.0)
             .judge(&facts.gains(&["get-empty"], is_local, time, Better::Less), None),
         more(
-            "Asking GRF takes less time than asking the filters of all tables.",
+            "Querying GRF takes less time than querying the filters of all tables.",
             &facts.gains(&["get-empty"], is_local, asked, Better::Less),
         ),
         fewest(facts, OURS, "get-empty"),
@@ -136,7 +138,7 @@ fn absent_keys(facts: &Facts<'_>) -> Vec<Verdict> {
     ]
 }
 
-/// A claim of a direction without a number.
+/// Judges a claim about a direction without a number.
 fn more(text: &str, gains: &[Gain]) -> Verdict {
     let open = Verdict::open(text, "yes");
     let Some(times) = median(gains.iter().map(|gain| gain.times)) else { return open };
@@ -147,19 +149,19 @@ fn more(text: &str, gains: &[Gain]) -> Verdict {
     }
 }
 
-/// A filter of the whole tree lets fewer keys, or ranges, through than those of tables.
+/// Judges a claim that a global filter has fewer false positives for keys, or ranges, than filters of tables.
 fn fewest(facts: &Facts<'_>, side: &str, workload: &str) -> Verdict {
     let name = if side == OURS { "GRF" } else { "Chucky" };
     let what = if workload == "get-empty" { "absent keys" } else { "empty ranges" };
     more(
-        &format!("{name} lets fewer {what} through than filters of single tables (a counter)."),
+        &format!("{name} passes fewer {what} than filters of single tables (a counter)."),
         &facts.gains_of(side, &[workload], is_local, let_through, Better::Less),
     )
 }
 
 fn ranges(facts: &Facts<'_>) -> Vec<Verdict> {
     let is_scanned: fn(&str) -> bool = |side| ["remix", "snarf", "surf-real"].contains(&side);
-    // REncoder against those that the paper found alike, itself slower: a gain of theirs.
+    // REncoder divided by those that the paper found equal; as it is slower itself, this is their gain.
     let alike_ones: fn(&str) -> bool = |side| ["grf", "remix", "snarf", "surf-real"].contains(&side);
     let slower = facts.gains_of("rencoder", &["seek-next50"], alike_ones, time, Better::More);
     vec![
@@ -206,7 +208,7 @@ fn direct(facts: &Facts<'_>) -> Vec<Verdict> {
         Claim::about("Seeks take about the time of SNARF's, slightly less.", Unit::Times, 1.05)
             .judge(&facts.gains(&["seek"], |side| side == "snarf", time, Better::Less), None),
         more(
-            "REMIX and SuRF search more in vain for empty ranges than SNARF does (a counter).",
+            "REMIX and SuRF have more wasted searches for empty ranges than SNARF does (a counter).",
             &facts.gains_of("snarf", &["range-absent"], fell_back, sought, Better::Less),
         ),
     ]
@@ -299,7 +301,7 @@ fn in_flight(facts: &Facts<'_>) -> Vec<Verdict> {
 fn in_flight_of(ahead: &[Gain], gained: &[Gain]) -> Vec<Verdict> {
     vec![
         Claim::range(
-            "With many reads in flight GRF does several times what local filters do.",
+            "With many reads in flight GRF has several times the throughput of local filters.",
             Unit::Times,
             4.0,
             6.0,
@@ -349,13 +351,13 @@ fn leveling(facts: &Facts<'_>) -> Vec<Verdict> {
             &huffman,
         )
         .noting(LOADED_ONCE),
-        first_at_all("GRF with one leveling level beats the others with three, but for scans.", &lazy),
+        first_at_all("GRF with one leveling level beats the others with three, except for scans.", &lazy),
     ]
 }
 
 fn skewed(facts: &Facts<'_>) -> Vec<Verdict> {
     let is_remix: fn(&str) -> bool = |side| side == "remix";
-    // The time of no filter by that of a local one.
+    // The time without a filter divided by that of a local one.
     let local = facts.gains_of("none", &["get-zipf"], is_local, time, Better::More);
     vec![
         Claim::range(
@@ -366,7 +368,7 @@ fn skewed(facts: &Facts<'_>) -> Vec<Verdict> {
         )
         .judge(&facts.gains(&["get-zipf"], is_local, time, Better::Less), None),
         alike(
-            "Local filters hardly help: they save no more than the search of a block in memory.",
+            "Local filters hardly help: they only save the search of a block in memory.",
             "equal to no filter",
             &local,
         ),

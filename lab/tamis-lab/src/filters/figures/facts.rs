@@ -1,4 +1,4 @@
-//! The rows of a figure that can be read, and questions to them.
+//! The readable rows of a figure, and queries on them.
 
 use crate::figures::Row;
 use crate::figures::compare::{Better, Measured};
@@ -6,10 +6,10 @@ use crate::figures::compose::distinct;
 use crate::figures::rows::records;
 use crate::filters::{Axis, Experiment, LoadRow, Metric, ReadRow, Side};
 
-/// The side that the paper is about.
+/// The side that the paper proposes.
 pub(super) const OURS: &str = "grf";
 
-/// The same filter with one Huffman-coded run number for each key.
+/// The same filter with one Huffman-coded run number per key.
 pub(super) const HUFFMAN: &str = "grf-huffman";
 
 /// The rows of a figure.
@@ -19,7 +19,7 @@ pub(super) struct Facts<'a> {
     pub(super) reads: Vec<ReadRow>,
 }
 
-/// One place of a figure where sides are held against each other.
+/// One place of a figure at which sides are compared.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct At<'a> {
     pub(super) workload: &'a str,
@@ -36,12 +36,12 @@ impl<'a> Facts<'a> {
         Facts { experiment, loads, reads }
     }
 
-    /// The workloads in the order of their rows.
+    /// Returns the workloads in the order of their rows.
     pub(super) fn workloads(&self) -> Vec<&str> {
         distinct(self.reads.iter().map(|row| row.measurement.workload.as_str()))
     }
 
-    /// The numbers of threads in the order of their rows.
+    /// Returns the numbers of threads in the order of their rows.
     pub(super) fn threads(&self) -> Vec<usize> {
         distinct(self.reads.iter().map(|row| row.measurement.threads))
     }
@@ -50,13 +50,13 @@ impl<'a> Facts<'a> {
         self.reads.iter().filter(move |row| row.measurement.workload == workload)
     }
 
-    /// All places where a workload was measured.
+    /// Returns all places where a workload was measured.
     pub(super) fn places<'f>(&'f self, workload: &'f str) -> Vec<At<'f>> {
         let at = |row: &'f ReadRow| At { workload, point: &row.point, threads: row.measurement.threads };
         distinct(self.rows_of(workload).map(at))
     }
 
-    /// The rows of one place.
+    /// Returns the rows of one place.
     pub(super) fn rows_at<'f>(&'f self, at: &'f At<'f>) -> impl Iterator<Item = &'f ReadRow> {
         self.rows_of(at.workload).filter(|row| row.point == at.point && row.measurement.threads == at.threads)
     }
@@ -65,7 +65,7 @@ impl<'a> Facts<'a> {
         self.rows_at(at).find(|row| row.side == side)
     }
 
-    /// What counts in this figure, and which way is better.
+    /// Returns the quantity by which this figure compares sides, and its direction.
     pub(super) fn metric(&self, row: &ReadRow) -> Measured {
         match self.experiment.metric {
             Metric::Time => time(row),
@@ -80,7 +80,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Where a row stands across, if that is a number.
+    /// Returns a row's value on the horizontal axis, if it is a number.
     pub(super) fn x(&self, row: &ReadRow) -> Option<f64> {
         match self.experiment.axis {
             Axis::Bits(_) => row.bits,
@@ -90,14 +90,14 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Whether a side was given a filter and keeps none: its figures say nothing of that filter.
+    /// Reports whether a side was configured with a filter but keeps none: its figures say nothing about that filter.
     pub(super) fn is_bare(&self, row: &ReadRow) -> bool {
         self.loads
             .iter()
             .any(|load| load.without_filter && load.filter == row.side && load.point == row.point)
     }
 
-    /// What makes figures say something else than it seems, a sentence each.
+    /// Returns warnings about misleading figures, one sentence each.
     pub(super) fn warnings(&self) -> Vec<String> {
         let at = |row: &LoadRow| match row.point.is_empty() {
             true => String::new(),
@@ -112,7 +112,7 @@ impl<'a> Facts<'a> {
         });
         let other = self.loads.iter().filter(|row| row.spends_otherwise()).map(|row| {
             format!(
-                "{}{} takes {:.1} bits a key where {} were asked for: not the same memory as the others.",
+                "{}{} takes {:.1} bits per key instead of {}: not the same memory as the others.",
                 row.filter,
                 at(row),
                 row.filter_bits_per_key,
@@ -123,31 +123,31 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// Operations a second by the clock on the wall.
+/// Returns operations per second of wall-clock time.
 pub(super) fn rate(row: &ReadRow) -> Measured {
     let value = row.measurement.wall_ops_per_second;
-    // Rows of versions that did not tell the spread.
+    // Rows of earlier versions have no spread.
     let least = if row.min_ops_per_second > 0.0 { row.min_ops_per_second } else { value };
     Measured::new(value, least, row.max_ops_per_second)
 }
 
-/// Runs whose data was searched, by gets or by iterators.
+/// Returns the number of runs whose data was searched by gets or by iterators.
 pub(super) fn sought(row: &ReadRow) -> Measured {
     Measured::exact(row.measurement.runs_searched_per_op + row.measurement.seeks_per_op)
 }
 
-/// Nanoseconds of an operation on its thread.
+/// Returns the duration of an operation on its thread in nanoseconds.
 pub(super) fn time(row: &ReadRow) -> Measured {
     let value = row.measurement.ns_per_op;
     Measured::new(value, if row.min_ns > 0.0 { row.min_ns } else { value }, row.max_ns)
 }
 
-/// Whether a side is a filter of single tables.
+/// Reports whether a side is a filter of single tables.
 pub(super) fn is_local(side: &str) -> bool {
     side.parse::<Side>().is_ok_and(|side| side.is_filter() && !side.is_global())
 }
 
-/// Whether a side is one of GRF's.
+/// Reports whether a side is one of GRF's.
 pub(super) fn is_grf(side: &str) -> bool {
     side == OURS || side == HUFFMAN
 }

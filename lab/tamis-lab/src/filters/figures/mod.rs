@@ -1,7 +1,6 @@
-//! The experiments of the GRF paper as [figures](crate::figures): a step is a point, with all sides side by side.
+//! The experiments of the GRF paper as [figures](crate::figures): a step is a point with all sides.
 //!
-//! Rows are `LoadRow`s and `ReadRow`s. `Facts` are those that can be read, and what `panels`, `sheets` and `claims` ask
-//! of them.
+//! Rows are `LoadRow`s and `ReadRow`s. `Facts` are the readable ones, which `panels`, `sheets` and `claims` query.
 
 mod claims;
 mod facts;
@@ -19,7 +18,7 @@ use crate::filters::job::Job;
 
 use facts::Facts;
 
-/// All of them, in the order of the paper.
+/// Returns all of them, in the order of the paper.
 pub fn figures() -> Vec<Box<dyn Figure>> {
     Experiment::all().into_iter().map(|experiment| Box::new(GrfFigure::new(experiment)) as _).collect()
 }

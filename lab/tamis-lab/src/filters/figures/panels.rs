@@ -1,4 +1,4 @@
-//! Pictures as the paper has them.
+//! The paper's pictures.
 
 use super::facts::{Facts, rate, sought, time};
 use crate::figures::compare::Measured;
@@ -6,16 +6,16 @@ use crate::figures::compose::{OneBar, bars, lines};
 use crate::figures::{Axis, Panel, Point};
 use crate::filters::{Axis as Varies, LoadRow, ReadRow};
 
-/// All panels, what the paper shows first.
+/// Returns all panels, those of the paper first.
 pub(super) fn all(facts: &Facts<'_>) -> Vec<Panel> {
     match facts.experiment.axis {
-        Varies::Bits(_) => over_numbers(facts, "bits a key"),
+        Varies::Bits(_) => over_numbers(facts, "bits per key"),
         Varies::LevelingLevels(_) => {
             let mut panels = over_numbers(facts, "leveling levels");
             panels.extend(loading_over(facts, "leveling levels"));
             panels
         }
-        // Few numbers of threads are no curve.
+        // Two numbers of threads do not make a curve.
         Varies::Threads(_) if facts.threads().len() > 2 => over_threads(facts),
         Varies::Threads(_) => {
             let threads = facts.threads().into_iter();
@@ -29,7 +29,7 @@ fn point(x: f64, y: Measured) -> Point {
     Point { x, y: y.value, spread: Some(y.spread()) }
 }
 
-/// For each workload the time over a number, and below it what was read in vain.
+/// Returns for each workload the time over a number, followed by wasted reads.
 fn over_numbers(facts: &Facts<'_>, label: &str) -> Vec<Panel> {
     let mut panels = Vec::new();
     for workload in facts.workloads() {
@@ -45,21 +45,21 @@ fn over_numbers(facts: &Facts<'_>, label: &str) -> Vec<Panel> {
         let asked = |row: &ReadRow| row.filter_ns.map(Measured::exact);
         panels.extend(over(
             format!("{workload}, the filters' part"),
-            Axis::new("time of finding and asking filters", "ns"),
+            Axis::new("time of finding and querying filters", "ns"),
             &asked,
         ));
         if in_vain(workload) {
             let false_positives =
                 |row: &ReadRow| Some(Measured::exact(row.measurement.false_positives_per_op));
             panels.extend(over(
-                format!("{workload}, let through"),
-                Axis::new("false positives an operation", "").log(),
+                format!("{workload}, false positives"),
+                Axis::new("false positives per operation", "").log(),
                 &false_positives,
             ));
         } else if !workload.contains("next") {
             panels.extend(over(
                 format!("{workload}, runs searched"),
-                Axis::new("runs searched an operation", ""),
+                Axis::new("runs searched per operation", ""),
                 &|row| Some(sought(row)),
             ));
         }
@@ -67,7 +67,7 @@ fn over_numbers(facts: &Facts<'_>, label: &str) -> Vec<Panel> {
     panels
 }
 
-/// Whether a workload asks for what is not there.
+/// Reports whether a workload asks for absent keys or ranges.
 pub(super) fn in_vain(workload: &str) -> bool {
     matches!(workload, "get-empty" | "range-absent" | "range-empty" | "multi-get-empty")
 }
@@ -80,10 +80,10 @@ fn loading_over(facts: &Facts<'_>, label: &str) -> Option<Panel> {
 }
 
 fn loading_axis() -> Axis {
-    Axis::new("time of loading a key, merges included", "ns")
+    Axis::new("loading time per key, including merges", "ns")
 }
 
-/// For each workload throughput over threads, and time against throughput.
+/// Returns for each workload throughput over threads, and time against throughput.
 fn over_threads(facts: &Facts<'_>) -> Vec<Panel> {
     let mut panels = Vec::new();
     for workload in facts.workloads() {
@@ -104,7 +104,7 @@ fn over_threads(facts: &Facts<'_>) -> Vec<Panel> {
     panels
 }
 
-/// Throughput by workload, of one number of threads or of all.
+/// Returns throughput by workload, for one number of threads or for all.
 fn throughput_bars(facts: &Facts<'_>, threads: Option<usize>) -> Option<Panel> {
     let of_these =
         facts.reads.iter().filter(|row| threads.is_none_or(|threads| row.measurement.threads == threads));
@@ -121,7 +121,7 @@ fn read_bar(row: &ReadRow, height: Measured) -> OneBar {
     (row.measurement.workload.clone(), row.side.clone(), height.value, Some(height.spread()))
 }
 
-/// Figures in which nothing varies but the filter.
+/// Returns the panels of figures in which only the filter varies.
 fn single(facts: &Facts<'_>) -> Vec<Panel> {
     use crate::filters::Metric;
     let mut panels: Vec<Option<Panel>> = Vec::new();
@@ -132,7 +132,7 @@ fn single(facts: &Facts<'_>) -> Vec<Panel> {
         let times = facts.reads.iter().map(|row| read_bar(row, time(row)));
         panels.push(bars("reads", workloads(), Axis::new("time of an operation", "ns").log(), times));
         let runs = facts.reads.iter().map(|row| read_bar(row, sought(row)));
-        panels.push(bars("runs searched", workloads(), Axis::new("runs searched an operation", ""), runs));
+        panels.push(bars("runs searched", workloads(), Axis::new("runs searched per operation", ""), runs));
     }
     let of_loads = |of: fn(&LoadRow) -> f64, group: &'static str| {
         facts.loads.iter().map(move |row| (group.to_owned(), row.filter.clone(), of(row), None))
@@ -143,7 +143,7 @@ fn single(facts: &Facts<'_>) -> Vec<Panel> {
     }
     if facts.experiment.metric == Metric::Throughput {
         let written = of_loads(|row| row.write_amplification, "all writes");
-        let axis = Axis::new("bytes written by bytes given", "");
+        let axis = Axis::new("bytes written / bytes put", "");
         panels.push(bars("write amplification", Axis::default(), axis, written));
     }
     panels.into_iter().flatten().collect()

@@ -6,7 +6,7 @@ use super::facts::{Facts, is_grf};
 use crate::figures::Sheet;
 use crate::figures::compare::{Better, Gain, Unit};
 
-/// The databases, a table for each workload, how GRF stands, and what makes figures say something else than it seems.
+/// Returns the databases, a table for each workload, the rank of GRF, and warnings about misleading figures.
 pub(super) fn all(facts: &Facts<'_>) -> Vec<Sheet> {
     let mut sheets = vec![loads(facts), warnings(facts)];
     sheets.extend(facts.workloads().into_iter().map(|workload| reads(facts, workload)));
@@ -21,7 +21,7 @@ fn ns(ns: f64) -> String {
 
 fn loads(facts: &Facts<'_>) -> Sheet {
     let mut sheet = Sheet::new(
-        "Databases, loaded alike up to just before the merge into the last level",
+        "Databases, loaded equally up to just before the merge into the last level",
         &[
             "<at",
             "<filter",
@@ -106,7 +106,7 @@ fn reads(facts: &Facts<'_>, workload: &str) -> Sheet {
     sheet
 }
 
-/// GRF against the best of those that are none, wherever both were measured.
+/// Compares GRF with the best of the other filters, wherever both were measured.
 fn standing(facts: &Facts<'_>) -> Sheet {
     let mut sheet = Sheet::new(
         "grf against the best other",
@@ -124,7 +124,7 @@ fn standing(facts: &Facts<'_>) -> Sheet {
             let Some(best) = best else { continue };
             let Some(gain) = Gain::of(facts.metric(ours), facts.metric(best), better) else { continue };
             let note = if facts.is_bare(ours) || facts.is_bare(best) {
-                "one of them without its filter: says nothing"
+                "one of them without its filter: not comparable"
             } else if !gain.clear {
                 "within the spread of the rounds"
             } else {

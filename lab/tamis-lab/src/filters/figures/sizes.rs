@@ -1,4 +1,4 @@
-//! How large the experiments are, and what is smaller than in the paper.
+//! The sizes of the experiments, and their differences from the paper.
 
 use tamis_bench::BenchError;
 use tamis_bench::report::{bytes, grouped};
@@ -9,15 +9,15 @@ use crate::filters::job::{Job, request};
 use crate::filters::{Axis, Experiment, Settings};
 use tamis::CompactionChoice;
 
-/// Keys of the paper's databases, bytes of their values, and their size ratio.
+/// Number of keys of the paper's databases, size of their values, and their size ratio.
 const PAPER_KEYS: u64 = 40_000_000;
 const PAPER_VALUE_BYTES: usize = 256;
 const PAPER_SIZE_RATIO: u64 = 10;
 
-/// Operations of a round at the paper's scale; the paper does not say how many it had.
+/// Operations per round at the paper's scale; the paper does not give a number.
 const PAPER_OPS: u64 = 100_000;
 
-/// The flags that these figures take.
+/// The options that these figures accept.
 const TAKEN: [&str; 14] = [
     "--keys",
     "--key-set",
@@ -35,7 +35,7 @@ const TAKEN: [&str; 14] = [
     "--option",
 ];
 
-/// The experiment and its sizes at a scale.
+/// Returns the experiment and its sizes at a scale.
 pub(super) fn sized(experiment: &Experiment, scale: Scale) -> (Experiment, Settings) {
     let (mut experiment, settings) = (experiment.clone(), Settings::default());
     match scale {
@@ -64,7 +64,7 @@ pub(super) fn sized(experiment: &Experiment, scale: Scale) -> (Experiment, Setti
     }
 }
 
-/// With what was asked for.
+/// Applies the custom settings.
 pub(super) fn customized(
     experiment: &Experiment,
     settings: Settings,
@@ -93,7 +93,7 @@ pub(super) fn customized(
     })
 }
 
-/// The most runs that a tree of this policy has.
+/// Returns the maximum number of runs of a tree with this policy.
 fn most_runs(compaction: CompactionChoice, levels: usize, size_ratio: u64) -> u64 {
     let leveling = match compaction {
         CompactionChoice::Hybrid(count) => count,
@@ -104,13 +104,13 @@ fn most_runs(compaction: CompactionChoice, levels: usize, size_ratio: u64) -> u6
     tiering * (size_ratio - 1) + leveling as u64
 }
 
-/// What is other than in the paper, and what is kept.
+/// Lists the differences from the paper, and what was preserved.
 pub(super) fn scaled(job: &Job) -> Vec<String> {
     let mut told = Vec::new();
     let (keys, values) = (job.plan.keys, job.settings.value_bytes);
     if keys != PAPER_KEYS || values != PAPER_VALUE_BYTES {
         told.push(format!(
-            "{} keys with values of {values} bytes in place of 40 million with 256.",
+            "{} keys with values of {values} bytes instead of 40 million with 256.",
             grouped(keys)
         ));
     }
@@ -122,19 +122,19 @@ pub(super) fn scaled(job: &Job) -> Vec<String> {
     };
     if ratio != PAPER_SIZE_RATIO {
         told.push(format!(
-            "Size ratio {ratio} in place of {PAPER_SIZE_RATIO}, so that a read meets up to {} runs in place of {}.",
+            "Size ratio {ratio} instead of {PAPER_SIZE_RATIO}, so that a read meets up to {} runs instead of {}.",
             runs(ratio),
             runs(PAPER_SIZE_RATIO)
         ));
     }
     if !job.direct && !job.experiment.cached {
-        told.push("Tables are read through the page cache in place of direct I/O.".into());
+        told.push("Tables are read through the page cache instead of direct I/O.".into());
     }
     if job.direct {
         told.push(match job.cache_bytes == job.experiment.cache_bytes {
             true => format!("The block cache has {}, as in the paper.", bytes(job.cache_bytes)),
             false => format!(
-                "The block cache has {}: of {} of data about as large a part as {} of the paper's.",
+                "The block cache has {}: about the same share of {} of data as {} of the paper's.",
                 bytes(job.cache_bytes),
                 bytes(keys.saturating_mul(job.entry_bytes())),
                 bytes(job.experiment.cache_bytes)
@@ -143,18 +143,18 @@ pub(super) fn scaled(job: &Job) -> Vec<String> {
     }
     if job.threads.len() > 2 && job.threads.last() != Some(&64) {
         told.push(format!(
-            "{} threads in place of 4 to 64.",
+            "{} threads instead of 4 to 64.",
             job.threads.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
         ));
     }
     told.push(format!(
-        "Kept: {levels} levels, full up to just before the merge into the last one, and the bits a key."
+        "Kept: {levels} levels, full up to just before the merge into the last one, and the bits per key."
     ));
     told
 }
 
-/// What an operation takes with direct reads, in microseconds: those of YCSB mostly find their blocks in the cache, iterators read one of
-/// each run.
+/// Returns the duration of an operation with direct reads in microseconds: YCSB mostly finds its blocks in the cache,
+/// iterators read one block of each run.
 fn direct_micros(workload: Workload) -> u64 {
     use Workload::*;
     match workload {
@@ -164,8 +164,8 @@ fn direct_micros(workload: Workload) -> u64 {
     }
 }
 
-/// Roughly, from runs on two cores: loading takes some microseconds a key and some milliseconds a flush, a mapped read some ten
-/// microseconds.
+/// Estimates costs from runs on two cores: loading takes a few microseconds per key and a few milliseconds per flush, a
+/// mapped read about ten microseconds.
 pub(super) fn needs(job: &Job) -> Needs {
     let (sides, points) = (job.sides.len() as u64, job.points.len() as u64);
     let data = job.plan.keys.saturating_mul(job.entry_bytes());
@@ -175,7 +175,7 @@ pub(super) fn needs(job: &Job) -> Needs {
     let reads = rounds * job.ops * job.workloads.iter().map(micros).sum::<u64>();
     Needs {
         seconds: (sides * points * (load + reads)).div_ceil(1_000_000),
-        // All sides of a point are there at once, one of them in the middle of its last merge.
+        // All sides of a point exist at once, and one of them may be in the middle of its last merge.
         disk_bytes: data / 8 * 9 * sides + data,
         memory_bytes: (64 << 20) + job.plan.keys * 16 + sides * (job.cache_bytes + job.plan.keys * 4),
     }

@@ -1,4 +1,4 @@
-//! The family as figures: small ones run, and verdicts on rows that are made up.
+//! The family as figures: small runs, and verdicts on synthetic rows.
 
 use tamis_bench::measure::Measurement;
 use tamis_bench::progress::NoProgress;
@@ -19,7 +19,7 @@ fn tiny() -> Custom {
         ops: Some(200),
         repeats: Some(1),
         size_ratio: Some(3),
-        // A busy disk takes minutes for the direct ones.
+        // Direct reads take minutes on a busy disk.
         direct: Some(false),
         ..Custom::default()
     }
@@ -34,7 +34,7 @@ fn every_figure_runs_step_by_step_and_shows_all_it_measured() {
         let steps = plan.steps();
         assert!(!plan.setting().is_empty() && plan.scaled().len() > 1, "{name}");
         let mut rows = Vec::new();
-        // Any order, and every step alone.
+        // Steps run in any order, and independently.
         for step in (0..steps.len()).rev() {
             let of_step = plan.run(step, &NoProgress).unwrap_or_else(|e| panic!("{name} {step}: {e}"));
             let reads = of_step.iter().filter(|row| row["kind"] == "read").count();
@@ -57,7 +57,7 @@ fn every_figure_runs_step_by_step_and_shows_all_it_measured() {
             assert!(view.sheets.iter().any(|sheet| sheet.title.starts_with(&title)), "{name} {workload}");
         }
         assert!(view.sheets.iter().all(|sheet| !sheet.rows.is_empty()), "{name}");
-        // Some claims need sides that are not there.
+        // Some claims need sides that are absent.
         assert!(view.verdicts.iter().any(|verdict| !verdict.ours.is_empty()), "{name}: {:?}", view.verdicts);
         // Rows of an unfinished run.
         figure.view(&rows[..rows.len() / 2]);
@@ -65,7 +65,7 @@ fn every_figure_runs_step_by_step_and_shows_all_it_measured() {
 }
 
 #[test]
-fn every_scale_can_be_planned_and_says_what_it_takes() {
+fn every_scale_can_be_planned_and_has_costs() {
     for experiment in Experiment::all() {
         let figure = GrfFigure::new(experiment);
         let needs: Vec<Needs> = Scale::ALL.map(|scale| figure.needs(scale)).to_vec();
@@ -78,13 +78,13 @@ fn every_scale_can_be_planned_and_says_what_it_takes() {
             assert!(steps.iter().all(|step| steps.iter().filter(|other| *other == step).count() == 1));
             let told = plan.scaled().join(" ");
             assert!(told.contains("Kept: "), "{told}");
-            assert_eq!(told.contains("in place of 40 million"), scale != Scale::Paper, "{told}");
+            assert_eq!(told.contains("instead of 40 million"), scale != Scale::Paper, "{told}");
         }
     }
 }
 
 #[test]
-fn smaller_data_has_a_smaller_cache_and_small_trees_say_how_many_runs_they_have() {
+fn smaller_data_has_a_smaller_cache_and_small_trees_state_their_runs() {
     let figure = figure("grf-fig12");
     let at = |scale| figure.job(scale, &Custom::default()).unwrap();
     assert_eq!(at(Scale::Paper).cache_bytes, 8 << 20);
@@ -92,13 +92,13 @@ fn smaller_data_has_a_smaller_cache_and_small_trees_say_how_many_runs_they_have(
     assert_eq!(at(Scale::Default).cache_bytes, (8 << 20) / 100);
     assert_eq!(at(Scale::Small).cache_bytes, 64 << 10);
     let told = sizes::scaled(&at(Scale::Small)).join(" ");
-    assert!(told.contains("up to 7 runs in place of 19"), "{told}");
+    assert!(told.contains("up to 7 runs instead of 19"), "{told}");
     let given = Custom { cache_bytes: Some(1 << 20), ..Custom::default() };
     assert_eq!(figure.job(Scale::Default, &given).unwrap().cache_bytes, 1 << 20);
 }
 
 #[test]
-fn what_is_without_effect_is_refused() {
+fn settings_without_effect_are_refused() {
     let refused = |custom: Custom| match figure("grf-fig10").plan(Scale::Small, &custom) {
         Err(BenchError::Request(why)) => why,
         Err(other) => panic!("{other}"),
@@ -110,7 +110,7 @@ fn what_is_without_effect_is_refused() {
     assert!(refused(Custom { threads: vec![1, 2], ..tiny() }).contains("--threads"));
 }
 
-/// A row of a side: time, false positives.
+/// Returns a row of a side with a time and false positives.
 fn read(workload: &str, side: &str, at: (&str, Option<f64>), ns: f64, let_through: f64) -> ReadRow {
     ReadRow {
         kind: "read".into(),
@@ -146,7 +146,7 @@ fn load(side: &str, point: &str, ns: f64, bits: f64) -> LoadRow {
 
 const TEN: (&str, Option<f64>) = ("10 bits", Some(10.0));
 
-/// The rows of the figure on absent keys, where GRF takes `grf` nanoseconds.
+/// Returns the rows of the figure on absent keys with `grf` nanoseconds for GRF.
 fn absent_keys(grf: f64) -> Vec<Row> {
     let read = |side, ns, fps| row(&read("get-empty", side, TEN, ns, fps));
     vec![
@@ -170,20 +170,20 @@ fn verdicts_follow_the_rows_in_both_directions() {
     assert!(good.iter().all(|(finding, _)| *finding == Finding::Holds), "{good:?}");
     assert_eq!(good[1].1.ours, "9.60–10.4×");
     assert!(good[0].1.note.contains("snarf; see the table"), "{:?}", good[0].1);
-    // Chucky is clearly ahead, but local filters are still slower, by less than half of what the paper saw.
+    // Chucky is clearly ahead, but local filters are still slower, by less than half of the paper's factor.
     let half: Vec<Finding> = of(200.0).into_iter().map(|(finding, _)| finding).collect();
     assert_eq!(half, [Finding::Fails, Finding::Partly, Finding::Holds, Finding::Holds, Finding::Holds]);
     let slow = of(2000.0);
     assert_eq!(slow[1].0, Finding::Fails);
     assert_eq!(slow[2].0, Finding::Fails);
-    // A counter does not care for time.
+    // Counters do not depend on time.
     assert_eq!(slow[3].0, Finding::Holds);
     // Within the spread of the rounds there is no order.
     assert_eq!(of(61.0)[0].0, Finding::Open);
 }
 
 #[test]
-fn a_side_without_its_filter_is_left_out() {
+fn a_side_without_its_filter_is_ignored() {
     let mut rows = absent_keys(200.0);
     let bare = LoadRow { without_filter: true, ..load("chucky", "10 bits", 1.0, 0.0) };
     rows.push(row(&bare));
@@ -195,21 +195,21 @@ fn a_side_without_its_filter_is_left_out() {
     assert!(text.contains("one of them without its filter"), "{text}");
 }
 
-/// SNARF once looked good at "10 bits" with 14: small tables have dear filters.
+/// Regression: SNARF looked good at "10 bits" with 14, since filters of small tables are expensive.
 #[test]
-fn a_filter_that_takes_other_memory_than_asked_is_named() {
+fn a_filter_with_other_memory_than_requested_is_named() {
     let view = figure("grf-fig10").view(&absent_keys(50.0));
     let text: String = view.sheets.iter().map(|sheet| sheet.to_text()).collect();
-    assert!(text.contains("snarf (10 bits) takes 14.0 bits a key where 10 were asked for"), "{text}");
+    assert!(text.contains("snarf (10 bits) takes 14.0 bits per key instead of 10"), "{text}");
     assert!(!text.contains("grf (10 bits) takes"), "{text}");
 }
 
 #[test]
-fn grf_is_held_against_the_best_other_by_what_counts() {
+fn grf_is_compared_with_the_best_other_side_by_the_metric() {
     let view = figure("grf-fig10").view(&absent_keys(30.0));
     let standing = view.sheets.last().unwrap();
     assert_eq!(standing.rows, [["get-empty", "10 bits", "1", "chucky", "2.00×", ""].map(str::to_owned)]);
-    // By throughput it is the other way round only if times are: here they agree.
+    // Throughput gives the opposite order only if times do; here they agree.
     let rows: Vec<Row> = [("grf", 25.0), ("monkey", 50.0)]
         .map(|(side, ns)| row(&read("ycsb-a", side, ("", None), ns, 0.0)))
         .to_vec();
@@ -219,12 +219,12 @@ fn grf_is_held_against_the_best_other_by_what_counts() {
 }
 
 #[test]
-fn lines_stand_over_bits_with_the_spread_of_rounds() {
+fn lines_over_bits_have_the_spread_of_rounds() {
     let mut rows = absent_keys(50.0);
     rows.push(row(&read("get-empty", "grf", ("6 bits", Some(6.0)), 70.0, 0.3)));
     let view = figure("grf-fig10").view(&rows);
     let titles: Vec<&str> = view.panels.iter().map(|panel| &panel.title[..]).collect();
-    assert_eq!(titles, ["get-empty", "get-empty, the filters' part", "get-empty, let through"]);
+    assert_eq!(titles, ["get-empty", "get-empty, the filters' part", "get-empty, false positives"]);
     let Kind::Lines(series) = &view.panels[0].kind else { panic!() };
     let grf: Vec<(f64, f64)> = series[0].points.iter().map(|point| (point.x, point.y)).collect();
     assert_eq!((&series[0].name[..], &grf[..]), ("grf", &[(6.0, 70.0), (10.0, 50.0)][..]));
@@ -249,7 +249,7 @@ fn pareto_fronts_see_throughput_and_time() {
 }
 
 #[test]
-fn loading_and_policies_are_held_against_the_paper() {
+fn loading_and_policies_are_compared_with_the_paper() {
     let mut rows = Vec::new();
     for (levels, point) in [(1, "1 leveling"), (3, "3 leveling")] {
         for (side, ns, load_ns) in
@@ -264,7 +264,7 @@ fn loading_and_policies_are_held_against_the_paper() {
     }
     let verdicts = findings("grf-fig16", &rows);
     let of: Vec<Finding> = verdicts.iter().map(|(finding, _)| *finding).collect();
-    // With three leveling levels the other takes as long as GRF with one: neither ahead.
+    // With three leveling levels the other side is as fast as GRF with one: neither is ahead.
     assert_eq!(of, [Finding::Holds; 4], "{verdicts:?}");
     assert!(figure("grf-fig16").view(&rows).panels.iter().any(|panel| panel.title == "loading"));
 
@@ -277,7 +277,7 @@ fn loading_and_policies_are_held_against_the_paper() {
 }
 
 #[test]
-fn many_reads_in_flight_are_held_against_few() {
+fn many_reads_in_flight_are_compared_with_few() {
     let rows = |grf: f64| -> Vec<Row> {
         [("grf", 1, 100.0), ("grf", 32, grf), ("snarf", 1, 90.0), ("snarf", 32, 100.0)]
             .map(|(side, threads, ops)| {
