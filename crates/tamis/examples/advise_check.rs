@@ -11,7 +11,8 @@ use tamis::advise::{
     predict, predict_tree,
 };
 use tamis::io::MemFs;
-use tamis::{CompactionChoice, Db, FilterChoice, Options};
+use tamis::options::{CompactionChoice, FilterChoice};
+use tamis::{Db, Options};
 
 fn random(i: u64, salt: u64) -> u64 {
     let mut x = i.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ salt.wrapping_mul(0xd6e8_feb8_6659_fd93);
@@ -62,7 +63,7 @@ fn main() -> Result<(), tamis::Error> {
         options.keyspace.bits_per_key = 12.0;
         options.keyspace.compaction = compaction;
         options.keyspace.read_compaction = false;
-        options.keyspace.compression = tamis::Compression::None.into();
+        options.keyspace.compression = tamis::options::Compression::None.into();
         options.keyspace.memtable_bytes = data.memtable_bytes;
         let db = Db::open("/db", options)?;
         let started = Instant::now();

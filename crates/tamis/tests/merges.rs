@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use tamis::explain::ExplainStep;
 use tamis::io::MemFs;
-use tamis::{
-    AdminError, CompactionFilter, Db, Decision, ExplainStep, KeyspaceOptions, MergeError, MergeOperator,
-    OpenError, Operators, Options, ReadError, ReadMode, WriteBatch, WriteError,
-};
+use tamis::operators::{CompactionFilter, Decision, MergeError, MergeOperator, Operators};
+use tamis::options::ReadMode;
+use tamis::{AdminError, Db, KeyspaceOptions, OpenError, Options, ReadError, WriteBatch, WriteError};
 use tamis_testkit::{FaultPlan, FaultyFs, OpClass};
 
 /// Options of an empty in-memory database whose tree changes only on request.

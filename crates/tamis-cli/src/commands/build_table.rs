@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use tamis::{ExternalTableBuilder, ExternalTableError, ExternalTableInfo, Options};
+use tamis::ingest::{ExternalTableBuilder, ExternalTableInfo};
+use tamis::{ExternalTableError, Options};
 use tamis_bench::Progress;
 use tamis_bench::report::grouped;
 

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use clap::Args;
 use serde_json::{Value, json};
-use tamis::{ExplainBlock, ExplainOutcome, ExplainStep, ExplainUnits, Explanation, FilterAnswer};
+use tamis::explain::{ExplainBlock, ExplainOutcome, ExplainStep, ExplainUnits, Explanation, FilterAnswer};
 use tamis_bench::report::{Align, Table, bytes, grouped};
 
 use crate::args::{DbArgs, KEYS_HELP};
@@ -219,7 +219,7 @@ fn step_object(step: &ExplainStep) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tamis::ReadCost;
+    use tamis::stats::ReadCost;
 
     fn example() -> Explanation {
         let block = ExplainBlock { offset: 8192, bytes: 4090, from_cache: false, hash_index: "hit" };

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
-use tamis::SegmentStats;
+use tamis::stats::SegmentStats;
 
 use crate::args::DbArgs;
 use crate::failure::{Failure, Outcome};

@@ -7,7 +7,8 @@ use std::fmt::Write as _;
 use std::io::Write;
 
 use clap::Args;
-use tamis::{GlobalFilterStats, KeyMapStats, Keyspace, KeyspaceStats, LevelStats, Stats};
+use tamis::Keyspace;
+use tamis::stats::{GlobalFilterStats, KeyMapStats, KeyspaceStats, LevelStats, Stats};
 use tamis_bench::measure::{ratio, write_amplification};
 use tamis_bench::report::{Align, Table, bytes, grouped, mean};
 
@@ -264,7 +265,7 @@ fn level_table(levels: &[LevelStats], runs: bool) -> String {
     ]);
     let largest = levels.iter().map(level_bytes).max().unwrap_or(0);
     for level in levels {
-        let sum = |of: fn(&tamis::RunStats) -> u64| level.runs.iter().map(of).sum::<u64>();
+        let sum = |of: fn(&tamis::stats::RunStats) -> u64| level.runs.iter().map(of).sum::<u64>();
         table.row([
             level.level.to_string(),
             level.runs.len().to_string(),
@@ -340,7 +341,7 @@ fn key_map(map: &KeyMapStats) -> String {
     }
 }
 
-fn filter_kinds<'a>(runs: impl Iterator<Item = &'a tamis::RunStats>) -> String {
+fn filter_kinds<'a>(runs: impl Iterator<Item = &'a tamis::stats::RunStats>) -> String {
     let kinds: std::collections::BTreeSet<&str> =
         runs.flat_map(|run| &run.filters).map(String::as_str).collect();
     kinds.into_iter().collect::<Vec<_>>().join(", ")
@@ -362,7 +363,7 @@ fn bar(part: u64, largest: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tamis::RunStats;
+    use tamis::stats::RunStats;
 
     fn level(level: usize, sizes: &[u64]) -> LevelStats {
         let run = |(run, &bytes): (usize, &u64)| RunStats {
@@ -400,7 +401,7 @@ mod tests {
 
     #[test]
     fn elastic_filters_are_on_the_page_and_in_the_object() {
-        let elastic = tamis::ElasticStats {
+        let elastic = tamis::stats::ElasticStats {
             budget_bytes: 4096,
             used_bytes: 512,
             keys: 1024,

@@ -30,7 +30,7 @@ pub(crate) fn run(args: VerifyArgs, out: &mut Out) -> Result<Outcome, Failure> {
         Ok(db) => db.verify()?,
         Err(damage) => {
             let problems = vec![damage];
-            tamis::VerifyReport { problems, ..tamis::VerifyReport::default() }
+            tamis::maintenance::VerifyReport { problems, ..tamis::maintenance::VerifyReport::default() }
         }
     };
     if args.json {
@@ -64,7 +64,7 @@ impl DbArgs {
     fn open_unless_damaged(&self) -> Result<Result<tamis::Db, String>, Failure> {
         // A damaged table must not keep the others from being checked.
         let mut options =
-            tamis::Options { on_damage: tamis::OnDamage::Quarantine, ..tamis::Options::default() };
+            tamis::Options { on_damage: tamis::options::OnDamage::Quarantine, ..tamis::Options::default() };
         self.options.apply(&mut options)?;
         match tamis::Db::open_read_only(&self.db, options) {
             Ok(db) => Ok(Ok(db)),

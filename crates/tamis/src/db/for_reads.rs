@@ -138,7 +138,8 @@ mod tests {
     use crate::db::jobs::RETRY_COMPACTION;
     use crate::error::StorageError;
     use crate::io::MemFs;
-    use crate::{CompactionPause, Db, Options};
+    use crate::maintenance::CompactionPause;
+    use crate::{Db, Options};
 
     #[test]
     fn one_run_costs_nothing_and_each_further_one_its_price() {

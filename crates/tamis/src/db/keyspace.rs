@@ -67,7 +67,7 @@ impl Keyspace {
     /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
     /// let keyspace = db.default_keyspace();
     /// keyspace.set_options(&[("compaction", "lazy-leveling"), ("size_ratio", "4")])?;
-    /// assert_eq!(keyspace.options().compaction, tamis::CompactionChoice::LazyLeveling);
+    /// assert_eq!(keyspace.options().compaction, tamis::options::CompactionChoice::LazyLeveling);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_options(&self, changes: &[(&str, &str)]) -> Result<(), AdminError> {
@@ -237,7 +237,7 @@ impl Keyspace {
     /// ```
     /// # let dir = tempfile::tempdir()?;
     /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
-    /// let options = tamis::CompactOptions::default();
+    /// let options = tamis::maintenance::CompactOptions::default();
     /// let cancel = options.cancel.clone();
     /// // Another thread may call `cancel.cancel()`.
     /// db.default_keyspace().compact_range("a".."c", options)?;
@@ -253,7 +253,7 @@ impl Keyspace {
         self.handle.inner.compact_within(&self.inner, Some(&range), &options)
     }
 
-    /// Ingests [external tables](crate::ExternalTableBuilder) atomically. See [`Db::ingest`], which does the same for several
+    /// Ingests [external tables](crate::ingest::ExternalTableBuilder) atomically. See [`Db::ingest`], which does the same for several
     /// keyspaces at once.
     pub fn ingest<P: AsRef<Path>>(
         &self,

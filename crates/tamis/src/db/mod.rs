@@ -444,7 +444,7 @@ impl Db {
         self.inner().checkpoint(path.as_ref())
     }
 
-    /// Ingests [external tables](crate::ExternalTableBuilder) atomically into any number of keyspaces. Their contents are
+    /// Ingests [external tables](crate::ingest::ExternalTableBuilder) atomically into any number of keyspaces. Their contents are
     /// newer than every write acknowledged before and older than every later one; a snapshot taken before does not see them.
     /// Files for the same keyspace must not overlap each other.
     ///
@@ -461,7 +461,8 @@ impl Db {
     /// process ends before that, the next opening shows whether the tables were ingested.
     ///
     /// ```
-    /// # use tamis::{Db, ExternalTableBuilder, IngestOptions, KeyspaceOptions, Options};
+    /// # use tamis::ingest::{ExternalTableBuilder, IngestOptions};
+    /// # use tamis::{Db, KeyspaceOptions, Options};
     /// # let dir = tempfile::tempdir()?;
     /// # let db = Db::open(dir.path().join("db"), Options::default())?;
     /// let names = db.create_keyspace("names", KeyspaceOptions::default())?;

@@ -66,7 +66,7 @@ pub struct Stats {
     pub troubles: Vec<String>,
     /// Space on the device that is kept in reserve for a full disk.
     pub reserve_bytes: u64,
-    /// Tables known to be damaged: those that are [quarantined](crate::OnDamage), and those in which a read, a compaction,
+    /// Tables known to be damaged: those that are [quarantined](crate::options::OnDamage), and those in which a read, a compaction,
     /// `verify` or the scrub has found damage since the database was opened. No compaction touches them.
     pub damaged_tables: Vec<DamagedTable>,
     /// What the scrub has done, if it is enabled.

@@ -23,7 +23,8 @@ use crate::tree::tombstones::{EXTERNAL_TOMBSTONE_SEQ, RangeTombstone, Tombstones
 /// of all units for an elastic filter, and for a global one its share of the key list, which is smaller than the key.
 ///
 /// ```
-/// use tamis::{Db, ExternalTableBuilder, IngestOptions, KeyspaceOptions, Options};
+/// use tamis::ingest::{ExternalTableBuilder, IngestOptions};
+/// use tamis::{Db, KeyspaceOptions, Options};
 ///
 /// # let dir = tempfile::tempdir()?;
 /// let path = dir.path().join("cities.tam");

@@ -20,7 +20,8 @@ pub(crate) use merge::{merge, partial_merge};
 ///
 /// ```
 /// # use std::sync::Arc;
-/// # use tamis::{Db, Decision, CompactionFilter, Operators, Options};
+/// # use tamis::operators::{Decision, CompactionFilter, Operators};
+/// # use tamis::{Db, Options};
 /// #[derive(Debug)]
 /// struct DropEmpty;
 ///

@@ -41,7 +41,7 @@ pub enum AsyncReads {
     /// Through io_uring where the system has it and allows it, otherwise in threads.
     #[default]
     Auto,
-    /// The same, with a warning in [`Stats`](crate::Stats) if io_uring is unavailable.
+    /// The same, with a warning in [`Stats`](crate::stats::Stats) if io_uring is unavailable.
     IoUring,
     /// In threads, started as needed.
     Threads,
@@ -318,7 +318,7 @@ impl Words for FilterAllocation {
 /// The filter of each level; the last one named applies to all deeper levels.
 ///
 /// ```
-/// use tamis::{BloomHashing, FilterChoice, FilterPolicy};
+/// use tamis::options::{BloomHashing, FilterChoice, FilterPolicy};
 ///
 /// let everywhere = FilterPolicy::uniform(FilterChoice::BlockedBloom);
 /// let small_below = FilterPolicy::split(3, FilterChoice::BlockedBloom, FilterChoice::Ribbon);

@@ -98,8 +98,9 @@ fn is_text(start: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ingest::ExternalTableBuilder;
     use crate::io::MemFs;
-    use crate::{Db, ExternalTableBuilder, Options};
+    use crate::{Db, Options};
     use std::sync::Arc;
 
     #[test]

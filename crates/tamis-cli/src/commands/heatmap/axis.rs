@@ -8,7 +8,7 @@
 //! key. Placing a key costs a binary search in each run.
 
 use clap::ValueEnum;
-use tamis::SegmentStats;
+use tamis::stats::SegmentStats;
 
 /// The meaning of a distance on the picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -4,7 +4,7 @@
 //! nor keys are lost or counted twice when thousands of segments share a few columns.
 
 use clap::ValueEnum;
-use tamis::SegmentStats;
+use tamis::stats::SegmentStats;
 
 /// The quantity shown by colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -1,6 +1,6 @@
 //! The lines of `tamis stats` about the elastic filters of a database.
 
-use tamis::ElasticStats;
+use tamis::stats::ElasticStats;
 use tamis_bench::report::{bytes, grouped, mean};
 
 use crate::text::small;

@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use tamis::TableStats;
+use tamis::stats::TableStats;
 use tamis_bench::report::{bytes, grouped};
 
 /// The width of the picture in columns.

@@ -24,28 +24,19 @@ use crate::io::FileSystem;
 use crate::operators::Operators;
 use tamis_model::engine::Workload;
 
-mod domain;
-mod prefixes;
-mod table;
-mod values;
-mod workload;
-
-use domain::Words as _;
-use domain::{
+use super::domain::Words as _;
+use super::domain::{
     Age, AutoCount, Bytes, Compactions, Count, Counts, Domain, DurabilityDomain, Flag, Levels, Name, OneOf,
     Real,
 };
-use prefixes::Prefixes;
-use table::{Field, assignments, excerpt, options_table};
-use workload::Operations;
-
-pub use prefixes::PrefixFilter;
-pub use table::{OptionClass, OptionInfo};
-pub use values::{
-    AsyncReads, BloomHashing, ChecksumMode, CompactionChoice, Compression, CompressionPerLevel, Durability,
-    FilePicker, FilterAllocation, FilterChoice, FilterPolicy, KeyMapChoice, MergeGranularity, OnDamage,
-    PerLevel, ReadMode, SurfSuffix,
+use super::prefixes::{PrefixFilter, Prefixes};
+use super::table::{Field, OptionClass, OptionInfo, assignments, excerpt, options_table};
+use super::values::{
+    AsyncReads, BloomHashing, ChecksumMode, CompactionChoice, CompressionPerLevel, Durability, FilePicker,
+    FilterAllocation, FilterChoice, FilterPolicy, KeyMapChoice, MergeGranularity, OnDamage, PerLevel,
+    ReadMode,
 };
+use super::workload::Operations;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -364,7 +355,7 @@ impl Options {
     /// Returns self-tuning options for `memory_bytes` of filters and block cache: a quarter for the cache, at most 1
     /// GiB, the rest for filters. Filters and compaction policy follow the cost model ([`advise`](crate::advise)) for
     /// the workload declared in `keyspace.workload` or, by default, the observed one. They are chosen at opening and
-    /// whenever a compaction leaves the tree idle, with hysteresis. [`Stats::tuning`](crate::Stats::tuning) lists the
+    /// whenever a compaction leaves the tree idle, with hysteresis. [`Stats::tuning`](crate::stats::Stats::tuning) lists the
     /// decisions.
     ///
     /// A new database starts with the defaults. Everything else may be set as usual; the options named at
@@ -652,6 +643,3 @@ pub(crate) fn incompatible(
         ),
     })
 }
-
-#[cfg(test)]
-mod tests;
