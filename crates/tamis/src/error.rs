@@ -2,43 +2,63 @@
 //!
 //! Messages name the file and offset, where there are any, and what the caller can do.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-/// A system call that failed.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("could not {operation} {}: {message}", path.display())]
+/// A system call that failed. Its [`source`](std::error::Error::source) is the [`io::Error`]; the message includes that
+/// error's message.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct IoFailure {
     /// What was attempted, as a verb ("read", "sync", "rename").
     pub operation: &'static str,
     /// The file or directory concerned.
     pub path: PathBuf,
-    /// The kind of the operating system's error.
-    pub kind: io::ErrorKind,
-    /// The operating system's message.
-    pub message: String,
-    /// The operating system's error code, if it has one.
-    pub code: Option<i32>,
+    source: Arc<io::Error>,
 }
 
 impl IoFailure {
+    /// Wraps the error of a system call with the operation and the file it concerns.
+    pub fn new(operation: &'static str, path: &Path, source: io::Error) -> Self {
+        IoFailure { operation, path: path.to_owned(), source: Arc::new(source) }
+    }
+
+    /// Returns the error of the system call.
+    pub fn io_error(&self) -> &io::Error {
+        &self.source
+    }
+
+    /// Returns the kind of the error.
+    pub fn kind(&self) -> io::ErrorKind {
+        self.source.kind()
+    }
+
+    /// Returns the operating system's error code, if the error has one.
+    pub fn code(&self) -> Option<i32> {
+        self.source.raw_os_error()
+    }
+
     /// Reports whether the device failed (`EIO`).
     pub(crate) fn is_device_error(&self) -> bool {
         #[cfg(unix)]
-        return self.code == Some(rustix::io::Errno::IO.raw_os_error());
+        return self.code() == Some(rustix::io::Errno::IO.raw_os_error());
         #[cfg(not(unix))]
         return false;
     }
+}
 
-    /// Wraps an operating system error with the operation and the file it concerns.
-    pub fn new(operation: &'static str, path: &Path, source: &io::Error) -> Self {
-        IoFailure {
-            operation,
-            path: path.to_owned(),
-            kind: source.kind(),
-            message: source.to_string(),
-            code: source.raw_os_error(),
-        }
+impl fmt::Display for IoFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "could not {} {}: {}", self.operation, self.path.display(), self.source)
+    }
+}
+
+impl std::error::Error for IoFailure {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        // The error itself rather than the `Arc`, so that it can be downcast.
+        Some(&*self.source)
     }
 }
 
@@ -72,7 +92,7 @@ pub enum StorageError {
 
 impl StorageError {
     /// Creates the error of a failed system call on `path`.
-    pub fn io(operation: &'static str, path: &Path, source: &io::Error) -> Self {
+    pub fn io(operation: &'static str, path: &Path, source: io::Error) -> Self {
         StorageError::Io(IoFailure::new(operation, path, source))
     }
 
@@ -83,8 +103,8 @@ impl StorageError {
 
     /// Reports whether the device or quota ran out of space.
     pub fn is_out_of_space(&self) -> bool {
-        matches!(self, StorageError::Io(e) if e.kind == io::ErrorKind::StorageFull
-            || e.kind == io::ErrorKind::QuotaExceeded)
+        matches!(self, StorageError::Io(e)
+            if matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
     }
 }
 

@@ -232,7 +232,7 @@ mod tests {
         let id = *db.inner().state().keyspaces.keys().next().unwrap();
         let set_aside = |aside| db.inner().state().jobs.entry(id).or_default().aside = aside;
         let full =
-            StorageError::io("write", std::path::Path::new("x"), &std::io::ErrorKind::StorageFull.into());
+            StorageError::io("write", std::path::Path::new("x"), std::io::ErrorKind::StorageFull.into());
         // For a minute.
         set_aside((0..7).fold(None, |before, _| Some(Aside::after(before, RETRY_COMPACTION, &full))));
         drop(pause);

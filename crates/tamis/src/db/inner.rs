@@ -381,14 +381,14 @@ impl DbInner {
         // The caller began before the database was closed.
         if state.manifest.is_none() {
             let closed = std::io::Error::other("the database is closed");
-            return Err(StorageError::io("append to the manifest in", &self.dir, &closed));
+            return Err(StorageError::io("append to the manifest in", &self.dir, closed));
         }
         // After a panic the tree in memory may be in any state.
         if let Some(cause) = self.health.stopped() {
             let stopped =
                 std::io::Error::other(format!("nothing is changed after an earlier failure: {cause}"));
             added(&edit, opened).iter().for_each(|table| table.mark_obsolete());
-            return Err(StorageError::io("append to the manifest in", &self.dir, &stopped));
+            return Err(StorageError::io("append to the manifest in", &self.dir, stopped));
         }
         // The effect of a failed edit on disk is unknown, so no edit may build on it.
         let mut settled = self.settle_manifest(state);

@@ -187,7 +187,7 @@ impl Db {
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db, OpenError> {
         let inner = open::open(path.as_ref(), options, false)?;
         let workers = Workers::start(&inner)
-            .map_err(|e| OpenError::Storage(StorageError::io("start a thread for", path.as_ref(), &e)))?;
+            .map_err(|e| OpenError::Storage(StorageError::io("start a thread for", path.as_ref(), e)))?;
         Ok(Db::with(inner, Some(workers)))
     }
 
@@ -200,7 +200,7 @@ impl Db {
     pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Db, OpenError> {
         let inner = beside::open(path.as_ref(), &options)?;
         let workers = Workers::start_reading(&inner)
-            .map_err(|e| OpenError::Storage(StorageError::io("start a thread for", path.as_ref(), &e)))?;
+            .map_err(|e| OpenError::Storage(StorageError::io("start a thread for", path.as_ref(), e)))?;
         Ok(Db::with(inner, Some(workers)))
     }
 
@@ -229,7 +229,7 @@ impl Db {
         let done = inner.salvaged.lock().take();
         let db = Db::with(inner, None);
         db.close().map_err(|error| {
-            OpenError::Storage(StorageError::io("close", path, &std::io::Error::other(error)))
+            OpenError::Storage(StorageError::io("close", path, std::io::Error::other(error)))
         })?;
         Ok(done.unwrap_or(report))
     }
@@ -581,7 +581,7 @@ impl Options {
     pub fn stored_in(path: impl AsRef<Path>) -> Result<Option<Options>, OpenError> {
         let fs = open::file_system(&Options::default());
         let path = crate::tree::files::options_path(path.as_ref());
-        let failed = |e: std::io::Error| StorageError::io("read", &path, &e);
+        let failed = |e: std::io::Error| StorageError::io("read", &path, e);
         if !fs.exists(&path).map_err(failed)? {
             return Ok(None);
         }

@@ -79,10 +79,10 @@ impl ExternalTableBuilder {
         options.check()?;
         let (path, level) = (path.as_ref().to_owned(), options.levels - 1);
         // An existing file may be a database's table under a second name; it must not be overwritten.
-        if fs.exists(&path).map_err(|e| StorageError::io("look for", &path, &e))? {
+        if fs.exists(&path).map_err(|e| StorageError::io("look for", &path, e))? {
             return Err(ExternalTableError::Exists { path });
         }
-        let file = fs.create(&path, Usage::Table).map_err(|e| StorageError::io("create", &path, &e))?;
+        let file = fs.create(&path, Usage::Table).map_err(|e| StorageError::io("create", &path, e))?;
         let table_options = TableOptions {
             block_bytes: options.block_bytes as usize,
             restart_interval: options.restart_interval,
@@ -204,7 +204,7 @@ impl ExternalTableBuilder {
         });
         table.finish(filter.map(|filter| filter.bytes), tombstones, extra)?;
         let parent = self.path.parent().unwrap_or(Path::new("."));
-        self.fs.sync_dir(parent).map_err(|e| StorageError::io("sync", parent, &e))?;
+        self.fs.sync_dir(parent).map_err(|e| StorageError::io("sync", parent, e))?;
         Ok(describe(&*self.fs, &self.path)?.info())
     }
 
