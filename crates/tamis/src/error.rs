@@ -66,6 +66,7 @@ impl std::error::Error for IoFailure {
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{} is damaged{}: {what}; run `tamis verify` to see how far it goes, and restore the file from a \
          checkpoint or open with `salvage`", path.display(), at(offset))]
+#[non_exhaustive]
 pub struct Corruption {
     /// The damaged file.
     pub path: PathBuf,
@@ -81,6 +82,7 @@ fn at(offset: &Option<u64>) -> String {
 
 /// What can go wrong below the engine: a failed system call or damaged bytes.
 #[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
 pub enum StorageError {
     /// A system call failed.
     #[error(transparent)]
@@ -114,6 +116,7 @@ fn at_line(line: &usize) -> String {
 
 /// Why options were refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum OptionsError {
     /// A name that no option has.
     #[error("{}there is no option `{name}`; `tamis options` lists all options", at_line(line))]
@@ -151,6 +154,7 @@ pub enum OptionsError {
 
 /// Why a database could not be opened.
 #[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
 pub enum OpenError {
     /// Another process (or another handle in this one) has the directory open.
     #[error(
@@ -226,6 +230,7 @@ pub enum OpenError {
 
 /// Why a read failed.
 #[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReadError {
     /// The keyspace was dropped while the handle lived on.
     #[error("keyspace `{name}` was dropped")]
@@ -258,6 +263,7 @@ fn excerpt(key: &[u8]) -> String {
 
 /// Why a write was not acknowledged.
 #[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
 pub enum WriteError {
     /// A key beyond [`MAX_KEY_BYTES`](crate::MAX_KEY_BYTES).
     #[error("a key of {len} bytes is too long: keys hold at most {max} bytes")]
@@ -324,6 +330,7 @@ pub enum WriteError {
 
 /// Why an administrative operation (flush, compact, checkpoint, keyspaces) failed.
 #[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
 pub enum AdminError {
     /// A keyspace of that name already exists.
     #[error("a keyspace called `{name}` already exists")]

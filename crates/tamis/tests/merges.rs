@@ -133,6 +133,7 @@ fn operands_are_read_with_one_digest_down_to_their_base() {
     let explanation = db.explain_get("key").expect("an explanation");
     let found = explanation.steps.iter().filter(|step| match step {
         ExplainStep::Memtable { found, .. } | ExplainStep::Run { found, .. } => *found,
+        other => panic!("{other:?}"),
     });
     assert_eq!((found.count(), explanation.cost.merge_operands), (4, 3), "{explanation:#?}");
     let values = db.multi_get(&["key", "absent", "other", "key"]).expect("a multi_get");

@@ -366,18 +366,26 @@ mod tests {
     use tamis::stats::RunStats;
 
     fn level(level: usize, sizes: &[u64]) -> LevelStats {
-        let run = |(run, &bytes): (usize, &u64)| RunStats {
-            run: run as u64,
-            tables: 2,
-            entries: bytes / 100,
-            bytes,
-            filter_bytes: bytes / 80,
-            filters: vec!["blocked-bloom".to_owned()],
-            smallest: b"a\x00".to_vec(),
-            largest: b"zz".to_vec(),
-            epochs: (3, 4),
+        let run = |(run, &bytes): (usize, &u64)| {
+            filled!(RunStats {
+                run: run as u64,
+                tables: 2,
+                entries: bytes / 100,
+                bytes,
+                filter_bytes: bytes / 80,
+                filters: vec!["blocked-bloom".to_owned()],
+                smallest: b"a\x00".to_vec(),
+                largest: b"zz".to_vec(),
+                epochs: (3, 4),
+                ..RunStats::default()
+            })
         };
-        LevelStats { level, runs: sizes.iter().enumerate().map(run).collect(), target_bytes: 1 << 20 }
+        filled!(LevelStats {
+            level,
+            runs: sizes.iter().enumerate().map(run).collect(),
+            target_bytes: 1 << 20,
+            ..LevelStats::default()
+        })
     }
 
     #[test]
@@ -401,15 +409,15 @@ mod tests {
 
     #[test]
     fn elastic_filters_are_on_the_page_and_in_the_object() {
-        let elastic = tamis::stats::ElasticStats {
+        let elastic = filled!(tamis::stats::ElasticStats {
             budget_bytes: 4096,
             used_bytes: 512,
             keys: 1024,
             segments: 2,
             by_units: vec![1, 1],
             ..Default::default()
-        };
-        let stats = Stats { elastic: Some(elastic), ..Stats::default() };
+        });
+        let stats = filled!(Stats { elastic: Some(elastic), ..Stats::default() });
         let text = page(&stats, &[], false);
         assert!(text.contains("elastic filters 512 B of 4.0 KiB for units, 4.00 bits per key"), "{text}");
         let object = json::stats(&stats);
@@ -425,13 +433,13 @@ mod tests {
 
     #[test]
     fn problems_are_on_the_page() {
-        let stats = Stats {
+        let stats = filled!(Stats {
             poisoned: Some("a panic".into()),
             suspended: Some("sync failed".into()),
             troubles: vec!["flushes of keyspace `default` are being retried: no room".into()],
             warnings: vec!["log 7 was cut".into()],
             ..Stats::default()
-        };
+        });
         let page = page(&stats, &[], false);
         for line in ["WRITES STOPPED  a panic", "WRITES SUSPENDED", "no room", "log 7 was cut"] {
             assert!(page.contains(line), "{line}: {page}");

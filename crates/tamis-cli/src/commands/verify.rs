@@ -4,6 +4,7 @@ use std::io::Write;
 
 use clap::Args;
 use serde_json::json;
+use tamis::maintenance::VerifyReport;
 use tamis::{OpenError, StorageError};
 use tamis_bench::report::{bytes, grouped};
 
@@ -29,8 +30,9 @@ pub(crate) fn run(args: VerifyArgs, out: &mut Out) -> Result<Outcome, Failure> {
     let report = match args.db.open_unless_damaged()? {
         Ok(db) => db.verify()?,
         Err(damage) => {
-            let problems = vec![damage];
-            tamis::maintenance::VerifyReport { problems, ..tamis::maintenance::VerifyReport::default() }
+            let mut report = VerifyReport::default();
+            report.problems.push(damage);
+            report
         }
     };
     if args.json {

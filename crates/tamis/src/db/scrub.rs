@@ -44,6 +44,7 @@ const MAX_PROBLEMS: usize = 100;
 
 /// What the [scrub](crate::Options::scrub_bytes_per_second) has done since the database was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ScrubStats {
     /// Completed passes over everything.
     pub passes: u64,
@@ -331,6 +332,7 @@ impl DbInner {
 
 /// A table that is damaged, or was when it was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DamagedTable {
     /// The keyspace's name.
     pub keyspace: String,

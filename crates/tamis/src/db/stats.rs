@@ -22,6 +22,7 @@ use crate::tree::version::Version;
 
 /// Counters and shape of a database at one moment. All sizes are in bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Stats {
     /// The cost of reads since the database was opened.
     pub read: ReadCost,
@@ -83,6 +84,7 @@ pub struct Stats {
 
 /// How block reads overlap, and how often they have done so since the database was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct OverlapStats {
     /// `io-uring` or `threads`.
     pub method: &'static str,
@@ -96,6 +98,7 @@ pub struct OverlapStats {
 
 /// The live snapshots of one state of the database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SnapshotStats {
     /// The sequence number up to which they see writes.
     pub seq: u64,
@@ -112,6 +115,7 @@ pub struct SnapshotStats {
 
 /// One keyspace.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct KeyspaceStats {
     /// Its name.
     pub name: String,
@@ -169,6 +173,7 @@ pub struct KeyspaceStats {
 
 /// One level.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct LevelStats {
     /// Its number.
     pub level: usize,
@@ -180,6 +185,7 @@ pub struct LevelStats {
 
 /// One sorted run.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct RunStats {
     /// Its id.
     pub run: u64,

@@ -6,6 +6,7 @@ use super::domain::Words;
 
 /// When an acknowledged write survives a power cut. (A crash of the process alone loses nothing in any mode.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Durability {
     /// Once the operating system writes it back: usually within half a minute, or when [`Db::sync`](crate::Db::sync)
     /// returns.
@@ -19,6 +20,7 @@ pub enum Durability {
 
 /// How tables are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum ReadMode {
     /// Mapped into memory: the operating system's page cache is the only copy of uncompressed blocks.
     #[default]
@@ -37,6 +39,7 @@ impl Words for ReadMode {
 /// How block reads overlap when several are needed at once: in `multi_get`, and when an iterator is positioned in
 /// several runs. Applies only where tables are not mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum AsyncReads {
     /// Through io_uring where the system has it and allows it, otherwise in threads.
     #[default]
@@ -60,6 +63,7 @@ impl Words for AsyncReads {
 
 /// What to do with a database when one of its tables cannot be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum OnDamage {
     /// Do not open it.
     #[default]
@@ -76,6 +80,7 @@ impl Words for OnDamage {
 /// When the checksums of blocks in a mapped file are computed. Blocks read from a file into memory are always checked,
 /// once per read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum ChecksumMode {
     /// The first time a block is touched after its table was opened.
     #[default]
@@ -207,6 +212,7 @@ impl Words for FilterChoice {
 /// The shape that compaction gives to the tree: how many sorted runs each level may hold, and what happens to the
 /// oldest data. `docs/compaction.md` compares them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum CompactionChoice {
     /// Level 0 collects runs, every deeper level is one run: few runs to read, the most rewriting.
     #[default]
@@ -253,6 +259,7 @@ impl std::fmt::Display for CompactionChoice {
 
 /// How much of a level one merge takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum MergeGranularity {
     /// Chosen by policy: partial for leveling and hybrids of two levels and more, partitioned for lazy leveling, full
     /// for tiering; the other policies each have only one.
@@ -278,6 +285,7 @@ impl Words for MergeGranularity {
 
 /// Which tables of an oversized level a partial merge takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum FilePicker {
     /// Those that overlap the next level least for their own size: the least rewriting.
     #[default]
@@ -393,6 +401,7 @@ impl Words for KeyMapChoice {
 
 /// How the blocks of a table are compressed. The discriminants are part of the table format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum Compression {
     /// Not at all: a mapped block is read in place.
     #[default]

@@ -231,13 +231,13 @@ mod tests {
             let segments: Vec<SegmentStats> = borders
                 .windows(2)
                 .enumerate()
-                .map(|(i, pair)| SegmentStats {
+                .map(|(i, pair)| filled!(SegmentStats {
                     run: i as u64 / 7,
                     smallest: pair[0].0.clone(),
                     end: pair[1].0.clone(),
                     keys: pair[0].1,
                     ..SegmentStats::default()
-                })
+                }))
                 .collect();
             keys.extend(borders.into_iter().map(|border| border.0));
             keys.sort();

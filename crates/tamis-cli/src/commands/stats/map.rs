@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     fn table(level: usize, run: u64, from: &str, to: &str, bytes: u64) -> TableStats {
-        TableStats {
+        filled!(TableStats {
             level,
             run,
             smallest: from.into(),
@@ -107,7 +107,7 @@ mod tests {
             bytes,
             epochs: (run, run + 1),
             ..TableStats::default()
-        }
+        })
     }
 
     #[test]
