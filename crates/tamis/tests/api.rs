@@ -1,13 +1,17 @@
-//! What the public types promise as types: errors have their causes, handles cross threads.
+//! What the public types promise as types: errors have their causes, options compare and change as values.
 
 use std::error::Error as _;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use tamis::clock::ManualClock;
+use tamis::io::MemFs;
+use tamis::operators::{MergeError, MergeOperator, Operators};
+use tamis::options::{CompactionChoice, FilterChoice};
 use tamis::{
-    AdminError, Db, Error, ExternalTableError, IoFailure, OpenError, Options, ReadError, StorageError,
-    WriteError,
+    AdminError, Db, Error, ExternalTableError, IoFailure, OpenError, Options, OptionsError, ReadError,
+    StorageError, WriteError,
 };
 use tamis_testkit::{FaultPlan, FaultyFs};
 
@@ -73,4 +77,104 @@ fn the_payload_of_an_io_error_survives() {
     assert!(failure.source().is_some_and(|cause| cause.is::<io::Error>()));
     assert_eq!(failure.to_string(), "could not write db/000012.log: the tenant's quota is used up");
     assert!(StorageError::from(failure).is_out_of_space());
+}
+
+#[test]
+fn equal_options_have_the_same_file_system_clock_and_operators() {
+    let options = Options::default();
+    assert_eq!(options, Options::default());
+    let with_files = Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() };
+    assert_ne!(with_files, options);
+    assert_eq!(with_files, with_files.clone(), "a clone shares them");
+    assert_ne!(with_files, Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() });
+    assert_eq!(with_files.to_text(), options.to_text(), "they are not part of the text");
+    let with_clock = Options { clock: Some(Arc::new(ManualClock::new(0))), ..Options::default() };
+    assert!(with_clock != options && with_clock == with_clock.clone());
+    let operators = Operators::new().with_merge(Arc::new(First));
+    let with_operators = Options { operators, ..Options::default() };
+    assert!(with_operators != options && with_operators == with_operators.clone());
+    let mut other = options.clone();
+    other.keyspace.bits_per_key = 11.0;
+    assert_ne!(other, options);
+}
+
+#[derive(Debug)]
+struct First;
+
+impl MergeOperator for First {
+    fn name(&self) -> &str {
+        "first"
+    }
+
+    fn merge(&self, _: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Result<Vec<u8>, MergeError> {
+        Ok(base.unwrap_or(operands[0]).to_vec())
+    }
+}
+
+fn in_memory() -> Db {
+    let options = Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() };
+    Db::open("db", options).expect("an empty database")
+}
+
+#[test]
+fn options_change_by_their_fields() {
+    let db = in_memory();
+    let keyspace = db.default_keyspace();
+    keyspace
+        .change_options(|options| {
+            options.compaction = CompactionChoice::Hybrid(2);
+            options.filter = FilterChoice::Ribbon.into();
+            options.bits_per_key = 12.3;
+        })
+        .expect("options that may change");
+    let options = keyspace.options();
+    assert_eq!((options.compaction, options.bits_per_key), (CompactionChoice::Hybrid(2), 12.3));
+    assert_eq!(options.filter.at(0), FilterChoice::Ribbon);
+    let fixed = keyspace.change_options(|options| {
+        options.bits_per_key = 9.0;
+        options.block_bytes = 8192;
+    });
+    assert!(
+        matches!(&fixed, Err(AdminError::Options(OptionsError::Fixed { name })) if name == "block_bytes"),
+        "{fixed:?}"
+    );
+    let bad = keyspace.change_options(|options| options.bits_per_key = 1e6);
+    assert!(
+        matches!(&bad, Err(AdminError::Options(OptionsError::Value { name: "bits_per_key", .. }))),
+        "{bad:?}"
+    );
+    let against_each_other = keyspace.change_options(|options| options.stop_runs = 1);
+    assert!(matches!(against_each_other, Err(AdminError::Options(OptionsError::Value { .. }))));
+    assert_eq!(keyspace.options(), options, "all or nothing");
+}
+
+/// The closure is the program's code: it may use the keyspace, and what it does not change, others may.
+#[test]
+fn a_change_of_options_leaves_the_others_to_other_threads() {
+    let db = in_memory();
+    let keyspace = db.default_keyspace();
+    keyspace
+        .change_options(|options| {
+            keyspace.set_options(&[("bits_per_key", "14")]).expect("a change within a change");
+            options.level0_runs = 6;
+        })
+        .expect("options that may change");
+    assert_eq!((keyspace.options().bits_per_key, keyspace.options().level0_runs), (14.0, 6));
+    keyspace.change_options(|_| ()).expect("nothing changes");
+}
+
+/// A deterministic tree keeps its options until a round ends; a change starts from those that wait.
+#[test]
+fn a_change_starts_from_the_options_that_wait() {
+    let mut options = Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() };
+    options.keyspace.deterministic = true;
+    let db = Db::open("db", options).expect("an empty database");
+    db.put("key", "value").expect("a put");
+    db.flush().expect("a flush");
+    let keyspace = db.default_keyspace();
+    keyspace.change_options(|options| options.level0_runs = 6).expect("a change");
+    assert_eq!(keyspace.options().level0_runs, 4, "it waits");
+    keyspace.change_options(|options| options.table_bytes = 1 << 20).expect("another");
+    keyspace.compact().expect("the end of the round");
+    assert_eq!((keyspace.options().level0_runs, keyspace.options().table_bytes), (6, 1 << 20));
 }

@@ -52,15 +52,64 @@ impl Keyspace {
         self.inner.shaping.load().options.clone()
     }
 
-    /// Changes options while the keyspace is in use. Each is given by its name and text; either all of them change or none.
-    /// The new values are stored with the database. These options can be changed: those of the shape of the tree
-    /// (`compaction`, `merge`, `picker`, `deterministic`, `size_ratio`, `table_bytes`, the limits on runs and debt,
-    /// `retain_bytes`, `time_window`), `auto_compaction`, and the filter of new tables (`filter`, `bits_per_key`,
-    /// `filter_allocation`, `filter_range`; but not to or from a global filter). Changing any other is an error, since it is
-    /// fixed at opening. Opening the database with other options for its default keyspace replaces values set here.
+    /// Changes options while the keyspace is in use; either all of the changes take effect or none. `change` gets the options
+    /// as they were last set, and only what it changes is set, so that changes of other options by other threads stay. The new
+    /// values are stored with the database. Opening the database with other options for its default keyspace replaces values
+    /// set here.
     ///
     /// From the next compaction on, the tree moves to its new shape step by step. Only a `deterministic` tree keeps its old
     /// options until the current compaction round ends (or until [`compact`](Keyspace::compact) is called).
+    ///
+    /// Costs a write to the manifest if anything changes. [`set_options`](Keyspace::set_options) takes names and texts
+    /// instead, for programs that read them from their user or from a file.
+    ///
+    /// # Errors
+    ///
+    /// [`OptionsError::Fixed`](crate::OptionsError::Fixed) if an option changes that is fixed at opening. These can change:
+    /// the shape of the tree (`compaction`, `merge`, `picker`, `deterministic`, `size_ratio`, `table_bytes`, the limits on
+    /// runs and debt, `retain_bytes`, `time_window`), `auto_compaction` and `read_compaction`, and the filter of new tables
+    /// (`filter`, `bits_per_key`, `filter_allocation`, `filter_range`; but not to or from a global filter).
+    /// [`OptionsError::Value`](crate::OptionsError::Value) if a value is out of range or contradicts another option.
+    ///
+    /// ```
+    /// use tamis::options::{CompactionChoice, FilterChoice};
+    ///
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// let keyspace = db.default_keyspace();
+    /// keyspace.change_options(|options| {
+    ///     options.compaction = CompactionChoice::LazyLeveling;
+    ///     options.filter = FilterChoice::Ribbon.into();
+    ///     options.bits_per_key = 12.0;
+    /// })?;
+    /// assert_eq!(keyspace.options().bits_per_key, 12.0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn change_options(&self, change: impl FnOnce(&mut KeyspaceOptions)) -> Result<(), AdminError> {
+        let before = {
+            let state = self.handle.inner.state();
+            let waiting = state.jobs.get(&self.inner.id).and_then(|jobs| jobs.next_shaping.clone());
+            waiting.unwrap_or_else(|| self.inner.shaping.load_full()).options.clone()
+        };
+        // Without the lock: `change` is code of the program, which may use the database.
+        let mut after = before.clone();
+        change(&mut after);
+        let changes = before.changes_to(&after);
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let changes: Vec<(&str, &str)> =
+            changes.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        self.set_options(&changes)
+    }
+
+    /// Like [`change_options`](Keyspace::change_options), with each option given by its name and text, as in the
+    /// [text form](KeyspaceOptions::to_text).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`change_options`](Keyspace::change_options), and
+    /// [`OptionsError::Unknown`](crate::OptionsError::Unknown) for a name that no option has.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

@@ -51,6 +51,21 @@ pub struct Operators {
     filters: Vec<Arc<dyn CompactionFilter>>,
 }
 
+impl PartialEq for Operators {
+    /// Reports whether both hold the same objects in the same order.
+    fn eq(&self, other: &Self) -> bool {
+        let same_merge = |(a, b): (&Arc<dyn MergeOperator>, &Arc<dyn MergeOperator>)| Arc::ptr_eq(a, b);
+        let same_filter =
+            |(a, b): (&Arc<dyn CompactionFilter>, &Arc<dyn CompactionFilter>)| Arc::ptr_eq(a, b);
+        self.merge.len() == other.merge.len()
+            && self.filters.len() == other.filters.len()
+            && self.merge.iter().zip(&other.merge).all(same_merge)
+            && self.filters.iter().zip(&other.filters).all(same_filter)
+    }
+}
+
+impl Eq for Operators {}
+
 /// An option that names an unregistered operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unregistered {

@@ -145,12 +145,12 @@ options_table! {
         /// The options of the default keyspace.
         keyspace: KeyspaceOptions = KeyspaceOptions::default();
         /// The file system to use; `None` is the operating system's, chosen by `read_mode`. Not part of the text
-        /// form, and ignored by `==`.
+        /// form.
         file_system: Option<Arc<dyn FileSystem>> = None;
-        /// The clock; `None` is the operating system's. Not part of the text form, and ignored by `==`.
+        /// The clock; `None` is the operating system's. Not part of the text form.
         clock: Option<Arc<dyn Clock>> = None;
         /// The merge operators and compaction filters that keyspaces may name, besides the built-in ones. Not part of
-        /// the text form, and ignored by `==`.
+        /// the text form.
         operators: Operators = Operators::new();
     }
 }
@@ -282,9 +282,21 @@ options_table! {
 }
 
 impl PartialEq for Options {
-    /// Compares what the text form holds; ignores `file_system`, `clock` and `operators`.
+    /// Compares every field. File systems, clocks and operators are equal if they are the same object; compare
+    /// [`to_text`](Self::to_text) to leave them out.
     fn eq(&self, other: &Self) -> bool {
-        self.same_table(other) && self.keyspace == other.keyspace
+        self.same_table(other)
+            && self.keyspace == other.keyspace
+            && is_same(&self.file_system, &other.file_system)
+            && is_same(&self.clock, &other.clock)
+            && self.operators == other.operators
+    }
+}
+
+fn is_same<T: ?Sized>(a: &Option<Arc<T>>, b: &Option<Arc<T>>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+        (a, b) => a.is_none() && b.is_none(),
     }
 }
 
@@ -541,6 +553,12 @@ impl KeyspaceOptions {
     /// left to [`check`](Self::check).
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), OptionsError> {
         self.set_at(0, name, value)
+    }
+
+    /// Returns what differs in `other`, as names and texts.
+    pub(crate) fn changes_to(&self, other: &Self) -> Vec<(&'static str, String)> {
+        let texts = Self::FIELDS.iter().map(|field| (field.name, (field.print)(self), (field.print)(other)));
+        texts.filter(|(_, before, after)| before != after).map(|(name, _, after)| (name, after)).collect()
     }
 
     /// Returns the text of one option's value.

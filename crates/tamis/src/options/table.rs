@@ -169,7 +169,7 @@ macro_rules! options_table {
                 },
             )*];
 
-            /// Reports whether all options of the table are equal; ignores the fields outside the table.
+            /// Reports whether all options of the table are equal; says nothing of the fields outside the table.
             fn same_table(&self, other: &Self) -> bool {
                 $(self.$name == other.$name)&&*
             }
