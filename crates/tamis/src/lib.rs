@@ -24,7 +24,8 @@
 //!   log.
 //! * [`WriteBatch`]: several writes, all or none, across keyspaces. [`Durability`]: when a write survives a power
 //!   cut.
-//! * [`Snapshot`]: the state at one point in time. [`Iter`]: ordered iteration from both ends.
+//! * [`Snapshot`]: the state at one point in time. [`Iter`]: ordered iteration from both ends. [`Readable`]: any of these
+//!   that can be read, for generic functions.
 //! * [`Slice`]: bytes returned without a copy.
 //! * [`Options`] and [`KeyspaceOptions`]: every option, with default, range and consequence; the types of their values
 //!   are in [`options`].
@@ -126,7 +127,7 @@ pub mod stats {
 }
 
 pub use batch::WriteBatch;
-pub use db::{Db, Keyspace, Snapshot, SnapshotView, inspect};
+pub use db::{Db, Keyspace, Readable, Snapshot, SnapshotView, inspect};
 pub use error::{
     AdminError, Corruption, Error, ExternalTableError, IoFailure, OpenError, OptionsError, ReadError,
     StorageError, WriteError,

@@ -1,17 +1,27 @@
-//! What the public types promise as types: errors have their causes, options compare and change as values.
+//! What the public types promise as types: errors have their causes, options compare and change as
+//! values, handles cross threads, and whatever can be read is `Readable`.
 
 use std::error::Error as _;
+use std::fmt::{Debug, Display};
 use std::io;
 use std::path::Path;
+use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tamis::clock::ManualClock;
+use tamis::ingest::ExternalTableBuilder;
 use tamis::io::MemFs;
+use tamis::maintenance::{CancelToken, CompactionPause};
 use tamis::operators::{MergeError, MergeOperator, Operators};
-use tamis::options::{CompactionChoice, FilterChoice};
+use tamis::options::{
+    CompactionChoice, Compression, FilterChoice, FilterPolicy, ParseValueError, PrefixFilter,
+};
+use tamis::stats::Stats;
 use tamis::{
-    AdminError, Db, Error, ExternalTableError, IoFailure, OpenError, Options, OptionsError, ReadError,
-    StorageError, WriteError,
+    AdminError, Db, Durability, Error, ExternalTableError, IoFailure, Iter, Keyspace, KeyspaceOptions,
+    OpenError, Options, OptionsError, ReadError, Readable, Slice, Snapshot, SnapshotView, StorageError,
+    WriteBatch, WriteError,
 };
 use tamis_testkit::{FaultPlan, FaultyFs};
 
@@ -177,4 +187,109 @@ fn a_change_starts_from_the_options_that_wait() {
     keyspace.change_options(|options| options.table_bytes = 1 << 20).expect("another");
     keyspace.compact().expect("the end of the round");
     assert_eq!((keyspace.options().level0_runs, keyspace.options().table_bytes), (6, 1 << 20));
+}
+
+fn print_and_parse<T: Display + FromStr<Err = ParseValueError> + PartialEq + Debug>(values: &[T]) {
+    for value in values {
+        assert_eq!(value.to_string().parse::<T>().as_ref(), Ok(value));
+    }
+    let error = "no such word".parse::<T>().expect_err("not a value");
+    assert!(error.to_string().contains("`no such word`") && !error.expected.is_empty(), "{error}");
+}
+
+#[test]
+fn values_of_options_print_and_parse() {
+    print_and_parse(&FilterChoice::all().collect::<Vec<_>>());
+    print_and_parse(&[CompactionChoice::Fragmented, CompactionChoice::Hybrid(3)]);
+    print_and_parse(&[Durability::Synced, Durability::Every(Duration::from_millis(250))]);
+    print_and_parse(&[FilterPolicy::split(2, FilterChoice::BlockedBloom, FilterChoice::None)]);
+    print_and_parse(&[PrefixFilter::Delimiter(b'#'), PrefixFilter::default()]);
+    print_and_parse(&[Compression::None, Compression::Lz4]);
+    assert_eq!(format!("{:>8}|", Compression::Lz4), "     lz4|", "width applies");
+}
+
+#[test]
+fn handles_cross_threads() {
+    fn shared<T: Send + Sync + 'static>() {}
+    fn moved<T: Send + 'static>() {}
+    shared::<Db>();
+    shared::<Keyspace>();
+    shared::<Snapshot>();
+    shared::<Slice>();
+    shared::<WriteBatch>();
+    shared::<Options>();
+    shared::<KeyspaceOptions>();
+    shared::<Stats>();
+    shared::<CancelToken>();
+    shared::<CompactionPause>();
+    shared::<Error>();
+    shared::<ParseValueError>();
+    moved::<Iter>();
+    moved::<ExternalTableBuilder>();
+    // Not `'static`: a view borrows its snapshot.
+    fn view<'s>(view: SnapshotView<'s>) -> impl Send + Sync + Copy + use<'s> {
+        view
+    }
+    let db = in_memory();
+    let snapshot = db.snapshot();
+    let _ = view(snapshot.of(db.default_keyspace()));
+}
+
+/// Everything that `Readable` offers, as text.
+fn read_all(from: impl Readable) -> String {
+    let text = |item: Result<(Slice, Slice), ReadError>| {
+        let (key, value) = item.expect("an item");
+        format!("{}={}", key.escape_ascii(), value.escape_ascii())
+    };
+    let (a, d) = (from.get("a").expect("a get"), from.contains("d").expect("a get"));
+    let many = from.multi_get(&["d", "a"]).expect("a batch of gets");
+    let all: Vec<String> = from.iter().map(text).collect();
+    let range: Vec<String> = from.range("b"..).rev().map(text).collect();
+    let prefix: Vec<String> = from.prefix("c").map(text).collect();
+    format!("{a:?} {d} {many:?} {all:?} {range:?} {prefix:?}")
+}
+
+#[test]
+fn whatever_can_be_read_gives_the_same_by_the_trait_and_without() {
+    let db = in_memory();
+    let other = db.create_keyspace("other", KeyspaceOptions::default()).expect("a keyspace");
+    for keyspace in [db.default_keyspace(), &other] {
+        for (key, value) in [("a", "1"), ("b", "2"), ("c", "3"), ("ca", "4")] {
+            keyspace.put(key, value).expect("a put");
+        }
+    }
+    let before = read_all(&db);
+    let snapshot = db.snapshot();
+    for keyspace in [db.default_keyspace(), &other] {
+        keyspace.put("d", "5").expect("a put");
+        keyspace.delete("ca").expect("a delete");
+    }
+    let after = read_all(&db);
+    assert_ne!(before, after);
+    assert_eq!([read_all(db.default_keyspace()), read_all(&other)], [after.clone(), after]);
+    let views = [snapshot.of(db.default_keyspace()), snapshot.of(&other)];
+    assert_eq!(views.map(read_all), [before.clone(), before.clone()]);
+    assert_eq!(read_all(snapshot.clone()), before);
+    let (mut by_loop, mut keys) = (0, 0);
+    for item in &snapshot {
+        item.expect("an item");
+        by_loop += 1;
+    }
+    for item in &db {
+        item.expect("an item");
+        keys += 1;
+    }
+    assert_eq!((by_loop, keys, snapshot.iter().count()), (4, 4, 4));
+}
+
+#[test]
+fn a_dropped_keyspace_is_an_error_of_every_get() {
+    let db = in_memory();
+    let gone = db.create_keyspace("gone", KeyspaceOptions::default()).expect("a keyspace");
+    let snapshot = db.snapshot();
+    db.drop_keyspace("gone").expect("a drop");
+    let dropped = |result: Result<(), ReadError>| matches!(result, Err(ReadError::Dropped { .. }));
+    assert!(dropped(gone.get("a").map(drop)) && dropped(snapshot.of(&gone).get("a").map(drop)));
+    assert!(dropped(gone.contains("a").map(drop)) && dropped(snapshot.of(&gone).contains("a").map(drop)));
+    assert!(dropped(gone.multi_get(&["a"]).map(drop)));
 }

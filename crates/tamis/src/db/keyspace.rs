@@ -24,7 +24,8 @@ use crate::read::{Bounds, Counted, Explanation, Iter, Lookup, ReadAt};
 use crate::slice::Slice;
 use crate::table::ReadCost;
 
-/// A handle to one keyspace: cheap to clone, usable from any thread.
+/// A handle to one keyspace: cheap to clone, usable from any thread. Its reads are those of
+/// [`Readable`](crate::Readable), which need no import here.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -173,45 +174,9 @@ impl Keyspace {
         found
     }
 
-    pub(crate) fn scan(
-        &self,
-        bounds: Bounds,
-        at: Option<&SnapshotPin>,
-        pin: Option<Arc<dyn Any + Send + Sync>>,
-    ) -> Iter {
-        self.read_at(at).iter(bounds, self.inner.reads.clone(), pin)
-    }
-
-    /// Returns the value of `key`, if it has one. Costs one key digest, one probe of each filter, and one block read per
-    /// filter that answers "maybe"; allocates nothing.
-    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>, ReadError> {
-        Ok(self.lookup(key.as_ref(), None)?.value())
-    }
-
-    /// Returns the values of `keys`, in the order of `keys` and as of a single moment. Cheaper than separate gets, because
-    /// the cache misses of all keys overlap.
-    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>, ReadError> {
-        self.lookup_many(keys, None)
-    }
-
-    /// Reports whether `key` has a value.
-    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool, ReadError> {
-        Ok(matches!(self.lookup(key.as_ref(), None)?, Lookup::Found { .. }))
-    }
-
-    /// Iterates over all keys in order, as of now.
-    pub fn iter(&self) -> Iter {
-        self.scan(Bounds::default(), None, None)
-    }
-
-    /// Iterates over the keys in a range in order, as of now.
-    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
-        self.scan(Bounds::of(&range), None, None)
-    }
-
-    /// Iterates over the keys that start with `prefix` in order, as of now.
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
-        self.scan(Bounds::prefix(prefix.as_ref()), None, None)
+    pub(crate) fn scan(&self, bounds: Bounds, pin: Option<&Arc<SnapshotPin>>) -> Iter {
+        let held = pin.map(|pin| pin.clone() as Arc<dyn Any + Send + Sync>);
+        self.read_at(pin.map(|pin| &**pin)).iter(bounds, self.inner.reads.clone(), held)
     }
 
     /// Sets the value of `key` to `value`, with the database's durability.

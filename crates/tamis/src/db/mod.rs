@@ -26,6 +26,7 @@ mod open;
 mod pace;
 mod pressure;
 pub(crate) mod read_memory;
+mod readable;
 pub(crate) mod replay;
 mod reserve;
 mod reshape;
@@ -48,8 +49,7 @@ use crate::error::{AdminError, Error, OpenError, ReadError, StorageError, WriteE
 use crate::ids::DEFAULT_KEYSPACE;
 use crate::operators::Unregistered;
 use crate::options::{Durability, KeyspaceOptions, Options};
-use crate::read::{Explanation, Iter};
-use crate::slice::Slice;
+use crate::read::Explanation;
 use crate::tree::edit::VersionEdit;
 
 use background::Workers;
@@ -61,6 +61,7 @@ use inner::{DbInner, KeyspaceInner};
 pub use jobs::{CancelToken, CompactOptions, CompactionPause, JobStats};
 pub use keyspace::Keyspace;
 pub use layout::TableStats;
+pub use readable::Readable;
 pub use salvage::{SalvageReport, SalvagedKeyspace, SalvagedLog, SalvagedTable, TableFate};
 pub use scrub::{DamagedTable, ScrubStats};
 pub use snapshot::{Snapshot, SnapshotView};
@@ -154,7 +155,7 @@ impl Drop for Handle {
 }
 
 /// An open database: a handle that is cheap to clone and usable from any thread. Methods that name no keyspace use the
-/// default one.
+/// default one. Its reads are those of [`Readable`], which need no import here.
 ///
 /// ```
 /// use tamis::{Db, Options};
@@ -255,33 +256,6 @@ impl Db {
         &self.default.handle.inner
     }
 
-    /// Returns the value of `key`, if it has one. Costs one key digest, one probe of each filter, and one block read per
-    /// filter that answers "maybe"; allocates nothing.
-    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>, ReadError> {
-        self.default.get(key)
-    }
-
-    /// Returns the values of `keys`, in the order of `keys` and as of a single moment. Cheaper than separate gets, because
-    /// the cache misses of all keys overlap.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir()?;
-    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
-    /// db.put("a", "1")?;
-    /// let values = db.multi_get(&["a", "b"])?;
-    /// assert_eq!(values[0].as_deref(), Some(&b"1"[..]));
-    /// assert_eq!(values[1], None);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>, ReadError> {
-        self.default.multi_get(keys)
-    }
-
-    /// Reports whether `key` has a value.
-    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool, ReadError> {
-        self.default.contains(key)
-    }
-
     /// Sets the value of `key` (up to 64 KiB) to `value` (up to 4 GiB − 1), with the database's durability.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), WriteError> {
         self.default.put(key, value)
@@ -351,30 +325,6 @@ impl Db {
     /// Returns a snapshot of all keyspaces as of now.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::new(self)
-    }
-
-    /// Iterates over all keys in order, as of now.
-    pub fn iter(&self) -> Iter {
-        self.default.iter()
-    }
-
-    /// Iterates over the keys in a range in order, as of now.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir()?;
-    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
-    /// # for key in ["a", "b", "c"] { db.put(key, "value")?; }
-    /// let keys: Result<Vec<_>, _> = db.range("a"..="b").rev().map(|item| item.map(|(key, _)| key)).collect();
-    /// assert_eq!(keys?, ["b", "a"]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
-        self.default.range(range)
-    }
-
-    /// Iterates over the keys that start with `prefix` in order, as of now.
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
-        self.default.prefix(prefix)
     }
 
     /// Writes all memtables to tables and waits until that is done.
