@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tamis::io::MemFs;
-use tamis::{CompactionChoice, Db, FilterChoice, Options};
+use tamis::options::{CompactionChoice, FilterChoice};
+use tamis::{Db, Options};
 use tamis_advisor::{
     Calibration, Class, Configuration, Data, Machine, Policy, Selector, Setup, Shape, State, Tree, Workload,
     predict, predict_tree,
@@ -60,7 +61,7 @@ fn main() -> Result<(), tamis::Error> {
         options.keyspace.bits_per_key = 12.0;
         options.keyspace.compaction = compaction;
         options.keyspace.read_compaction = false;
-        options.keyspace.compression = tamis::Compression::None.into();
+        options.keyspace.compression = tamis::options::Compression::None.into();
         options.keyspace.memtable_bytes = data.memtable_bytes;
         let db = Db::open("/db", options)?;
         let started = Instant::now();

@@ -1,10 +1,10 @@
 //! Conversion between options and configurations. Pure.
 
 use super::{Allocation, Configuration, Data, Merge, Policy, ReadPath, Selector, Shape};
-use tamis::{
-    BloomHashing, CompactionChoice, FilterAllocation, FilterChoice, KeyspaceOptions, MergeGranularity,
-    Options, ReadMode, SurfSuffix,
+use tamis::options::{
+    BloomHashing, CompactionChoice, FilterAllocation, FilterChoice, MergeGranularity, ReadMode, SurfSuffix,
 };
+use tamis::{KeyspaceOptions, Options};
 
 /// Returns the selector that an option names. How probes are derived from digests makes no difference to the model.
 pub(super) fn selector_of(choice: FilterChoice) -> Selector {
@@ -53,20 +53,20 @@ pub(super) fn choice_of(selector: Selector) -> Option<FilterChoice> {
 /// Returns the shape that a keyspace's options ask for.
 pub(super) fn shape_of(options: &KeyspaceOptions) -> Shape {
     let policy = match options.compaction {
-        CompactionChoice::Leveling => Policy::Leveling,
         CompactionChoice::Tiering => Policy::Tiering,
         CompactionChoice::LazyLeveling => Policy::LazyLeveling,
         CompactionChoice::Hybrid(levels) => Policy::Hybrid(levels as u32),
         CompactionChoice::Fragmented => Policy::Fragmented,
         CompactionChoice::Fifo => Policy::Fifo,
         CompactionChoice::TimeWindow => Policy::TimeWindow,
+        _ => Policy::Leveling,
     };
     // Of several ratios, take the one between the last levels, where most of the data is.
     let mut shape = Shape::new(policy, options.size_ratio.at(options.levels));
     shape.merge = match options.granularity() {
-        MergeGranularity::Full | MergeGranularity::Auto => Merge::Full,
         MergeGranularity::Partial => Merge::Partial,
         MergeGranularity::Partitioned => Merge::Partitioned,
+        _ => Merge::Full,
     };
     shape.level0_runs = options.level0_runs as u64;
     shape.levels = options.levels;
@@ -158,8 +158,8 @@ pub(super) fn difference(from: &Options, to: &Options) -> String {
 /// Returns the read path that the options select.
 pub(super) fn read_path_of(options: &Options) -> ReadPath {
     match options.read_mode {
-        ReadMode::Mapped => ReadPath::Mapped,
         ReadMode::Buffered => ReadPath::Buffered,
         ReadMode::Direct => ReadPath::Direct,
+        _ => ReadPath::Mapped,
     }
 }

@@ -70,13 +70,13 @@ pub(super) fn device(machine: &mut Machine, setup: &Setup) -> Result<(), Error> 
         Some(fs) => (fs.clone(), fs.clone()),
         None => (Arc::new(DiskFs::new()), Arc::new(DirectFs::new())),
     };
-    let failed = |path: &Path, e: &std::io::Error| Error::from(StorageError::io("measure with", path, e));
-    plain.create_dir_all(directory).map_err(|e| failed(directory, &e))?;
+    let failed = |path: &Path, e: std::io::Error| Error::from(StorageError::io("measure with", path, e));
+    plain.create_dir_all(directory).map_err(|e| failed(directory, e))?;
     static MEASUREMENTS: AtomicU64 = AtomicU64::new(0);
     let number = MEASUREMENTS.fetch_add(1, Ordering::Relaxed);
     let name = format!("{SCRATCH_PREFIX}{}-{number}.tmp", std::process::id());
     let scratch = Scratch { fs: &*plain, path: directory.join(name) };
-    machine.log_ns = logging(&*plain, &scratch.path, setup).map_err(|e| failed(&scratch.path, &e))?;
+    machine.log_ns = logging(&*plain, &scratch.path, setup).map_err(|e| failed(&scratch.path, e))?;
     let path = &scratch.path;
     let blocks: usize = if setup.is_quick() { 256 } else { 4096 };
     const BLOCK: usize = 4096;
@@ -94,7 +94,7 @@ pub(super) fn device(machine: &mut Machine, setup: &Setup) -> Result<(), Error> 
         }
         file.sync()
     };
-    write().map_err(|e| failed(path, &e))?;
+    write().map_err(|e| failed(path, e))?;
     let time = |fs: &dyn FileSystem| -> std::io::Result<f64> {
         let file = fs.open(path, Access::Random)?;
         let mut buffer = vec![0u8; BLOCK];
@@ -110,7 +110,7 @@ pub(super) fn device(machine: &mut Machine, setup: &Setup) -> Result<(), Error> 
         black_box(&buffer);
         error.map_or(Ok(ns), Err)
     };
-    machine.page_ns = time(&*plain).map_err(|e| failed(path, &e))?;
+    machine.page_ns = time(&*plain).map_err(|e| failed(path, e))?;
     // Where direct I/O is unavailable the device is a memory.
     machine.device_ns = time(&*direct).unwrap_or(machine.page_ns);
     if read_path_of(&setup.options) == ReadPath::Mapped {

@@ -2,7 +2,9 @@
 
 use super::apply::read_path_of;
 use super::{Data, Keys, Operations, ReadPath, Workload};
-use tamis::{Compression, KeyspaceStats, Options, Stats};
+use tamis::Options;
+use tamis::options::Compression;
+use tamis::stats::{KeyspaceStats, Stats};
 
 /// The operations and the data of a database, from its counters.
 #[derive(Clone, Debug)]

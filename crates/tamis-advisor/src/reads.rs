@@ -13,9 +13,10 @@ use super::apply::choice_of;
 use super::calibrate::{RUNS, Setup, Sizes, key, quiet_ns};
 use super::{Machine, ProbeCost, Selector, filters};
 use tamis::Db;
-use tamis::ReadCost;
+use tamis::Options;
 use tamis::io::MemFs;
-use tamis::{Compression, FilterChoice, Options};
+use tamis::options::{Compression, FilterChoice};
+use tamis::stats::ReadCost;
 use tamis::{Error, OpenError};
 
 /// How much larger the databases for filters of the whole tree are, and the limit of their size in bytes.

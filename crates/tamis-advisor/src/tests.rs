@@ -6,9 +6,10 @@ use tamis_testkit::{FaultPlan, FaultyFs};
 
 use super::*;
 use tamis::Db;
-use tamis::ReadCost;
 use tamis::io::MemFs;
-use tamis::{CompactionChoice, Durability, FilterAllocation, FilterChoice, Options};
+use tamis::options::{CompactionChoice, FilterAllocation, FilterChoice};
+use tamis::stats::ReadCost;
+use tamis::{Durability, Options};
 use tamis_filter::Digest;
 
 const KEYS: u64 = 60_000;
@@ -29,7 +30,7 @@ fn options(filter: FilterChoice, compaction: CompactionChoice) -> Options {
     keyspace.memtable_bytes = 128 << 10;
     keyspace.table_bytes = 128 << 10;
     keyspace.read_compaction = false;
-    keyspace.compression = tamis::Compression::None.into();
+    keyspace.compression = tamis::options::Compression::None.into();
     options
 }
 

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tamis::{Options, Proposal, Tuner, TuningCase};
+use tamis::Options;
+use tamis::options::{Proposal, Tuner, TuningCase};
 
 use crate::observe::data;
 use crate::{Calibration, Data, Effort, Selector, Setup, advise_among, decide, selector_in};
@@ -12,7 +13,7 @@ use crate::{Calibration, Data, Effort, Selector, Setup, advise_among, decide, se
 /// Returns self-tuning options for `memory_bytes` of filters and block cache: a quarter for the cache, at most 1 GiB, the rest
 /// for filters. Filters and compaction policy follow the cost model for the workload declared in `keyspace.workload` or, by
 /// default, the observed one. They are chosen at opening and whenever a compaction leaves the tree idle, with hysteresis.
-/// [`Stats::tuning`](tamis::Stats::tuning) lists the decisions.
+/// [`Stats::tuning`](tamis::stats::Stats::tuning) lists the decisions.
 ///
 /// A new database starts with the defaults. Everything else may be set as usual; the options named at
 /// [`auto_memory_bytes`](Options::auto_memory_bytes) are only the starting point of the first decision.

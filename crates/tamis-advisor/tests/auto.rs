@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use tamis::io::MemFs;
-use tamis::{Db, FilterChoice, KeyspaceOptions, Options, TuningDecision};
+use tamis::options::FilterChoice;
+use tamis::stats::TuningDecision;
+use tamis::{Db, KeyspaceOptions, Options};
 use tamis_advisor::Workload;
 
 const KEYS: u32 = 15_000;
@@ -189,13 +191,13 @@ fn a_stored_policy_that_drops_data_is_never_resumed() {
     {
         let db = Db::open("/db", fifo.clone()).unwrap();
         fill(&db, 0..KEYS);
-        assert_eq!(db.options().keyspace.compaction, tamis::CompactionChoice::Fifo);
+        assert_eq!(db.options().keyspace.compaction, tamis::options::CompactionChoice::Fifo);
     }
     let db = Db::open("/db", auto(&fs, 64 << 20)).unwrap();
-    assert_eq!(db.options().keyspace.compaction, tamis::CompactionChoice::Leveling);
+    assert_eq!(db.options().keyspace.compaction, tamis::options::CompactionChoice::Leveling);
     db.close().unwrap();
     let db = Db::open("/db", fifo).unwrap();
-    assert_eq!(db.options().keyspace.compaction, tamis::CompactionChoice::Fifo);
+    assert_eq!(db.options().keyspace.compaction, tamis::options::CompactionChoice::Fifo);
 }
 
 /// Options that wait for the end of a round are stored. Regression: closing stored the workload beside the options

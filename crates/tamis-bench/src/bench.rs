@@ -7,7 +7,8 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use tamis::{Db, Options, Stats};
+use tamis::stats::Stats;
+use tamis::{Db, Options};
 use tempfile::TempDir;
 
 use crate::error::BenchError;

@@ -1,7 +1,8 @@
 //! The time and cost of one run: the record that `--json` prints, one object per line.
 
 use serde::{Deserialize, Serialize};
-use tamis::{Db, Options, ReadCost, Stats, WriteCost};
+use tamis::stats::{ReadCost, Stats, WriteCost};
+use tamis::{Db, Options};
 
 use crate::run::Timing;
 

@@ -1,11 +1,11 @@
 //! The key set that ships with the repository: 171,075 places from the GeoNames gazetteer (CC BY 4.0,
-//! geonames.org). `data/README.md` describes its source, format and preparation.
+//! geonames.org). `data/README.md` of the repository describes its source, format and preparation.
 
 use std::io::Read;
 
 use crate::keys::{KeySet, KeySetError};
 
-static PACKED: &[u8] = include_bytes!("../../../data/geonames-cities.tsv.gz");
+static PACKED: &[u8] = include_bytes!("../data/geonames-cities.tsv.gz");
 
 /// One place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

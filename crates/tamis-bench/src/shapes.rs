@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tamis::{CompactionChoice, Db, MergeGranularity, Options};
+use tamis::options::{CompactionChoice, MergeGranularity};
+use tamis::{Db, Options};
 
 use crate::bench::{Bench, BenchConfig};
 use crate::error::BenchError;

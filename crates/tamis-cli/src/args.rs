@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use tamis::{Db, OnDamage, Options};
+use tamis::options::OnDamage;
+use tamis::{Db, Options};
 
 use crate::commands::*;
 use crate::failure::Failure;

@@ -145,7 +145,7 @@ impl From<tamis::ExternalTableError> for Failure {
         use std::io::ErrorKind::NotFound;
         use tamis::{ExternalTableError::Storage, StorageError::Io};
         match error {
-            Storage(Io(failure)) if failure.kind == NotFound => Failure::usage(failure),
+            Storage(Io(failure)) if failure.kind() == NotFound => Failure::usage(failure),
             Storage(error) => Failure::database(error),
             other => Failure::usage(other),
         }

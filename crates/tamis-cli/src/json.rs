@@ -1,7 +1,7 @@
 //! The library's records as JSON objects; fields have the library's names.
 
 use serde_json::{Value, json};
-use tamis::{
+use tamis::stats::{
     DamagedTable, ElasticStats, GlobalFilterStats, KeyMapStats, KeyspaceStats, LevelStats, ReadCost,
     RunStats, SegmentStats, SnapshotStats, Stats, WriteCost,
 };

@@ -5,6 +5,18 @@
 //! loads the sample, reads it back and shows what the reads cost. Subcommands print only through [`output::Out`] and fail with a
 //! [`failure::Failure`], which determines the exit code.
 
+/// Builds a struct of the engine's statistics, which are `#[non_exhaustive]`, for a test: as a literal, with `..base`.
+#[cfg(test)]
+macro_rules! filled {
+    ($type:path { $($field:ident $(: $value:expr)?,)+ ..$base:expr $(,)? }) => {{
+        let mut filled: $type = $base;
+        $(filled.$field = filled!(@ $field $($value)?);)+
+        filled
+    }};
+    (@ $field:ident $value:expr) => { $value };
+    (@ $field:ident) => { $field };
+}
+
 mod args;
 mod commands;
 mod input;

@@ -1,9 +1,7 @@
 //! Rotating options: over time every filter with every policy, and other options that affect which calls are made.
 
-use tamis::{
-    CompactionChoice, Durability, FilterAllocation, FilterChoice, KeyspaceOptions, MergeGranularity, Options,
-    ReadMode,
-};
+use tamis::options::{CompactionChoice, FilterAllocation, FilterChoice, MergeGranularity, ReadMode};
+use tamis::{Durability, KeyspaceOptions, Options};
 
 use crate::promises::MOST_TABLE_FILES;
 

@@ -7,11 +7,10 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tamis::ingest::ExternalTableBuilder;
 use tamis::io::{FileSystem, MemFs, read_file};
-use tamis::{
-    BloomHashing, Compression, CompressionPerLevel, Db, ExternalTableBuilder, FilterChoice, FilterPolicy,
-    KeyspaceOptions, Options, WriteBatch,
-};
+use tamis::options::{BloomHashing, Compression, CompressionPerLevel, FilterChoice, FilterPolicy};
+use tamis::{Db, KeyspaceOptions, Options, WriteBatch};
 use tamis_filter::{
     BloomScheme, Digest, ElasticGroup, ElasticLayout, ElasticSpec, KeyList, PointFilter, PointSpec,
     RangeFilter, RangeSpec, SurfSuffix, Verify,

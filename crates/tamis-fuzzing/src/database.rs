@@ -7,10 +7,8 @@ use std::sync::{Arc, OnceLock};
 
 use tamis::fuzzing::reseal;
 use tamis::io::{FileSystem, MemFs, read_file};
-use tamis::{
-    Compression, CompressionPerLevel, Db, FilterChoice, Keyspace, KeyspaceOptions, Options, ReadError,
-    ReadMode, Slice,
-};
+use tamis::options::{Compression, CompressionPerLevel, FilterChoice, ReadMode};
+use tamis::{Db, Keyspace, KeyspaceOptions, Options, ReadError, Slice};
 use tamis_testkit::fuzz::Input;
 
 use crate::put;

@@ -5,11 +5,11 @@ use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use tamis::io::MemFs;
-use tamis::{
-    CompactionChoice, Compression, CompressionPerLevel, Db, FilterAllocation, FilterChoice, FilterPolicy,
-    Keyspace, KeyspaceOptions, MergeGranularity, Options, ReadError, ReadMode, Slice, Snapshot, WriteBatch,
-    WriteError,
+use tamis::options::{
+    CompactionChoice, Compression, CompressionPerLevel, FilterAllocation, FilterChoice, FilterPolicy,
+    MergeGranularity, ReadMode,
 };
+use tamis::{Db, Keyspace, KeyspaceOptions, Options, ReadError, Slice, Snapshot, WriteBatch, WriteError};
 use tamis_testkit::fuzz::Input;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;

@@ -4,8 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tamis::fuzzing::reseal;
+use tamis::ingest::IngestOptions;
 use tamis::io::{FileSystem, MemFs};
-use tamis::{Db, IngestOptions, KeyspaceOptions, Options};
+use tamis::{Db, KeyspaceOptions, Options};
 
 use crate::{empty_fs, put};
 

@@ -4,11 +4,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tamis::ingest::{ExternalTableBuilder, IngestOptions};
 use tamis::simulation::Scheduler;
-use tamis::{
-    AdminError, Db, Durability, ExternalTableBuilder, IngestOptions, Iter, Keyspace, Options, ReadError,
-    Slice, Snapshot, WriteBatch,
-};
+use tamis::{AdminError, Db, Durability, Iter, Keyspace, Options, ReadError, Slice, Snapshot, WriteBatch};
 
 use crate::disk::Disk;
 use crate::machine::Machine;

@@ -4,8 +4,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tamis::clock::Clock;
 use tamis::simulation::Scheduler;
-use tamis::{Clock, Db, Durability, Keyspace, OpenError};
+use tamis::{Db, Durability, Keyspace, OpenError};
 use tamis_testkit::{CrashMode, FaultyFs};
 
 use crate::client::{Client, SECOND, Shared, everything};

@@ -1,7 +1,8 @@
 //! Options that give deep trees and many tables, and make rare events common.
 
 use fastrand::Rng;
-use tamis::{FilterChoice, FilterPolicy, KeyspaceOptions, Options};
+use tamis::options::{FilterChoice, FilterPolicy};
+use tamis::{KeyspaceOptions, Options};
 
 use crate::plan::{Settings, pick};
 

@@ -301,7 +301,7 @@ impl FileSystem for EmulatedFs {
         let (mapping, state) = (OnceLock::new(), self.state.clone());
         Ok(match access {
             Access::Random => Arc::new(Reader { base, mapping, state }),
-            Access::Sequential => base,
+            _ => base,
         })
     }
 

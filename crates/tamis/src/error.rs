@@ -2,43 +2,63 @@
 //!
 //! Messages name the file and offset, where there are any, and what the caller can do.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-/// A system call that failed.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("could not {operation} {}: {message}", path.display())]
+/// A system call that failed. Its [`source`](std::error::Error::source) is the [`io::Error`]; the message includes that
+/// error's message.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct IoFailure {
     /// What was attempted, as a verb ("read", "sync", "rename").
     pub operation: &'static str,
     /// The file or directory concerned.
     pub path: PathBuf,
-    /// The kind of the operating system's error.
-    pub kind: io::ErrorKind,
-    /// The operating system's message.
-    pub message: String,
-    /// The operating system's error code, if it has one.
-    pub code: Option<i32>,
+    source: Arc<io::Error>,
 }
 
 impl IoFailure {
+    /// Wraps the error of a system call with the operation and the file it concerns.
+    pub fn new(operation: &'static str, path: &Path, source: io::Error) -> Self {
+        IoFailure { operation, path: path.to_owned(), source: Arc::new(source) }
+    }
+
+    /// Returns the error of the system call.
+    pub fn io_error(&self) -> &io::Error {
+        &self.source
+    }
+
+    /// Returns the kind of the error.
+    pub fn kind(&self) -> io::ErrorKind {
+        self.source.kind()
+    }
+
+    /// Returns the operating system's error code, if the error has one.
+    pub fn code(&self) -> Option<i32> {
+        self.source.raw_os_error()
+    }
+
     /// Reports whether the device failed (`EIO`).
     pub(crate) fn is_device_error(&self) -> bool {
         #[cfg(unix)]
-        return self.code == Some(rustix::io::Errno::IO.raw_os_error());
+        return self.code() == Some(rustix::io::Errno::IO.raw_os_error());
         #[cfg(not(unix))]
         return false;
     }
+}
 
-    /// Wraps an operating system error with the operation and the file it concerns.
-    pub fn new(operation: &'static str, path: &Path, source: &io::Error) -> Self {
-        IoFailure {
-            operation,
-            path: path.to_owned(),
-            kind: source.kind(),
-            message: source.to_string(),
-            code: source.raw_os_error(),
-        }
+impl fmt::Display for IoFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "could not {} {}: {}", self.operation, self.path.display(), self.source)
+    }
+}
+
+impl std::error::Error for IoFailure {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        // The error itself rather than the `Arc`, so that it can be downcast.
+        Some(&*self.source)
     }
 }
 
@@ -46,6 +66,7 @@ impl IoFailure {
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{} is damaged{}: {what}; run `tamis verify` to see how far it goes, and restore the file from a \
          checkpoint or open with `salvage`", path.display(), at(offset))]
+#[non_exhaustive]
 pub struct Corruption {
     /// The damaged file.
     pub path: PathBuf,
@@ -61,6 +82,7 @@ fn at(offset: &Option<u64>) -> String {
 
 /// What can go wrong below the engine: a failed system call or damaged bytes.
 #[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
 pub enum StorageError {
     /// A system call failed.
     #[error(transparent)]
@@ -72,7 +94,7 @@ pub enum StorageError {
 
 impl StorageError {
     /// Creates the error of a failed system call on `path`.
-    pub fn io(operation: &'static str, path: &Path, source: &io::Error) -> Self {
+    pub fn io(operation: &'static str, path: &Path, source: io::Error) -> Self {
         StorageError::Io(IoFailure::new(operation, path, source))
     }
 
@@ -83,8 +105,8 @@ impl StorageError {
 
     /// Reports whether the device or quota ran out of space.
     pub fn is_out_of_space(&self) -> bool {
-        matches!(self, StorageError::Io(e) if e.kind == io::ErrorKind::StorageFull
-            || e.kind == io::ErrorKind::QuotaExceeded)
+        matches!(self, StorageError::Io(e)
+            if matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
     }
 }
 
@@ -94,6 +116,7 @@ fn at_line(line: &usize) -> String {
 
 /// Why options were refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum OptionsError {
     /// A name that no option has.
     #[error("{}there is no option `{name}`; `tamis options` lists all options", at_line(line))]
@@ -131,6 +154,7 @@ pub enum OptionsError {
 
 /// Why a database could not be opened.
 #[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
 pub enum OpenError {
     /// Another process (or another handle in this one) has the directory open.
     #[error(
@@ -206,6 +230,7 @@ pub enum OpenError {
 
 /// Why a read failed.
 #[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReadError {
     /// The keyspace was dropped while the handle lived on.
     #[error("keyspace `{name}` was dropped")]
@@ -238,6 +263,7 @@ fn excerpt(key: &[u8]) -> String {
 
 /// Why a write was not acknowledged.
 #[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
 pub enum WriteError {
     /// A key beyond [`MAX_KEY_BYTES`](crate::MAX_KEY_BYTES).
     #[error("a key of {len} bytes is too long: keys hold at most {max} bytes")]
@@ -304,6 +330,7 @@ pub enum WriteError {
 
 /// Why an administrative operation (flush, compact, checkpoint, keyspaces) failed.
 #[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
 pub enum AdminError {
     /// A keyspace of that name already exists.
     #[error("a keyspace called `{name}` already exists")]

@@ -24,14 +24,17 @@
 //!   log.
 //! * [`WriteBatch`]: several writes, all or none, across keyspaces. [`Durability`]: when a write survives a power
 //!   cut.
-//! * [`Snapshot`]: the state at one point in time. [`Iter`]: ordered iteration from both ends.
-//! * [`MergeOperator`], [`CompactionFilter`]: updates without a read; values changed or removed during compaction.
-//! * [`Options`]: every option, with default, range and consequence.
-//! * [`Stats`], [`ReadCost`], [`Explanation`]: the database's activity, and the cost of a read.
+//! * [`Snapshot`]: the state at one point in time. [`Iter`]: ordered iteration from both ends. [`Readable`]: any of these
+//!   that can be read, for generic functions.
 //! * [`Slice`]: bytes returned without a copy.
-//! * [`ExternalTableBuilder`], [`Keyspace::ingest`]: sorted tables built elsewhere and ingested atomically.
+//! * [`Options`] and [`KeyspaceOptions`]: every option, with default, range and consequence; the types of their values
+//!   are in [`options`].
+//! * [`operators`]: updates without a read; values changed or removed during compaction.
+//! * [`stats`] and [`explain`]: the database's activity, and the cost of a read.
+//! * [`ingest`]: sorted tables built elsewhere and ingested atomically.
+//! * [`maintenance`]: compactions on request, verification, salvage. [`inspect`]: the contents of single files.
 //! * Errors: a narrow enum per kind of operation, all of which convert into [`Error`].
-//! * [`io`]: the file system interface of the engine, for tests and other media.
+//! * [`io`] and [`clock`]: the file system and the time as the engine sees them, for tests and other media.
 //!
 //! Handles are `Send + Sync` and cheap to clone. Reads take no lock and never wait for writers.
 //!
@@ -61,8 +64,8 @@ pub mod simulation {
 }
 mod key;
 mod memtable;
-mod operators;
-mod options;
+pub mod operators;
+pub mod options;
 mod read;
 mod select;
 #[cfg(feature = "unstable-selector")]
@@ -75,35 +78,71 @@ mod table;
 mod tree;
 mod wal;
 
-pub(crate) use tamis_env::{clock, sync};
+pub(crate) use tamis_env::sync;
+
+pub mod clock {
+    //! The time as the engine sees it, in seconds since 1970: for expiry, and the ages in statistics.
+    //!
+    //! [`Options::clock`](crate::Options::clock) takes any [`Clock`].
+
+    pub use tamis_env::clock::{Clock, ManualClock, SystemClock};
+}
+
+pub mod explain {
+    //! The path of a read, step by step: what [`Db::explain_get`](crate::Db::explain_get) returns.
+
+    pub use crate::read::{
+        ExplainBlock, ExplainOutcome, ExplainStep, ExplainUnits, Explanation, FilterAnswer,
+    };
+}
+
+pub mod ingest {
+    //! External tables: sorted tables built outside a database, and their ingestion with
+    //! [`Db::ingest`](crate::Db::ingest) or [`Keyspace::ingest`](crate::Keyspace::ingest).
+
+    pub use crate::db::{IngestOptions, IngestReport, IngestedTable};
+    pub use crate::external::{ExternalTableBuilder, ExternalTableInfo};
+}
+
+pub mod maintenance {
+    //! Work on request: compactions, their pauses and cancellation, and the reports of
+    //! [`Db::verify`](crate::Db::verify) and [`Db::salvage`](crate::Db::salvage).
+
+    pub use crate::db::{
+        CancelToken, CompactOptions, CompactionPause, SalvageReport, SalvagedKeyspace, SalvagedLog,
+        SalvagedTable, TableFate, VerifyReport,
+    };
+}
+
+pub mod stats {
+    //! The counters and the shape of a database: what [`Db::stats`](crate::Db::stats),
+    //! [`Keyspace::stats`](crate::Keyspace::stats), [`Keyspace::tables`](crate::Keyspace::tables) and
+    //! [`Db::segments`](crate::Db::segments) return.
+    //!
+    //! Counters count from the opening of the database. New versions add fields.
+
+    pub use crate::compaction::Promise;
+    pub use crate::db::{
+        DamagedTable, ElasticStats, JobStats, KeyspaceStats, LevelStats, OverlapStats, RunStats, ScrubStats,
+        SegmentStats, SnapshotStats, Stats, TableStats, TuningDecision, WriteCost,
+    };
+    pub use crate::select::{GlobalFilterStats, KeyMapStats};
+    pub use crate::table::ReadCost;
+}
 
 pub use batch::WriteBatch;
-pub use compaction::Promise;
-pub use db::{
-    CancelToken, CompactOptions, CompactionPause, DamagedTable, Db, ElasticStats, IngestOptions,
-    IngestReport, IngestedTable, JobStats, Keyspace, KeyspaceStats, LevelStats, OverlapStats, RunStats,
-    SalvageReport, SalvagedKeyspace, SalvagedLog, SalvagedTable, ScrubStats, SegmentStats, Snapshot,
-    SnapshotStats, SnapshotView, Stats, TableFate, TableStats, TuningDecision, VerifyReport, WriteCost,
-    inspect,
-};
+pub use db::{Db, Keyspace, Readable, Snapshot, SnapshotView, inspect};
 pub use error::{
     AdminError, Corruption, Error, ExternalTableError, IoFailure, OpenError, OptionsError, ReadError,
     StorageError, WriteError,
 };
-pub use external::{ExternalTableBuilder, ExternalTableInfo};
 pub use key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
-pub use operators::{CompactionFilter, Decision, MergeError, MergeOperator, Operators};
-pub use options::{
-    AsyncReads, BloomHashing, ChecksumMode, CompactionChoice, Compression, CompressionPerLevel, Durability,
-    FilePicker, FilterAllocation, FilterChoice, FilterPolicy, KeyMapChoice, KeyspaceOptions,
-    MergeGranularity, OnDamage, OptionClass, OptionInfo, Options, PerLevel, PrefixFilter, Proposal, ReadMode,
-    SelectorName, SurfSuffix, Tuner, TuningCase,
-};
-pub use read::{ExplainBlock, ExplainOutcome, ExplainStep, ExplainUnits, Explanation, FilterAnswer, Iter};
-pub use select::{GlobalFilterStats, KeyMapStats, without_rejection_checks};
+pub use options::definition::{KeyspaceOptions, Options};
+pub use options::values::Durability;
+pub use read::Iter;
+#[doc(hidden)]
+pub use select::without_rejection_checks;
 pub use slice::Slice;
-pub use table::ReadCost;
-pub use tamis_env::clock::{Clock, ManualClock};
 
 /// A default build has no entry points for fuzzers:
 ///

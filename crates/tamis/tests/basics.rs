@@ -235,11 +235,11 @@ fn explain_shows_the_path_of_a_get() {
     let explanation = db.explain_get("key").unwrap();
     assert_eq!(explanation.cost.digests, 1);
     assert_eq!(explanation.cost.block_reads, 1);
-    assert!(matches!(explanation.outcome, tamis::ExplainOutcome::Found { value_bytes: 5, .. }));
+    assert!(matches!(explanation.outcome, tamis::explain::ExplainOutcome::Found { value_bytes: 5, .. }));
     assert!(
         matches!(
             explanation.steps.last(),
-            Some(tamis::ExplainStep::Run { level: 0, filter: tamis::FilterAnswer::Maybe, found: true, block: Some(block), .. })
+            Some(tamis::explain::ExplainStep::Run { level: 0, filter: tamis::explain::FilterAnswer::Maybe, found: true, block: Some(block), .. })
                 if block.hash_index == "hit"
         ),
         "{explanation:#?}"

@@ -12,7 +12,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use tamis::{Db, KeyspaceOptions, Options, ReadMode};
+use tamis::options::ReadMode;
+use tamis::{Db, KeyspaceOptions, Options};
 
 const TABLES: u64 = 220;
 const KEYS_PER_TABLE: u64 = 20;

@@ -6,10 +6,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tamis::ingest::{ExternalTableBuilder, IngestOptions};
 use tamis::io::{FileSystem, MemFs};
-use tamis::{
-    BloomHashing, Db, ExternalTableBuilder, FilterChoice, IngestOptions, KeyspaceOptions, Options, inspect,
-};
+use tamis::options::{BloomHashing, FilterChoice};
+use tamis::{Db, KeyspaceOptions, Options, inspect};
 use tamis_testkit::{CrashMode, FaultyFs};
 
 const HASHINGS: [BloomHashing; 3] = [BloomHashing::Rotation, BloomHashing::Double, BloomHashing::Independent];

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tamis::{Clock, Db, Durability, ExplainOutcome, KeyspaceOptions, ManualClock, Options, Snapshot};
+use tamis::clock::{Clock, ManualClock};
+use tamis::explain::ExplainOutcome;
+use tamis::{Db, Durability, KeyspaceOptions, Options, Snapshot};
 use tamis_testkit::{CrashMode, FaultyFs};
 
 const KEYS: u8 = 12;

@@ -8,11 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use proptest::prelude::*;
+use tamis::ingest::{ExternalTableBuilder, IngestOptions};
 use tamis::io::{FileSystem, MemFs};
-use tamis::{
-    AdminError, Db, ExternalTableBuilder, ExternalTableError, IngestOptions, Keyspace, KeyspaceOptions,
-    Options, Snapshot, WriteError,
-};
+use tamis::{AdminError, Db, ExternalTableError, Keyspace, KeyspaceOptions, Options, Snapshot, WriteError};
 
 const MOVE: IngestOptions = IngestOptions { move_files: true, verify: true };
 const COPY: IngestOptions = IngestOptions { move_files: false, verify: true };
@@ -209,7 +207,7 @@ fn tables_go_to_the_deepest_level_that_fits() {
     );
     let deterministic = Machine::with(KeyspaceOptions {
         deterministic: true,
-        merge: tamis::MergeGranularity::Full,
+        merge: tamis::options::MergeGranularity::Full,
         ..machine.keyspace
     });
     let db = deterministic.open();

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tamis::io::MemFs;
-use tamis::{AsyncReads, ChecksumMode, Db, Options, ReadCost, ReadMode, Slice};
+use tamis::options::{AsyncReads, ChecksumMode, ReadMode};
+use tamis::stats::ReadCost;
+use tamis::{Db, Options, Slice};
 use tamis_testkit::Rng;
 
 /// A database whose tree keeps every flush as a separate run.

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use tamis::explain::ExplainStep;
 use tamis::io::MemFs;
-use tamis::{
-    AdminError, CompactionFilter, Db, Decision, ExplainStep, KeyspaceOptions, MergeError, MergeOperator,
-    OpenError, Operators, Options, ReadError, ReadMode, WriteBatch, WriteError,
-};
+use tamis::operators::{CompactionFilter, Decision, MergeError, MergeOperator, Operators};
+use tamis::options::ReadMode;
+use tamis::{AdminError, Db, KeyspaceOptions, OpenError, Options, ReadError, WriteBatch, WriteError};
 use tamis_testkit::{FaultPlan, FaultyFs, OpClass};
 
 /// Options of an empty in-memory database whose tree changes only on request.
@@ -133,6 +133,7 @@ fn operands_are_read_with_one_digest_down_to_their_base() {
     let explanation = db.explain_get("key").expect("an explanation");
     let found = explanation.steps.iter().filter(|step| match step {
         ExplainStep::Memtable { found, .. } | ExplainStep::Run { found, .. } => *found,
+        other => panic!("{other:?}"),
     });
     assert_eq!((found.count(), explanation.cost.merge_operands), (4, 3), "{explanation:#?}");
     let values = db.multi_get(&["key", "absent", "other", "key"]).expect("a multi_get");

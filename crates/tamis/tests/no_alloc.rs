@@ -4,7 +4,8 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use tamis::{BloomHashing, Compression, CompressionPerLevel, Db, FilterChoice, Options};
+use tamis::options::{BloomHashing, Compression, CompressionPerLevel, FilterChoice};
+use tamis::{Db, Options};
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tamis::io::{FileSystem, MemFs};
-use tamis::{AsyncReads, Db, FilterPolicy, Options, ReadCost, ReadMode, Slice};
+use tamis::options::{AsyncReads, FilterPolicy, ReadMode};
+use tamis::stats::ReadCost;
+use tamis::{Db, Options, Slice};
 use tamis_testkit::{FaultPlan, FaultyFs, OpClass, Rng};
 
 fn options(fs: Option<Arc<dyn FileSystem>>, depth: usize, cache_bytes: u64) -> Options {

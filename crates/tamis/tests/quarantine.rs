@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tamis::io::{FileSystem, MemFs, Usage, read_file};
-use tamis::{CompactionChoice, Db, FilterChoice, Keyspace, KeyspaceOptions, OnDamage, OpenError, Options};
+use tamis::options::{CompactionChoice, FilterChoice, OnDamage};
+use tamis::{Db, Keyspace, KeyspaceOptions, OpenError, Options};
 
 const DIR: &str = "db";
 const KEYS: u32 = 600;

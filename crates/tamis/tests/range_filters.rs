@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tamis::io::MemFs;
-use tamis::{Db, FilterAllocation, FilterChoice, FilterPolicy, Options, ReadCost, ReadMode};
+use tamis::options::{FilterAllocation, FilterChoice, FilterPolicy, ReadMode};
+use tamis::stats::ReadCost;
+use tamis::{Db, Options};
 use tamis_testkit::{FaultPlan, FaultyFs, OpClass};
 
 const RUNS: u64 = 12;
@@ -154,7 +156,10 @@ fn an_open_ended_seek_opens_runs_one_after_the_other() {
 
 #[test]
 fn prefixes_of_strings_are_filtered() {
-    for filter in [FilterChoice::Surf(tamis::SurfSuffix::Real), FilterChoice::Surf(tamis::SurfSuffix::None)] {
+    for filter in [
+        FilterChoice::Surf(tamis::options::SurfSuffix::Real),
+        FilterChoice::Surf(tamis::options::SurfSuffix::None),
+    ] {
         let db = Db::open("/db", options(filter)).expect("opening");
         for run in 0..RUNS {
             for i in 0..500 {
@@ -227,7 +232,7 @@ fn each_level_has_its_own_filter() {
 #[test]
 fn monkey_gives_small_runs_more_bits_and_all_runs_fewer_false_positives() {
     let build = |allocation| {
-        let mut options = options(FilterChoice::Bloom(tamis::BloomHashing::Rotation));
+        let mut options = options(FilterChoice::Bloom(tamis::options::BloomHashing::Rotation));
         options.keyspace.bits_per_key = 5.0;
         options.keyspace.filter_allocation = allocation;
         let db = Db::open("/db", options).expect("opening");

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tamis::clock::ManualClock;
+use tamis::ingest::{ExternalTableBuilder, IngestOptions};
 use tamis::io::MemFs;
-use tamis::{
-    CompactionChoice, Db, ExternalTableBuilder, IngestOptions, KeyspaceOptions, ManualClock, Options,
-    ReadError, Slice, Snapshot,
-};
+use tamis::options::CompactionChoice;
+use tamis::{Db, KeyspaceOptions, Options, ReadError, Slice, Snapshot};
 use tamis_testkit::Rng;
 
 const START: u64 = 1_700_000_000;

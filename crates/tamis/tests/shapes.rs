@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use tamis::{CompactionChoice, Db, KeyspaceOptions, Options};
+use tamis::options::CompactionChoice;
+use tamis::{Db, KeyspaceOptions, Options};
 
 fn options(compaction: CompactionChoice) -> Options {
     let keyspace = KeyspaceOptions {
@@ -12,7 +13,7 @@ fn options(compaction: CompactionChoice) -> Options {
         level0_runs: 3,
         slowdown_runs: 6,
         stop_runs: 12,
-        size_ratio: tamis::PerLevel::new(vec![3]).unwrap(),
+        size_ratio: tamis::options::PerLevel::new(vec![3]).unwrap(),
         levels: 5,
         ..KeyspaceOptions::default()
     };

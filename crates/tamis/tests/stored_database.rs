@@ -10,10 +10,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use tamis::io::DiskFs;
-use tamis::{
-    BloomHashing, Compression, CompressionPerLevel, Db, FilterChoice, Keyspace, KeyspaceOptions, Options,
-    ReadMode, WriteBatch, inspect,
-};
+use tamis::options::{BloomHashing, Compression, CompressionPerLevel, FilterChoice, ReadMode};
+use tamis::{Db, Keyspace, KeyspaceOptions, Options, WriteBatch, inspect};
 
 const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/db-v1");
 

@@ -26,8 +26,10 @@ mod version;
 
 use std::sync::Arc;
 
+use tamis::operators::Operators;
+use tamis::options::FilterChoice;
 use tamis::selector::{SelectorKind, SelectorSpec, TreeSelector};
-use tamis::{FilterChoice, Operators, Options, OptionsError};
+use tamis::{Options, OptionsError};
 use tamis_filter::global::RunIndexKind;
 
 /// A filter that names a key's current run.

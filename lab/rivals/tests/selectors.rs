@@ -8,7 +8,9 @@ mod suite;
 use std::sync::Arc;
 
 use tamis::io::MemFs;
-use tamis::{Db, Error, FilterChoice, KeyspaceOptions, OpenError, Operators, Options};
+use tamis::operators::Operators;
+use tamis::options::FilterChoice;
+use tamis::{Db, Error, KeyspaceOptions, OpenError, Options};
 
 use suite::{filled, histories, options, spread};
 

@@ -5,7 +5,8 @@ use std::io::{BufReader, Write};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use tamis::{Durability, Options, OptionsError, ReadMode};
+use tamis::options::ReadMode;
+use tamis::{Durability, Options, OptionsError};
 use tamis_bench::bench::{Bench, BenchConfig};
 use tamis_bench::report::{bench_table, grouped};
 use tamis_bench::sample::Sample;

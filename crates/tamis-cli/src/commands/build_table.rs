@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use tamis::{ExternalTableBuilder, ExternalTableError, ExternalTableInfo, Options};
+use tamis::ingest::{ExternalTableBuilder, ExternalTableInfo};
+use tamis::{ExternalTableError, Options};
 use tamis_bench::Progress;
 use tamis_bench::report::grouped;
 
@@ -33,7 +34,7 @@ const STEP: u64 = 10_000;
     wins. A bad record ends the build with exit code 2 and leaves no file. Gzip files are decompressed. Filter,\n\
     compression and block options are those of the last level; set them to the database's.\n\nExamples:\n  \
     tamis build-table --out words.tam /usr/share/dict/words --sort\n  \
-    tamis build-table --out places.tam --sort data/geonames-cities.tsv.gz\n  \
+    tamis build-table --out places.tam --sort places.tsv.gz\n  \
     LC_ALL=C sort -u big.txt | tamis build-table --out big.tam -o keyspace.compression=lz4 -\n  \
     tamis ingest --db ./places places.tam"))]
 pub(crate) struct BuildTableArgs {

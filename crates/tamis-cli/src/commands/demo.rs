@@ -126,7 +126,7 @@ fn load(args: &DemoArgs, data: &Data, progress: &Reporter) -> Result<String, Fai
     let order = Permutation::new(count as u64, 1);
     let order: Vec<usize> = (0..count as u64).map(|i| order.at(i) as usize).collect();
     let (compacted, rest) = order.split_at(count / 10 * COMPACTED_TENTHS);
-    let mut written = tamis::WriteCost::default();
+    let mut written = tamis::stats::WriteCost::default();
     progress.begin("load", count as u64, "records");
     for (part, compaction) in [(compacted, true), (rest, false)] {
         let db = Db::open(&args.db, options(compaction))?;

@@ -75,7 +75,7 @@ fn choose(args: &DumpArgs) -> Result<Kind, Failure> {
         return Err(Failure::usage(format!("{name} is a directory; give one of its files")));
     }
     let contents = match inspect::identify(&DiskFs::default(), &args.file) {
-        Err(StorageError::Io(failure)) if failure.kind == io::ErrorKind::NotFound => {
+        Err(StorageError::Io(failure)) if failure.kind() == io::ErrorKind::NotFound => {
             return Err(Failure::usage(failure));
         }
         contents => contents.map_err(Failure::database)?,

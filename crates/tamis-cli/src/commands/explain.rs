@@ -5,7 +5,7 @@ use std::io::Write;
 
 use clap::Args;
 use serde_json::{Value, json};
-use tamis::{ExplainBlock, ExplainOutcome, ExplainStep, ExplainUnits, Explanation, FilterAnswer};
+use tamis::explain::{ExplainBlock, ExplainOutcome, ExplainStep, ExplainUnits, Explanation, FilterAnswer};
 use tamis_bench::report::{Align, Table, bytes, grouped};
 
 use crate::args::{DbArgs, KEYS_HELP};
@@ -112,14 +112,15 @@ fn cells(step: &ExplainStep) -> [String; 6] {
             block.as_ref().map_or("-", |block| block.hash_index).to_owned(),
             found_text(*found, filter),
         ],
+        other => [format!("{other:?}"), "-".into(), "-".into(), "-".into(), "-".into(), "-".into()],
     }
 }
 
 /// Returns the segment that was probed, if the filter is elastic.
 fn units_of(step: &ExplainStep) -> Option<&ExplainUnits> {
     match step {
-        ExplainStep::Memtable { .. } => None,
         ExplainStep::Run { units, .. } => units.as_ref(),
+        _ => None,
     }
 }
 
@@ -169,6 +170,7 @@ fn outcome_text(outcome: &ExplainOutcome) -> String {
             format!("absent: expired, like everything before write number {}", grouped(*horizon))
         }
         ExplainOutcome::Absent => "absent: never written, or its tombstone was dropped".to_owned(),
+        other => format!("{other:?}"),
     }
 }
 
@@ -182,6 +184,7 @@ fn object(explanation: &Explanation, hex: bool) -> Value {
         ExplainOutcome::DeletedByRange { seq } => json!({ "kind": "deleted_by_range", "seq": seq }),
         ExplainOutcome::Expired { horizon } => json!({ "kind": "expired", "horizon": horizon }),
         ExplainOutcome::Absent => json!({ "kind": "absent" }),
+        other => json!({ "kind": format!("{other:?}") }),
     };
     let mut object = serde_json::Map::new();
     to_json::bytes(&mut object, "key", &explanation.key, hex);
@@ -213,16 +216,43 @@ fn step_object(step: &ExplainStep) -> Value {
                 "hash_index": block.hash_index,
             })),
         }),
+        other => json!({ "kind": format!("{other:?}") }),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tamis::ReadCost;
+    use std::sync::Arc;
+
+    use tamis::io::MemFs;
+    use tamis::options::FilterPolicy;
+    use tamis::{Db, Options};
+
+    /// Returns the explanation of a get that reads one block of a table with an elastic filter.
+    fn real() -> Explanation {
+        let mut options = Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() };
+        options.keyspace.filter = FilterPolicy::elastic();
+        let db = Db::open("db", options).unwrap();
+        db.put("k\n", "value").unwrap();
+        db.flush().unwrap();
+        db.explain_get("k\n").unwrap()
+    }
+
+    fn block_and_units() -> (ExplainBlock, ExplainUnits) {
+        let explanation = real();
+        let Some(ExplainStep::Run { block: Some(mut block), units: Some(mut units), .. }) =
+            explanation.steps.last().cloned()
+        else {
+            panic!("{explanation:?}")
+        };
+        (block.offset, block.bytes, block.from_cache, block.hash_index) = (8192, 4090, false, "hit");
+        (units.segment, units.segments, units.enabled, units.units, units.heat) = (2, 8, 2, 6, 0.0012);
+        (block, units)
+    }
 
     fn example() -> Explanation {
-        let block = ExplainBlock { offset: 8192, bytes: 4090, from_cache: false, hash_index: "hit" };
+        let (block, _) = block_and_units();
         let run = |level, table, filter, block, found| ExplainStep::Run {
             level,
             run: 5,
@@ -232,18 +262,17 @@ mod tests {
             block,
             found,
         };
-        Explanation {
-            key: b"k\n".to_vec(),
-            digest: 0xAB,
-            steps: vec![
-                ExplainStep::Memtable { active: true, entries: 1234, filter: FilterAnswer::No, found: false },
-                run(0, None, FilterAnswer::NotAsked, None, false),
-                run(0, Some(9), FilterAnswer::Maybe, Some(block), false),
-                run(1, Some(7), FilterAnswer::Maybe, Some(block), true),
-            ],
-            outcome: ExplainOutcome::Found { seq: 77, value_bytes: 2048 },
-            cost: ReadCost { digests: 1, filter_probes: 2, ..ReadCost::default() },
-        }
+        let mut example = real();
+        example.digest = 0xAB;
+        example.steps = vec![
+            ExplainStep::Memtable { active: true, entries: 1234, filter: FilterAnswer::No, found: false },
+            run(0, None, FilterAnswer::NotAsked, None, false),
+            run(0, Some(9), FilterAnswer::Maybe, Some(block), false),
+            run(1, Some(7), FilterAnswer::Maybe, Some(block), true),
+        ];
+        example.outcome = ExplainOutcome::Found { seq: 77, value_bytes: 2048 };
+        (example.cost.digests, example.cost.filter_probes) = (1, 2);
+        example
     }
 
     #[test]
@@ -266,7 +295,7 @@ mod tests {
     fn a_run_with_an_elastic_filter_shows_its_segment_and_units() {
         let mut example = example();
         let ExplainStep::Run { units, .. } = &mut example.steps[2] else { panic!("a run") };
-        *units = Some(ExplainUnits { segment: 2, segments: 8, enabled: 2, units: 6, heat: 0.0012 });
+        *units = Some(block_and_units().1);
         let page = page(&example, false);
         let part = "maybe   segment 3 of 8, 2 of 6 units, hotness 0.0012  4,090 B at 8,192";
         assert!(page.contains(part) && page.contains("elastic filter"), "{page}");

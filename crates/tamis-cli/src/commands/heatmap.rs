@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
-use tamis::SegmentStats;
+use tamis::stats::SegmentStats;
 
 use crate::args::DbArgs;
 use crate::failure::{Failure, Outcome};
@@ -112,7 +112,7 @@ mod tests {
 
     /// A segment of the default keyspace.
     pub(super) fn segment(level: usize, run: u64, smallest: &str, end: &str, keys: u64) -> SegmentStats {
-        SegmentStats {
+        filled!(SegmentStats {
             keyspace: "default".to_owned(),
             level,
             run,
@@ -121,13 +121,17 @@ mod tests {
             keys,
             units: 6,
             ..SegmentStats::default()
-        }
+        })
     }
 
     #[test]
     fn the_object_holds_every_segment() {
-        let binary =
-            SegmentStats { end: vec![0xff], heat: 0.25, expired: true, ..segment(1, 7, "a", "", 10) };
+        let binary = filled!(SegmentStats {
+            end: vec![0xff],
+            heat: 0.25,
+            expired: true,
+            ..segment(1, 7, "a", "", 10)
+        });
         let object = object(&[segment(0, 9, "a", "b", 3), binary], false);
         assert_eq!(object["segments"].as_array().unwrap().len(), 2);
         let last = &object["segments"][1];

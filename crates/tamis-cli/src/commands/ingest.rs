@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use tamis::IngestOptions;
+use tamis::ingest::IngestOptions;
 use tamis_bench::report::grouped;
 
 use crate::args::DbArgs;

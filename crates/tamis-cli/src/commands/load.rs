@@ -30,7 +30,7 @@ const BATCH_BYTES: usize = 8 << 20;
     A load that fails keeps the records it has loaded. It reports their number, whether they are synced, and the line to\n\
     resume from: load the same input again with --from-line. Byte positions refer to the decompressed input.\n\nExamples:\n  \
     tamis load --db ./words /usr/share/dict/words                    each line is a key\n  \
-    tamis load --db ./places data/geonames-cities.tsv.gz             first column: key, others: value\n  \
+    tamis load --db ./places places.tsv.gz                           first column: key, others: value\n  \
     tamis load --db ./users --header --key-column email --value-column name users.csv\n  \
     zcat big.tsv.gz | tamis load --db ./big --format tsv -"))]
 pub(crate) struct LoadArgs {

@@ -4,7 +4,8 @@ use std::io::Write;
 
 use clap::Args;
 use serde_json::json;
-use tamis::{OptionInfo, Options};
+use tamis::Options;
+use tamis::options::OptionInfo;
 
 use crate::failure::{Failure, Outcome};
 use crate::output::Out;

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use tamis::{Db, Options, SalvageReport, TableFate};
+use tamis::maintenance::{SalvageReport, TableFate};
+use tamis::{Db, Options};
 use tamis_bench::report::grouped;
 
 use crate::failure::{Failure, Outcome};

@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::json;
-use tamis::{CompactionChoice, Db, FilterChoice, KeyspaceOptions, Options};
+use tamis::options::{CompactionChoice, FilterChoice};
+use tamis::{Db, KeyspaceOptions, Options};
 use tamis_bench::random::Random;
 use tamis_bench::report::grouped;
 

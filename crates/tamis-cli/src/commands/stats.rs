@@ -7,7 +7,8 @@ use std::fmt::Write as _;
 use std::io::Write;
 
 use clap::Args;
-use tamis::{GlobalFilterStats, KeyMapStats, Keyspace, KeyspaceStats, LevelStats, Stats};
+use tamis::Keyspace;
+use tamis::stats::{GlobalFilterStats, KeyMapStats, KeyspaceStats, LevelStats, Stats};
 use tamis_bench::measure::{ratio, write_amplification};
 use tamis_bench::report::{Align, Table, bytes, grouped, mean};
 
@@ -264,7 +265,7 @@ fn level_table(levels: &[LevelStats], runs: bool) -> String {
     ]);
     let largest = levels.iter().map(level_bytes).max().unwrap_or(0);
     for level in levels {
-        let sum = |of: fn(&tamis::RunStats) -> u64| level.runs.iter().map(of).sum::<u64>();
+        let sum = |of: fn(&tamis::stats::RunStats) -> u64| level.runs.iter().map(of).sum::<u64>();
         table.row([
             level.level.to_string(),
             level.runs.len().to_string(),
@@ -340,7 +341,7 @@ fn key_map(map: &KeyMapStats) -> String {
     }
 }
 
-fn filter_kinds<'a>(runs: impl Iterator<Item = &'a tamis::RunStats>) -> String {
+fn filter_kinds<'a>(runs: impl Iterator<Item = &'a tamis::stats::RunStats>) -> String {
     let kinds: std::collections::BTreeSet<&str> =
         runs.flat_map(|run| &run.filters).map(String::as_str).collect();
     kinds.into_iter().collect::<Vec<_>>().join(", ")
@@ -362,21 +363,29 @@ fn bar(part: u64, largest: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tamis::RunStats;
+    use tamis::stats::RunStats;
 
     fn level(level: usize, sizes: &[u64]) -> LevelStats {
-        let run = |(run, &bytes): (usize, &u64)| RunStats {
-            run: run as u64,
-            tables: 2,
-            entries: bytes / 100,
-            bytes,
-            filter_bytes: bytes / 80,
-            filters: vec!["blocked-bloom".to_owned()],
-            smallest: b"a\x00".to_vec(),
-            largest: b"zz".to_vec(),
-            epochs: (3, 4),
+        let run = |(run, &bytes): (usize, &u64)| {
+            filled!(RunStats {
+                run: run as u64,
+                tables: 2,
+                entries: bytes / 100,
+                bytes,
+                filter_bytes: bytes / 80,
+                filters: vec!["blocked-bloom".to_owned()],
+                smallest: b"a\x00".to_vec(),
+                largest: b"zz".to_vec(),
+                epochs: (3, 4),
+                ..RunStats::default()
+            })
         };
-        LevelStats { level, runs: sizes.iter().enumerate().map(run).collect(), target_bytes: 1 << 20 }
+        filled!(LevelStats {
+            level,
+            runs: sizes.iter().enumerate().map(run).collect(),
+            target_bytes: 1 << 20,
+            ..LevelStats::default()
+        })
     }
 
     #[test]
@@ -400,15 +409,15 @@ mod tests {
 
     #[test]
     fn elastic_filters_are_on_the_page_and_in_the_object() {
-        let elastic = tamis::ElasticStats {
+        let elastic = filled!(tamis::stats::ElasticStats {
             budget_bytes: 4096,
             used_bytes: 512,
             keys: 1024,
             segments: 2,
             by_units: vec![1, 1],
             ..Default::default()
-        };
-        let stats = Stats { elastic: Some(elastic), ..Stats::default() };
+        });
+        let stats = filled!(Stats { elastic: Some(elastic), ..Stats::default() });
         let text = page(&stats, &[], false);
         assert!(text.contains("elastic filters 512 B of 4.0 KiB for units, 4.00 bits per key"), "{text}");
         let object = json::stats(&stats);
@@ -424,13 +433,13 @@ mod tests {
 
     #[test]
     fn problems_are_on_the_page() {
-        let stats = Stats {
+        let stats = filled!(Stats {
             poisoned: Some("a panic".into()),
             suspended: Some("sync failed".into()),
             troubles: vec!["flushes of keyspace `default` are being retried: no room".into()],
             warnings: vec!["log 7 was cut".into()],
             ..Stats::default()
-        };
+        });
         let page = page(&stats, &[], false);
         for line in ["WRITES STOPPED  a panic", "WRITES SUSPENDED", "no room", "log 7 was cut"] {
             assert!(page.contains(line), "{line}: {page}");

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use clap::Args;
 use serde_json::json;
+use tamis::maintenance::VerifyReport;
 use tamis::{OpenError, StorageError};
 use tamis_bench::report::{bytes, grouped};
 
@@ -29,8 +30,9 @@ pub(crate) fn run(args: VerifyArgs, out: &mut Out) -> Result<Outcome, Failure> {
     let report = match args.db.open_unless_damaged()? {
         Ok(db) => db.verify()?,
         Err(damage) => {
-            let problems = vec![damage];
-            tamis::VerifyReport { problems, ..tamis::VerifyReport::default() }
+            let mut report = VerifyReport::default();
+            report.problems.push(damage);
+            report
         }
     };
     if args.json {
@@ -64,7 +66,7 @@ impl DbArgs {
     fn open_unless_damaged(&self) -> Result<Result<tamis::Db, String>, Failure> {
         // A damaged table must not keep the others from being checked.
         let mut options =
-            tamis::Options { on_damage: tamis::OnDamage::Quarantine, ..tamis::Options::default() };
+            tamis::Options { on_damage: tamis::options::OnDamage::Quarantine, ..tamis::Options::default() };
         self.options.apply(&mut options)?;
         match tamis::Db::open_read_only(&self.db, options) {
             Ok(db) => Ok(Ok(db)),

@@ -100,6 +100,7 @@ pub enum Overlap<'f> {
 
 /// What a reader intends to do with a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Access {
     /// Point reads all over the file.
     Random,
@@ -109,6 +110,7 @@ pub enum Access {
 
 /// What a writer intends to do with a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Usage {
     /// A table: written in large pieces, then immutable.
     Table,

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use tamis::{AdminError, Durability, ExternalTableBuilder, IngestOptions, WriteBatch};
+use tamis::ingest::{ExternalTableBuilder, IngestOptions};
+use tamis::{AdminError, Durability, WriteBatch};
 
 use super::Spaces;
 use crate::oracle::{Op, Space, Write};

@@ -301,7 +301,7 @@ impl Writer<'_, '_> {
         let id = self.sink.next_file.fetch_add(1, Relaxed);
         let path = table_path(self.sink.dir, id);
         let file =
-            self.sink.fs.create(&path, Usage::Table).map_err(|e| StorageError::io("create", &path, &e))?;
+            self.sink.fs.create(&path, Usage::Table).map_err(|e| StorageError::io("create", &path, e))?;
         self.made.push(path.clone());
         let options = self.sink.options;
         let table_options = TableOptions {

@@ -297,7 +297,7 @@ impl DbInner {
     pub(crate) fn write_options(&self) -> Result<(), StorageError> {
         let path = options_path(&self.dir);
         let written = write_file_atomically(&*self.fs, &path, self.options.to_text().as_bytes())
-            .map_err(|e| StorageError::io("write", &path, &e));
+            .map_err(|e| StorageError::io("write", &path, e));
         match written {
             Err(error) if error.is_out_of_space() => {
                 self.warn(error.to_string());

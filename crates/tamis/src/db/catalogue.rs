@@ -258,7 +258,7 @@ impl Catalogue {
     }
 
     fn refuses(&self, what: String) -> StorageError {
-        StorageError::io("append to the manifest in", &self.dir, &std::io::Error::other(what))
+        StorageError::io("append to the manifest in", &self.dir, std::io::Error::other(what))
     }
 
     fn tree_after(&self, edit: &VersionEdit) -> Result<ManifestState, StorageError> {

@@ -42,7 +42,7 @@ impl DbInner {
             return Err(WriteError::ReadOnly.into());
         }
         self.check_ready()?;
-        let io = |operation, path: &Path, e: std::io::Error| StorageError::io(operation, path, &e);
+        let io = |operation, path: &Path, e: std::io::Error| StorageError::io(operation, path, e);
         if self.fs.exists(target).map_err(|e| io("look for", target, e))? {
             return Err(AdminError::TargetExists { path: target.to_owned() });
         }

@@ -188,8 +188,9 @@ mod tests {
     use super::*;
     use crate::key::KeyBytes;
     use crate::options::FilterChoice;
+    use crate::options::ReadMode;
     use crate::select::Span;
-    use crate::{Db, Options, ReadMode};
+    use crate::{Db, Options};
 
     fn opened() -> (FaultyFs, Db) {
         let fs = FaultyFs::new(1);

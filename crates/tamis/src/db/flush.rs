@@ -147,7 +147,7 @@ impl DbInner {
 
     /// Makes the names of newly written tables durable. If that fails, all of the tables are removed.
     pub(crate) fn sync_tables(&self, metas: &[TableMeta]) -> Result<(), StorageError> {
-        let synced = self.fs.sync_dir(&self.dir).map_err(|e| StorageError::io("sync", &self.dir, &e));
+        let synced = self.fs.sync_dir(&self.dir).map_err(|e| StorageError::io("sync", &self.dir, e));
         synced.inspect_err(|_| self.discard_tables(metas))
     }
 

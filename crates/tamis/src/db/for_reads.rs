@@ -150,7 +150,8 @@ mod tests {
     use super::*;
     use crate::error::StorageError;
     use crate::io::MemFs;
-    use crate::{CompactionPause, Db, Options};
+    use crate::maintenance::CompactionPause;
+    use crate::{Db, Options};
 
     #[test]
     fn one_run_costs_nothing_and_each_further_one_its_price() {
@@ -242,7 +243,7 @@ mod tests {
         let (db, pause) = read_often(true);
         let id = *db.inner().state().catalogue.keyspaces().keys().next().unwrap();
         let full =
-            StorageError::io("write", std::path::Path::new("x"), &std::io::ErrorKind::StorageFull.into());
+            StorageError::io("write", std::path::Path::new("x"), std::io::ErrorKind::StorageFull.into());
         // For a minute.
         (0..7).for_each(|_| db.inner().state().scheduler.compaction_failed(id, &full, None));
         drop(pause);

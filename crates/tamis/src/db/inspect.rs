@@ -31,7 +31,7 @@ fn show(bytes: &[u8]) -> String {
 }
 
 fn written(result: std::io::Result<()>) -> Result<(), Error> {
-    result.map_err(|e| StorageError::io("write", Path::new("(output)"), &e).into())
+    result.map_err(|e| StorageError::io("write", Path::new("(output)"), e).into())
 }
 
 fn kind_of(path: &Path) -> Option<FileKind> {
@@ -191,7 +191,7 @@ pub fn dump_log(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Result
         let what = "it has no header, and its name is not that of a log (000012.log)";
         return Err(StorageError::corrupt(path, None, what).into());
     };
-    let file = fs.open(path, Access::Sequential).map_err(|e| StorageError::io("open", path, &e))?;
+    let file = fs.open(path, Access::Sequential).map_err(|e| StorageError::io("open", path, e))?;
     let mut reader = LogReader::open(file, path, LogKind::Writes, id, ReadOptions::default())?;
     written(writeln!(out, "log {}", path.display()))?;
     if contents == Contents::Nothing {

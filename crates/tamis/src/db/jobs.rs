@@ -106,6 +106,7 @@ impl Progress {
 
 /// A running compaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct JobStats {
     /// The keyspace's name.
     pub keyspace: String,

@@ -24,7 +24,8 @@ use crate::read::{Bounds, Counted, Explanation, Iter, Lookup, ReadAt};
 use crate::slice::Slice;
 use crate::table::ReadCost;
 
-/// A handle to one keyspace: cheap to clone, usable from any thread.
+/// A handle to one keyspace: cheap to clone, usable from any thread. Its reads are those of
+/// [`Readable`](crate::Readable), which need no import here.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -52,22 +53,71 @@ impl Keyspace {
         self.inner.shaping.load().options.clone()
     }
 
-    /// Changes options while the keyspace is in use. Each is given by its name and text; either all of them change or none.
-    /// The new values are stored with the database. These options can be changed: those of the shape of the tree
-    /// (`compaction`, `merge`, `picker`, `deterministic`, `size_ratio`, `table_bytes`, the limits on runs and debt,
-    /// `retain_bytes`, `time_window`), `auto_compaction`, and the filter of new tables (`filter`, `bits_per_key`,
-    /// `filter_allocation`, `filter_range`; but not to or from a global filter). Changing any other is an error, since it is
-    /// fixed at opening. Opening the database with other options for its default keyspace replaces values set here.
+    /// Changes options while the keyspace is in use; either all of the changes take effect or none. `change` gets the options
+    /// as they were last set, and only what it changes is set, so that changes of other options by other threads stay. The new
+    /// values are stored with the database. Opening the database with other options for its default keyspace replaces values
+    /// set here.
     ///
     /// From the next compaction on, the tree moves to its new shape step by step. Only a `deterministic` tree keeps its old
     /// options until the current compaction round ends (or until [`compact`](Keyspace::compact) is called).
+    ///
+    /// Costs a write to the manifest if anything changes. [`set_options`](Keyspace::set_options) takes names and texts
+    /// instead, for programs that read them from their user or from a file.
+    ///
+    /// # Errors
+    ///
+    /// [`OptionsError::Fixed`](crate::OptionsError::Fixed) if an option changes that is fixed at opening. These can change:
+    /// the shape of the tree (`compaction`, `merge`, `picker`, `deterministic`, `size_ratio`, `table_bytes`, the limits on
+    /// runs and debt, `retain_bytes`, `time_window`), `auto_compaction` and `read_compaction`, and the filter of new tables
+    /// (`filter`, `bits_per_key`, `filter_allocation`, `filter_range`; but not to or from a global filter).
+    /// [`OptionsError::Value`](crate::OptionsError::Value) if a value is out of range or contradicts another option.
+    ///
+    /// ```
+    /// use tamis::options::{CompactionChoice, FilterChoice};
+    ///
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// let keyspace = db.default_keyspace();
+    /// keyspace.change_options(|options| {
+    ///     options.compaction = CompactionChoice::LazyLeveling;
+    ///     options.filter = FilterChoice::Ribbon.into();
+    ///     options.bits_per_key = 12.0;
+    /// })?;
+    /// assert_eq!(keyspace.options().bits_per_key, 12.0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn change_options(&self, change: impl FnOnce(&mut KeyspaceOptions)) -> Result<(), AdminError> {
+        let before = {
+            let state = self.handle.inner.state();
+            let waiting = state.reshaping.waiting(self.inner.id).cloned();
+            waiting.unwrap_or_else(|| self.inner.shaping.load_full()).options.clone()
+        };
+        // Without the lock: `change` is code of the program, which may use the database.
+        let mut after = before.clone();
+        change(&mut after);
+        let changes = before.changes_to(&after);
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let changes: Vec<(&str, &str)> =
+            changes.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        self.set_options(&changes)
+    }
+
+    /// Like [`change_options`](Keyspace::change_options), with each option given by its name and text, as in the
+    /// [text form](KeyspaceOptions::to_text).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`change_options`](Keyspace::change_options), and
+    /// [`OptionsError::Unknown`](crate::OptionsError::Unknown) for a name that no option has.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
     /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
     /// let keyspace = db.default_keyspace();
     /// keyspace.set_options(&[("compaction", "lazy-leveling"), ("size_ratio", "4")])?;
-    /// assert_eq!(keyspace.options().compaction, tamis::CompactionChoice::LazyLeveling);
+    /// assert_eq!(keyspace.options().compaction, tamis::options::CompactionChoice::LazyLeveling);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_options(&self, changes: &[(&str, &str)]) -> Result<(), AdminError> {
@@ -124,45 +174,9 @@ impl Keyspace {
         found
     }
 
-    pub(crate) fn scan(
-        &self,
-        bounds: Bounds,
-        at: Option<&SnapshotPin>,
-        pin: Option<Arc<dyn Any + Send + Sync>>,
-    ) -> Iter {
-        self.read_at(at).iter(bounds, self.inner.reads.clone(), pin)
-    }
-
-    /// Returns the value of `key`, if it has one. Costs one key digest, one probe of each filter, and one block read per
-    /// filter that answers "maybe"; allocates nothing.
-    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>, ReadError> {
-        Ok(self.lookup(key.as_ref(), None)?.value())
-    }
-
-    /// Returns the values of `keys`, in the order of `keys` and as of a single moment. Cheaper than separate gets, because
-    /// the cache misses of all keys overlap.
-    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>, ReadError> {
-        self.lookup_many(keys, None)
-    }
-
-    /// Reports whether `key` has a value.
-    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool, ReadError> {
-        Ok(matches!(self.lookup(key.as_ref(), None)?, Lookup::Found { .. }))
-    }
-
-    /// Iterates over all keys in order, as of now.
-    pub fn iter(&self) -> Iter {
-        self.scan(Bounds::default(), None, None)
-    }
-
-    /// Iterates over the keys in a range in order, as of now.
-    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
-        self.scan(Bounds::of(&range), None, None)
-    }
-
-    /// Iterates over the keys that start with `prefix` in order, as of now.
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
-        self.scan(Bounds::prefix(prefix.as_ref()), None, None)
+    pub(crate) fn scan(&self, bounds: Bounds, pin: Option<&Arc<SnapshotPin>>) -> Iter {
+        let held = pin.map(|pin| pin.clone() as Arc<dyn Any + Send + Sync>);
+        self.read_at(pin.map(|pin| &**pin)).iter(bounds, self.inner.reads.clone(), held)
     }
 
     /// Sets the value of `key` to `value`, with the database's durability.
@@ -238,7 +252,7 @@ impl Keyspace {
     /// ```
     /// # let dir = tempfile::tempdir()?;
     /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
-    /// let options = tamis::CompactOptions::default();
+    /// let options = tamis::maintenance::CompactOptions::default();
     /// let cancel = options.cancel.clone();
     /// // Another thread may call `cancel.cancel()`.
     /// db.default_keyspace().compact_range("a".."c", options)?;
@@ -254,7 +268,7 @@ impl Keyspace {
         self.handle.inner.compact_within(&self.inner, Some(&range), &options)
     }
 
-    /// Ingests [external tables](crate::ExternalTableBuilder) atomically. See [`Db::ingest`], which does the same for several
+    /// Ingests [external tables](crate::ingest::ExternalTableBuilder) atomically. See [`Db::ingest`], which does the same for several
     /// keyspaces at once.
     pub fn ingest<P: AsRef<Path>>(
         &self,

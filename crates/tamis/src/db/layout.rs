@@ -5,6 +5,7 @@ use crate::key::KeyEnd;
 
 /// One table of the tree on disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TableStats {
     /// The number of its file.
     pub id: u64,

@@ -395,7 +395,7 @@ impl Log {
         self.reserve(&mut next.writer, 0);
         if let Err(e) = self.fs.sync_dir(&self.dir) {
             log.prepared = Some(next);
-            return Err(StorageError::io("sync", &self.dir, &e));
+            return Err(StorageError::io("sync", &self.dir, e));
         }
         Ok(next)
     }
@@ -404,7 +404,7 @@ impl Log {
     /// header is written, so that a failed attempt leaves no log behind.
     fn create(&self, id: LogId, recycled: Option<ClosedLog>) -> Result<NextLog, StorageError> {
         let (path, beside) = (log_path(&self.dir, id), first_log_path(&self.dir));
-        let io = |e| StorageError::io("create", &path, &e);
+        let io = |e| StorageError::io("create", &path, e);
         let file = match &recycled {
             Some(old) => self.fs.reuse(&log_path(&self.dir, old.id), &beside),
             None => self.fs.create(&beside, Usage::Log),
@@ -423,13 +423,13 @@ impl Log {
     /// space, which its opening may need.
     pub(crate) fn create_first(&self, id: LogId) -> Result<NextLog, StorageError> {
         let (path, beside) = (log_path(&self.dir, id), first_log_path(&self.dir));
-        let io = |operation, e| StorageError::io(operation, &path, &e);
+        let io = |operation, e| StorageError::io(operation, &path, e);
         let file = self.fs.create(&beside, Usage::Log).map_err(|e| io("create", e))?;
         let header = LogHeader { kind: LogKind::Writes, id, reused: false };
         let mut writer = LogWriter::create(file, &path, header)?;
         writer.sync()?;
         self.fs.rename(&beside, &path).map_err(|e| io("create", e))?;
-        self.fs.sync_dir(&self.dir).map_err(|e| StorageError::io("sync", &self.dir, &e))?;
+        self.fs.sync_dir(&self.dir).map_err(|e| StorageError::io("sync", &self.dir, e))?;
         Ok(NextLog { id, writer })
     }
 
@@ -464,7 +464,7 @@ impl Log {
         if let Some(NextLog { id, .. }) = log.prepared.take() {
             // After a closed log that does not name it, it would look like damage.
             let path = log_path(&self.dir, id);
-            self.fs.remove(&path).map_err(|e| StorageError::io("remove", &path, &e))?;
+            self.fs.remove(&path).map_err(|e| StorageError::io("remove", &path, e))?;
         }
         match log.writer.take() {
             Some(writer) if writer.is_empty() => writer.close().map(|_| None),

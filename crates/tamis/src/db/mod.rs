@@ -28,6 +28,7 @@ mod open;
 mod pace;
 mod pressure;
 pub(crate) mod read_memory;
+mod readable;
 pub(crate) mod replay;
 mod reserve;
 mod reshape;
@@ -52,8 +53,7 @@ use crate::error::{AdminError, Error, OpenError, ReadError, StorageError, WriteE
 use crate::ids::DEFAULT_KEYSPACE;
 use crate::operators::Unregistered;
 use crate::options::{Durability, KeyspaceOptions, Options};
-use crate::read::{Explanation, Iter};
-use crate::slice::Slice;
+use crate::read::Explanation;
 use crate::tree::edit::VersionEdit;
 
 use background::Workers;
@@ -65,6 +65,7 @@ use inner::{DbInner, KeyspaceInner};
 pub use jobs::{CancelToken, CompactOptions, CompactionPause, JobStats};
 pub use keyspace::Keyspace;
 pub use layout::TableStats;
+pub use readable::Readable;
 pub use salvage::{SalvageReport, SalvagedKeyspace, SalvagedLog, SalvagedTable, TableFate};
 pub use scrub::{DamagedTable, ScrubStats};
 pub use snapshot::{Snapshot, SnapshotView};
@@ -159,7 +160,7 @@ impl Drop for Handle {
 }
 
 /// An open database: a handle that is cheap to clone and usable from any thread. Methods that name no keyspace use the
-/// default one.
+/// default one. Its reads are those of [`Readable`], which need no import here.
 ///
 /// ```
 /// use tamis::{Db, Options};
@@ -192,7 +193,7 @@ impl Db {
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db, OpenError> {
         let inner = open::open(path.as_ref(), options, false)?;
         let workers = Workers::start(&inner)
-            .map_err(|e| OpenError::Storage(StorageError::io("start a thread for", path.as_ref(), &e)))?;
+            .map_err(|e| OpenError::Storage(StorageError::io("start a thread for", path.as_ref(), e)))?;
         Ok(Db::with(inner, Some(workers)))
     }
 
@@ -205,7 +206,7 @@ impl Db {
     pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Db, OpenError> {
         let inner = beside::open(path.as_ref(), &options)?;
         let workers = Workers::start_reading(&inner)
-            .map_err(|e| OpenError::Storage(StorageError::io("start a thread for", path.as_ref(), &e)))?;
+            .map_err(|e| OpenError::Storage(StorageError::io("start a thread for", path.as_ref(), e)))?;
         Ok(Db::with(inner, Some(workers)))
     }
 
@@ -234,7 +235,7 @@ impl Db {
         let done = inner.salvaged.lock().take();
         let db = Db::with(inner, None);
         db.close().map_err(|error| {
-            OpenError::Storage(StorageError::io("close", path, &std::io::Error::other(error)))
+            OpenError::Storage(StorageError::io("close", path, std::io::Error::other(error)))
         })?;
         Ok(done.unwrap_or(report))
     }
@@ -258,33 +259,6 @@ impl Db {
 
     fn inner(&self) -> &DbInner {
         &self.default.handle.inner
-    }
-
-    /// Returns the value of `key`, if it has one. Costs one key digest, one probe of each filter, and one block read per
-    /// filter that answers "maybe"; allocates nothing.
-    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>, ReadError> {
-        self.default.get(key)
-    }
-
-    /// Returns the values of `keys`, in the order of `keys` and as of a single moment. Cheaper than separate gets, because
-    /// the cache misses of all keys overlap.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir()?;
-    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
-    /// db.put("a", "1")?;
-    /// let values = db.multi_get(&["a", "b"])?;
-    /// assert_eq!(values[0].as_deref(), Some(&b"1"[..]));
-    /// assert_eq!(values[1], None);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>, ReadError> {
-        self.default.multi_get(keys)
-    }
-
-    /// Reports whether `key` has a value.
-    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool, ReadError> {
-        self.default.contains(key)
     }
 
     /// Sets the value of `key` (up to 64 KiB) to `value` (up to 4 GiB − 1), with the database's durability.
@@ -358,30 +332,6 @@ impl Db {
         Snapshot::new(self)
     }
 
-    /// Iterates over all keys in order, as of now.
-    pub fn iter(&self) -> Iter {
-        self.default.iter()
-    }
-
-    /// Iterates over the keys in a range in order, as of now.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir()?;
-    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
-    /// # for key in ["a", "b", "c"] { db.put(key, "value")?; }
-    /// let keys: Result<Vec<_>, _> = db.range("a"..="b").rev().map(|item| item.map(|(key, _)| key)).collect();
-    /// assert_eq!(keys?, ["b", "a"]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
-        self.default.range(range)
-    }
-
-    /// Iterates over the keys that start with `prefix` in order, as of now.
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
-        self.default.prefix(prefix)
-    }
-
     /// Writes all memtables to tables and waits until that is done.
     pub fn flush(&self) -> Result<(), AdminError> {
         let all: Vec<_> = self.inner().directory.load().values().cloned().collect();
@@ -449,7 +399,7 @@ impl Db {
         self.inner().checkpoint(path.as_ref())
     }
 
-    /// Ingests [external tables](crate::ExternalTableBuilder) atomically into any number of keyspaces. Their contents are
+    /// Ingests [external tables](crate::ingest::ExternalTableBuilder) atomically into any number of keyspaces. Their contents are
     /// newer than every write acknowledged before and older than every later one; a snapshot taken before does not see them.
     /// Files for the same keyspace must not overlap each other.
     ///
@@ -466,7 +416,8 @@ impl Db {
     /// process ends before that, the next opening shows whether the tables were ingested.
     ///
     /// ```
-    /// # use tamis::{Db, ExternalTableBuilder, IngestOptions, KeyspaceOptions, Options};
+    /// # use tamis::ingest::{ExternalTableBuilder, IngestOptions};
+    /// # use tamis::{Db, KeyspaceOptions, Options};
     /// # let dir = tempfile::tempdir()?;
     /// # let db = Db::open(dir.path().join("db"), Options::default())?;
     /// let names = db.create_keyspace("names", KeyspaceOptions::default())?;
@@ -585,7 +536,7 @@ impl Options {
     pub fn stored_in(path: impl AsRef<Path>) -> Result<Option<Options>, OpenError> {
         let fs = open::file_system(&Options::default());
         let path = crate::tree::files::options_path(path.as_ref());
-        let failed = |e: std::io::Error| StorageError::io("read", &path, &e);
+        let failed = |e: std::io::Error| StorageError::io("read", &path, e);
         if !fs.exists(&path).map_err(failed)? {
             return Ok(None);
         }

@@ -83,7 +83,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     options.check()?;
     let open_files = Arc::new(OpenFiles::new(file_system(&options), options.max_open_files));
     let fs: Arc<dyn FileSystem> = open_files.clone();
-    let io = |operation, path: &Path, e: std::io::Error| StorageError::io(operation, path, &e);
+    let io = |operation, path: &Path, e: std::io::Error| StorageError::io(operation, path, e);
     let lock = if read_only {
         None
     } else {
@@ -302,7 +302,7 @@ fn is_lasting(error: &StorageError) -> bool {
     match error {
         StorageError::Corrupt(_) => true,
         StorageError::Io(e) => {
-            matches!(e.kind, ErrorKind::NotFound | ErrorKind::UnexpectedEof) || e.is_device_error()
+            matches!(e.kind(), ErrorKind::NotFound | ErrorKind::UnexpectedEof) || e.is_device_error()
         }
     }
 }
@@ -391,10 +391,10 @@ fn check_last_seq(last_seq: SeqNo) -> Result<(), &'static str> {
 
 /// Reports whether there are files, other than `CURRENT`, that only a database has.
 fn holds_data(fs: &dyn FileSystem, dir: &Path) -> Result<bool, StorageError> {
-    if !fs.exists(dir).map_err(|e| StorageError::io("look for", dir, &e))? {
+    if !fs.exists(dir).map_err(|e| StorageError::io("look for", dir, e))? {
         return Ok(false);
     }
-    let names = fs.list(dir).map_err(|e| StorageError::io("list", dir, &e))?;
+    let names = fs.list(dir).map_err(|e| StorageError::io("list", dir, e))?;
     let data = |name: &String| {
         matches!(parse(name), Some(FileKind::Table(_) | FileKind::Log(_) | FileKind::Manifest(_)))
     };
@@ -404,7 +404,7 @@ fn holds_data(fs: &dyn FileSystem, dir: &Path) -> Result<bool, StorageError> {
 /// Refuses to treat a directory that has lost its `CURRENT` as empty: a new database names its manifest before it makes its
 /// first log or table.
 fn refuse_headless(fs: &dyn FileSystem, dir: &Path) -> Result<(), OpenError> {
-    let names = fs.list(dir).map_err(|e| StorageError::io("list", dir, &e))?;
+    let names = fs.list(dir).map_err(|e| StorageError::io("list", dir, e))?;
     let data = |name: &&String| matches!(parse(name), Some(FileKind::Table(_) | FileKind::Log(_)));
     match names.iter().find(data) {
         None => Ok(()),
@@ -420,12 +420,12 @@ fn refuse_headless(fs: &dyn FileSystem, dir: &Path) -> Result<(), OpenError> {
 pub(crate) fn create_dir_durably(fs: &dyn FileSystem, dir: &Path) -> Result<(), StorageError> {
     let mut made = Vec::new();
     for dir in dir.ancestors().filter(|dir| !dir.as_os_str().is_empty()) {
-        if fs.exists(dir).map_err(|e| StorageError::io("look for", dir, &e))? {
+        if fs.exists(dir).map_err(|e| StorageError::io("look for", dir, e))? {
             break;
         }
         made.push(dir);
     }
-    fs.create_dir_all(dir).map_err(|e| StorageError::io("create", dir, &e))?;
+    fs.create_dir_all(dir).map_err(|e| StorageError::io("create", dir, e))?;
     // The directory itself always: an interrupted attempt may have created it without syncing its name.
     if made.is_empty() {
         made.push(dir);
@@ -436,7 +436,7 @@ pub(crate) fn create_dir_durably(fs: &dyn FileSystem, dir: &Path) -> Result<(), 
 /// Makes the name of a directory durable in its parent.
 fn sync_parent(fs: &dyn FileSystem, dir: &Path) -> Result<(), StorageError> {
     let parent = dir.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    fs.sync_dir(parent).map_err(|e| StorageError::io("sync", parent, &e))
+    fs.sync_dir(parent).map_err(|e| StorageError::io("sync", parent, e))
 }
 
 /// Replays the logs into memtables; a writable database then flushes them and starts its own log, in one step, so that a
@@ -551,7 +551,7 @@ struct Found<'a> {
 fn note_logs(db: &DbInner, logs: &[LogId]) -> Result<(), OpenError> {
     for &id in logs {
         let path = log_path(&db.dir, id);
-        let bytes = db.fs.file_len(&path).map_err(|e| StorageError::io("read", &path, &e))?;
+        let bytes = db.fs.file_len(&path).map_err(|e| StorageError::io("read", &path, e))?;
         db.log.note_found(&mut db.state().logs, id, bytes);
     }
     Ok(())
@@ -632,7 +632,7 @@ impl From<NotBegun> for OpenError {
             NotBegun::Unchanged(error) | NotBegun::Unknown(error) => error.into(),
             NotBegun::Stopped(error) => match error {
                 WriteError::Storage(error) => error.into(),
-                other => StorageError::io("begin in", Path::new(""), &std::io::Error::other(other)).into(),
+                other => StorageError::io("begin in", Path::new(""), std::io::Error::other(other)).into(),
             },
         }
     }
@@ -740,8 +740,8 @@ fn remove_leftovers(
     drop(state);
     for path in unnamed {
         let aside = salvage::free_name(&*db.fs, &path, ".aside")
-            .map_err(|e| StorageError::io("look for", &path, &e))?;
-        db.fs.rename(&path, &aside).map_err(|e| StorageError::io("set aside", &path, &e))?;
+            .map_err(|e| StorageError::io("look for", &path, e))?;
+        db.fs.rename(&path, &aside).map_err(|e| StorageError::io("set aside", &path, e))?;
         second_names.push((path, aside));
     }
     // In an intact database, the new manifest and the tables hold everything that the old ones and the logs did.

@@ -57,7 +57,7 @@ pub(crate) fn replay(
     for (i, &id) in logs.iter().enumerate() {
         let path = log_path(dir, id);
         let last = i + 1 == logs.len();
-        let file = fs.open(&path, Access::Sequential).map_err(|e| StorageError::io("open", &path, &e))?;
+        let file = fs.open(&path, Access::Sequential).map_err(|e| StorageError::io("open", &path, e))?;
         let options = ReadOptions { expect_complete: false, salvage };
         let mut reader = LogReader::open(file, &path, LogKind::Writes, id, options)?;
         let (mut dropped, mut records) = (0u64, 0u64);

@@ -205,7 +205,7 @@ impl DbInner {
     /// Creates the file, of `bytes`, replacing any existing one. Returns its length, 0 if the file system reserves nothing.
     fn make_reserve(&self, bytes: u64) -> Result<u64, StorageError> {
         let path: PathBuf = reserve_path(&self.dir);
-        let io = |operation, e| StorageError::io(operation, &path, &e);
+        let io = |operation, e| StorageError::io(operation, &path, e);
         if bytes == 0 {
             return match self.fs.remove(&path) {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => Err(io("remove", e)),

@@ -353,7 +353,7 @@ mod tests {
 
     #[test]
     fn failed_work_backs_off_further_each_time_but_is_never_given_up() {
-        let full = StorageError::io("write", Path::new("x"), &std::io::ErrorKind::StorageFull.into());
+        let full = StorageError::io("write", Path::new("x"), std::io::ErrorKind::StorageFull.into());
         let mut scheduler = Scheduler::default();
         let mut pauses = Vec::new();
         for tries in 1..=9 {

@@ -43,6 +43,7 @@ const MAX_PROBLEMS: usize = 100;
 
 /// What the [scrub](crate::Options::scrub_bytes_per_second) has done since the database was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ScrubStats {
     /// Completed passes over everything.
     pub passes: u64,
@@ -151,7 +152,7 @@ impl Pass<'_> {
         let opened = Table::open(&*self.fs, path, table.meta.id, config.clone());
         // Not every file system can bypass the page cache.
         let opened = match opened {
-            Err(StorageError::Io(e)) if e.kind == std::io::ErrorKind::InvalidInput => {
+            Err(StorageError::Io(e)) if e.kind() == std::io::ErrorKind::InvalidInput => {
                 Table::open(&*self.db.fs, path, table.meta.id, config)
             }
             opened => opened,
@@ -201,11 +202,8 @@ impl Pass<'_> {
         let (mut unpaid, mut going) = (0, Some(()));
         let mut read = || -> Result<(), OpenError> {
             // Sequential reads go through the page cache: the log was written recently.
-            let file = self
-                .db
-                .fs
-                .open(&path, Access::Sequential)
-                .map_err(|e| StorageError::io("open", &path, &e))?;
+            let file =
+                self.db.fs.open(&path, Access::Sequential).map_err(|e| StorageError::io("open", &path, e))?;
             let options = ReadOptions { expect_complete: true, salvage: false };
             let mut log = LogReader::open(file, &path, LogKind::Writes, id, options)?;
             while let Some(record) = log.next_record()? {
@@ -333,6 +331,7 @@ impl DbInner {
 
 /// A table that is damaged, or was when it was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DamagedTable {
     /// The keyspace's name.
     pub keyspace: String,

@@ -12,21 +12,17 @@
 //! The list is behind the `snapshots` lock. Reads from a snapshot take no lock.
 
 use crate::collections::HashMap;
-use std::any::Any;
-use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 
 use crate::db::inner::{DbInner, KeyspaceInner};
 use crate::db::keyspace::Keyspace;
+use crate::db::readable::Place;
 use crate::db::{Db, Handle};
-use crate::error::ReadError;
 use crate::ids::KeyspaceId;
 use crate::key::SeqNo;
 use crate::read::View;
-use crate::read::{Bounds, Iter};
-use crate::slice::Slice;
 
 type Views = Vec<(KeyspaceId, Arc<View>)>;
 
@@ -134,7 +130,8 @@ impl DbInner {
 }
 
 /// The state of all keyspaces at the moment the snapshot was taken, unaffected by later writes. Cheap to take and to clone;
-/// while it is alive, the versions that it sees stay on disk.
+/// while it is alive, the versions that it sees stay on disk. Its reads are those of [`Readable`](crate::Readable), which
+/// need no import here; they read the default keyspace, and those of [`Snapshot::of`] any other.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -173,42 +170,13 @@ impl Snapshot {
         SnapshotView { snapshot: self, keyspace }
     }
 
-    fn default_view(&self) -> SnapshotView<'_> {
-        self.of(self.db.default_keyspace())
-    }
-
-    /// Returns the value of `key` in the default keyspace, if it has one.
-    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>, ReadError> {
-        self.default_view().get(key)
-    }
-
-    /// Returns the values of `keys` in the default keyspace, in the order of `keys`.
-    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>, ReadError> {
-        self.default_view().multi_get(keys)
-    }
-
-    /// Reports whether `key` has a value in the default keyspace.
-    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool, ReadError> {
-        self.default_view().contains(key)
-    }
-
-    /// Iterates over all keys of the default keyspace.
-    pub fn iter(&self) -> Iter {
-        self.default_view().iter()
-    }
-
-    /// Iterates over the keys of the default keyspace in a range.
-    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
-        self.default_view().range(range)
-    }
-
-    /// Iterates over the keys of the default keyspace that start with `prefix`.
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
-        self.default_view().prefix(prefix)
+    pub(super) fn default_place(&self) -> Place<'_> {
+        Place { keyspace: self.db.default_keyspace(), pin: Some(&self.pin) }
     }
 }
 
-/// One keyspace as a [`Snapshot`] sees it.
+/// One keyspace as a [`Snapshot`] sees it. Its reads are those of [`Readable`](crate::Readable), which need no import
+/// here.
 #[derive(Clone, Copy, Debug)]
 pub struct SnapshotView<'s> {
     snapshot: &'s Snapshot,
@@ -216,42 +184,7 @@ pub struct SnapshotView<'s> {
 }
 
 impl SnapshotView<'_> {
-    fn pin(&self) -> Option<&SnapshotPin> {
-        Some(&self.snapshot.pin)
-    }
-
-    /// Returns the value of `key`, if it has one.
-    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>, ReadError> {
-        Ok(self.keyspace.lookup(key.as_ref(), self.pin())?.value())
-    }
-
-    /// Returns the values of `keys`, in the order of `keys`.
-    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>, ReadError> {
-        self.keyspace.lookup_many(keys, self.pin())
-    }
-
-    /// Reports whether `key` has a value.
-    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool, ReadError> {
-        Ok(self.get(key)?.is_some())
-    }
-
-    /// Iterates over all keys.
-    pub fn iter(&self) -> Iter {
-        self.scan(Bounds::default())
-    }
-
-    /// Iterates over the keys in a range.
-    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
-        self.scan(Bounds::of(&range))
-    }
-
-    /// Iterates over the keys that start with `prefix`.
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
-        self.scan(Bounds::prefix(prefix.as_ref()))
-    }
-
-    fn scan(&self, bounds: Bounds) -> Iter {
-        let pin: Arc<dyn Any + Send + Sync> = self.snapshot.pin.clone();
-        self.keyspace.scan(bounds, self.pin(), Some(pin))
+    pub(super) fn pinned_place(&self) -> Place<'_> {
+        Place { keyspace: self.keyspace, pin: Some(&self.snapshot.pin) }
     }
 }

@@ -21,6 +21,7 @@ use tamis_model::engine::{Workload, zipf_exponent};
 
 /// Counters and shape of a database at one moment. All sizes are in bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Stats {
     /// The cost of reads since the database was opened.
     pub read: ReadCost,
@@ -65,7 +66,7 @@ pub struct Stats {
     pub troubles: Vec<String>,
     /// Space on the device that is kept in reserve for a full disk.
     pub reserve_bytes: u64,
-    /// Tables known to be damaged: those that are [quarantined](crate::OnDamage), and those in which a read, a compaction,
+    /// Tables known to be damaged: those that are [quarantined](crate::options::OnDamage), and those in which a read, a compaction,
     /// `verify` or the scrub has found damage since the database was opened. No compaction touches them.
     pub damaged_tables: Vec<DamagedTable>,
     /// What the scrub has done, if it is enabled.
@@ -82,6 +83,7 @@ pub struct Stats {
 
 /// How block reads overlap, and how often they have done so since the database was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct OverlapStats {
     /// `io-uring` or `threads`.
     pub method: &'static str,
@@ -95,6 +97,7 @@ pub struct OverlapStats {
 
 /// The live snapshots of one state of the database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SnapshotStats {
     /// The sequence number up to which they see writes.
     pub seq: u64,
@@ -111,6 +114,7 @@ pub struct SnapshotStats {
 
 /// One keyspace.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct KeyspaceStats {
     /// Its name.
     pub name: String,
@@ -168,6 +172,7 @@ pub struct KeyspaceStats {
 
 /// One level.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct LevelStats {
     /// Its number.
     pub level: usize,
@@ -179,6 +184,7 @@ pub struct LevelStats {
 
 /// One sorted run.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct RunStats {
     /// Its id.
     pub run: u64,

@@ -15,6 +15,7 @@ use crate::tree::version::Version;
 
 /// What [`Db::verify`](crate::Db::verify) found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct VerifyReport {
     /// Tables read.
     pub tables: usize,

@@ -23,7 +23,8 @@ use crate::tree::tombstones::{EXTERNAL_TOMBSTONE_SEQ, RangeTombstone, Tombstones
 /// of all units for an elastic filter, and for a global one its share of the key list, which is smaller than the key.
 ///
 /// ```
-/// use tamis::{Db, ExternalTableBuilder, IngestOptions, KeyspaceOptions, Options};
+/// use tamis::ingest::{ExternalTableBuilder, IngestOptions};
+/// use tamis::{Db, KeyspaceOptions, Options};
 ///
 /// # let dir = tempfile::tempdir()?;
 /// let path = dir.path().join("cities.tam");
@@ -78,10 +79,10 @@ impl ExternalTableBuilder {
         options.check()?;
         let (path, level) = (path.as_ref().to_owned(), options.levels - 1);
         // An existing file may be a database's table under a second name; it must not be overwritten.
-        if fs.exists(&path).map_err(|e| StorageError::io("look for", &path, &e))? {
+        if fs.exists(&path).map_err(|e| StorageError::io("look for", &path, e))? {
             return Err(ExternalTableError::Exists { path });
         }
-        let file = fs.create(&path, Usage::Table).map_err(|e| StorageError::io("create", &path, &e))?;
+        let file = fs.create(&path, Usage::Table).map_err(|e| StorageError::io("create", &path, e))?;
         let table_options = TableOptions {
             block_bytes: options.block_bytes as usize,
             restart_interval: options.restart_interval,
@@ -203,7 +204,7 @@ impl ExternalTableBuilder {
         });
         table.finish(filter.map(|filter| filter.bytes), tombstones, extra)?;
         let parent = self.path.parent().unwrap_or(Path::new("."));
-        self.fs.sync_dir(parent).map_err(|e| StorageError::io("sync", parent, &e))?;
+        self.fs.sync_dir(parent).map_err(|e| StorageError::io("sync", parent, e))?;
         Ok(describe(&*self.fs, &self.path)?.info())
     }
 

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 /// What a compaction filter does with a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Decision {
     /// The value stays.
     Keep,

@@ -23,7 +23,8 @@ use crate::selector::SelectorKind;
 ///
 /// ```
 /// # use std::sync::Arc;
-/// # use tamis::{Db, Decision, CompactionFilter, Operators, Options};
+/// # use tamis::operators::{Decision, CompactionFilter, Operators};
+/// # use tamis::{Db, Options};
 /// #[derive(Debug)]
 /// struct DropEmpty;
 ///
@@ -54,6 +55,21 @@ pub struct Operators {
     #[cfg(feature = "unstable-selector")]
     selectors: Vec<Arc<dyn SelectorKind>>,
 }
+
+impl PartialEq for Operators {
+    /// Reports whether both hold the same objects in the same order.
+    fn eq(&self, other: &Self) -> bool {
+        let same_merge = |(a, b): (&Arc<dyn MergeOperator>, &Arc<dyn MergeOperator>)| Arc::ptr_eq(a, b);
+        let same_filter =
+            |(a, b): (&Arc<dyn CompactionFilter>, &Arc<dyn CompactionFilter>)| Arc::ptr_eq(a, b);
+        self.merge.len() == other.merge.len()
+            && self.filters.len() == other.filters.len()
+            && self.merge.iter().zip(&other.merge).all(same_merge)
+            && self.filters.iter().zip(&other.filters).all(same_filter)
+    }
+}
+
+impl Eq for Operators {}
 
 /// An option that names an unregistered operator.
 #[derive(Clone, Debug, PartialEq, Eq)]

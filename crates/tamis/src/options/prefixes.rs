@@ -6,6 +6,7 @@ use crate::key::prefix_successor;
 /// The key prefixes that a global filter holds besides the keys: a scan of all keys with such a prefix asks the
 /// filter. Each distinct prefix costs as much filter memory as a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum PrefixFilter {
     /// None.
     #[default]

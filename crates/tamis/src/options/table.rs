@@ -7,6 +7,7 @@ use crate::error::OptionsError;
 
 /// The class of an option: what the database does, or only how fast and how large it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum OptionClass {
     /// Changes guarantees or which operations succeed.
     Behaviour,
@@ -26,6 +27,7 @@ impl OptionClass {
 
 /// The description of one option.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct OptionInfo {
     /// The name in the text form.
     pub name: &'static str,
@@ -167,7 +169,7 @@ macro_rules! options_table {
                 },
             )*];
 
-            /// Reports whether all options of the table are equal; ignores the fields outside the table.
+            /// Reports whether all options of the table are equal; says nothing of the fields outside the table.
             fn same_table(&self, other: &Self) -> bool {
                 $(self.$name == other.$name)&&*
             }

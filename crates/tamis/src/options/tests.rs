@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::error::OptionsError;
 
 #[test]
 fn the_defaults_are_the_documented_ones_and_pass_the_check() {

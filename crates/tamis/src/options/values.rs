@@ -8,6 +8,7 @@ use super::domain::{Words, value_of, word_of};
 
 /// When an acknowledged write survives a power cut. (A crash of the process alone loses nothing in any mode.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Durability {
     /// Once the operating system writes it back: usually within half a minute, or when [`Db::sync`](crate::Db::sync)
     /// returns.
@@ -21,6 +22,7 @@ pub enum Durability {
 
 /// How tables are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum ReadMode {
     /// Mapped into memory: the operating system's page cache is the only copy of uncompressed blocks.
     #[default]
@@ -39,11 +41,12 @@ impl Words for ReadMode {
 /// How block reads overlap when several are needed at once: in `multi_get`, and when an iterator is positioned in
 /// several runs. Applies only where tables are not mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum AsyncReads {
     /// Through io_uring where the system has it and allows it, otherwise in threads.
     #[default]
     Auto,
-    /// The same, with a warning in [`Stats`](crate::Stats) if io_uring is unavailable.
+    /// The same, with a warning in [`Stats`](crate::stats::Stats) if io_uring is unavailable.
     IoUring,
     /// In threads, started as needed.
     Threads,
@@ -62,6 +65,7 @@ impl Words for AsyncReads {
 
 /// What to do with a database when one of its tables cannot be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum OnDamage {
     /// Do not open it.
     #[default]
@@ -78,6 +82,7 @@ impl Words for OnDamage {
 /// When the checksums of blocks in a mapped file are computed. Blocks read from a file into memory are always checked,
 /// once per read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum ChecksumMode {
     /// The first time a block is touched after its table was opened.
     #[default]
@@ -258,6 +263,7 @@ impl Words for FilterChoice {
 /// The shape that compaction gives to the tree: how many sorted runs each level may hold, and what happens to the
 /// oldest data. `docs/compaction.md` compares them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum CompactionChoice {
     /// Level 0 collects runs, every deeper level is one run: few runs to read, the most rewriting.
     #[default]
@@ -304,6 +310,7 @@ impl std::fmt::Display for CompactionChoice {
 
 /// How much of a level one merge takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum MergeGranularity {
     /// Chosen by policy: partial for leveling and hybrids of two levels and more, partitioned for lazy leveling, full
     /// for tiering; the other policies each have only one.
@@ -329,6 +336,7 @@ impl Words for MergeGranularity {
 
 /// Which tables of an oversized level a partial merge takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum FilePicker {
     /// Those that overlap the next level least for their own size: the least rewriting.
     #[default]
@@ -369,7 +377,7 @@ impl Words for FilterAllocation {
 /// The filter of each level; the last one named applies to all deeper levels.
 ///
 /// ```
-/// use tamis::{BloomHashing, FilterChoice, FilterPolicy};
+/// use tamis::options::{BloomHashing, FilterChoice, FilterPolicy};
 ///
 /// let everywhere = FilterPolicy::uniform(FilterChoice::BlockedBloom);
 /// let small_below = FilterPolicy::split(3, FilterChoice::BlockedBloom, FilterChoice::Ribbon);
@@ -429,6 +437,7 @@ impl Words for KeyMapChoice {
 
 /// How the blocks of a table are compressed. The discriminants are part of the table format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum Compression {
     /// Not at all: a mapped block is read in place.
     #[default]

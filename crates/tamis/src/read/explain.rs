@@ -24,6 +24,7 @@ pub enum FilterAnswer {
 
 /// A data block that a read touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ExplainBlock {
     /// Offset of the block in its file, in bytes.
     pub offset: u64,
@@ -37,6 +38,7 @@ pub struct ExplainBlock {
 
 /// The segment of an elastic filter that covers a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ExplainUnits {
     /// Its number within the table.
     pub segment: usize,
@@ -52,6 +54,7 @@ pub struct ExplainUnits {
 
 /// One step of a read, in the order taken.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum ExplainStep {
     /// A memtable was searched.
     Memtable {
@@ -85,6 +88,7 @@ pub enum ExplainStep {
 
 /// The result of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ExplainOutcome {
     /// The key has a value.
     Found {
@@ -114,6 +118,7 @@ pub enum ExplainOutcome {
 
 /// The path of one read, produced by the code that serves `get` with a recorder that keeps each step.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Explanation {
     /// The key looked up.
     pub key: Vec<u8>,

@@ -220,7 +220,7 @@ impl TableBuilder {
     }
 
     fn append(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
-        self.file.append(bytes).map_err(|e| StorageError::io("write", &self.path, &e))?;
+        self.file.append(bytes).map_err(|e| StorageError::io("write", &self.path, e))?;
         self.appended += bytes.len() as u64;
         Ok(())
     }
@@ -292,8 +292,8 @@ impl TableBuilder {
         footer.properties = self.add_part(&content, Compression::None);
         footer.encode(self.offset(), &mut self.pending);
         self.append_pending()?;
-        self.file.truncate_to_written().map_err(|e| StorageError::io("truncate", &self.path, &e))?;
-        self.file.sync().map_err(|e| StorageError::io("sync", &self.path, &e))?;
+        self.file.truncate_to_written().map_err(|e| StorageError::io("truncate", &self.path, e))?;
+        self.file.sync().map_err(|e| StorageError::io("sync", &self.path, e))?;
         Ok(FinishedTable { file_bytes: self.appended, properties: self.properties })
     }
 }

@@ -84,7 +84,7 @@ pub(crate) fn fetch(
             counts.io_reads += 1;
             counts.io_bytes += at.span;
             counts.batched_reads += u64::from(batched);
-            let block = read.map_err(|e| StorageError::io("read", table.path(), &e)).and_then(|stored| {
+            let block = read.map_err(|e| StorageError::io("read", table.path(), e)).and_then(|stored| {
                 counts.checksums += 1;
                 table.block_of_stored(stored, *at)
             });

@@ -120,7 +120,7 @@ impl Table {
         id: u64,
         config: ReaderConfig,
     ) -> Result<Arc<Table>, StorageError> {
-        let failed = |e| StorageError::io("open", path, &e);
+        let failed = |e| StorageError::io("open", path, e);
         let file = match &config.files {
             Some(files) => files.open(path, Access::Random),
             None => fs.open(path, Access::Random),
@@ -239,8 +239,8 @@ impl Table {
         }
         let mut bytes = frame::zeroed(len);
         let buffer = Arc::get_mut(&mut bytes).expect("a new block has one owner");
-        let file = self.file.get().map_err(|e| StorageError::io("open", &self.path, &e))?;
-        file.read_exact_at(buffer, offset).map_err(|e| StorageError::io("read", &self.path, &e))?;
+        let file = self.file.get().map_err(|e| StorageError::io("open", &self.path, e))?;
+        file.read_exact_at(buffer, offset).map_err(|e| StorageError::io("read", &self.path, e))?;
         Ok(BlockRef::Heap(HeapBlock { bytes, start: 0, len }))
     }
 
@@ -334,7 +334,7 @@ impl Table {
         }
         let len = usize::try_from(at.span)
             .map_err(|_| self.damaged(at.offset, Damage("a part too large for this machine")))?;
-        let file = self.file.get().map_err(|e| StorageError::io("open", &self.path, &e))?;
+        let file = self.file.get().map_err(|e| StorageError::io("open", &self.path, e))?;
         Ok(Stretch { file, offset: at.offset, len })
     }
 

@@ -48,8 +48,8 @@ impl fmt::Display for Contents {
 /// Identifies the contents of a file. Reads its start and its end, and for a table also its properties and index. Ignores the
 /// file's name; damage is not an error.
 pub fn identify(fs: &dyn FileSystem, path: &Path) -> Result<Contents, StorageError> {
-    let failed = |e: std::io::Error| StorageError::io("read", path, &e);
-    let file = fs.open(path, Access::Random).map_err(|e| StorageError::io("open", path, &e))?;
+    let failed = |e: std::io::Error| StorageError::io("read", path, e);
+    let file = fs.open(path, Access::Random).map_err(|e| StorageError::io("open", path, e))?;
     let len = file.len().map_err(failed)?;
     if len == 0 {
         return Ok(Contents::Nothing);
@@ -98,8 +98,9 @@ fn is_text(start: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ingest::ExternalTableBuilder;
     use crate::io::MemFs;
-    use crate::{Db, ExternalTableBuilder, Options};
+    use crate::{Db, Options};
     use std::sync::Arc;
 
     #[test]

@@ -61,14 +61,14 @@ impl Manifest {
         state: &ManifestState,
     ) -> Result<Manifest, StorageError> {
         let path = files::manifest_path(dir, number);
-        let file = fs.create(&path, Usage::Log).map_err(|e| StorageError::io("create", &path, &e))?;
+        let file = fs.create(&path, Usage::Log).map_err(|e| StorageError::io("create", &path, e))?;
         let header = LogHeader { kind: LogKind::Manifest, id: number, reused: false };
         let mut log = LogWriter::create(file, &path, header)?;
         let mut buf = Vec::new();
         state.snapshot().encode(&mut buf);
         let snapshot_end = log.append(&[&buf])?;
         log.sync()?;
-        fs.sync_dir(dir).map_err(|e| StorageError::io("sync", dir, &e))?;
+        fs.sync_dir(dir).map_err(|e| StorageError::io("sync", dir, e))?;
         Ok(Manifest { log, snapshot_end, buf })
     }
 
@@ -176,20 +176,20 @@ pub(crate) fn prepare_current(fs: &dyn FileSystem, dir: &Path, number: u64) -> R
         file.append(line.as_bytes())?;
         file.sync()
     })();
-    written.map_err(|e| StorageError::io("replace", &files::current_path(dir), &e))
+    written.map_err(|e| StorageError::io("replace", &files::current_path(dir), e))
 }
 
 /// Replaces `CURRENT` with the prepared file, durably. After an error either manifest may be in force.
 pub(crate) fn switch_current(fs: &dyn FileSystem, dir: &Path) -> Result<(), StorageError> {
     let path = files::current_path(dir);
     let renamed = fs.rename(&files::temporary_current_path(dir), &path).and_then(|()| fs.sync_dir(dir));
-    renamed.map_err(|e| StorageError::io("replace", &path, &e))
+    renamed.map_err(|e| StorageError::io("replace", &path, e))
 }
 
 /// Returns the number of the manifest in force, or `None` if there is no `CURRENT`.
 pub(crate) fn read_current(fs: &dyn FileSystem, dir: &Path) -> Result<Option<u64>, StorageError> {
     let path = files::current_path(dir);
-    let io = |e| StorageError::io("read", &path, &e);
+    let io = |e| StorageError::io("read", &path, e);
     if !fs.exists(&path).map_err(io)? {
         return Ok(None);
     }
@@ -208,7 +208,7 @@ pub(crate) fn read_current(fs: &dyn FileSystem, dir: &Path) -> Result<Option<u64
 pub(crate) fn is_damage(error: &StorageError) -> bool {
     match error {
         StorageError::Corrupt(_) => true,
-        StorageError::Io(failure) => failure.kind == std::io::ErrorKind::NotFound,
+        StorageError::Io(failure) => failure.kind() == std::io::ErrorKind::NotFound,
     }
 }
 
@@ -220,7 +220,7 @@ pub(crate) fn read_edits(
     number: u64,
     mut each: impl FnMut(u64, VersionEdit) -> Result<(), StorageError>,
 ) -> Result<End, OpenError> {
-    let file = fs.open(path, Access::Sequential).map_err(|e| StorageError::io("open", path, &e))?;
+    let file = fs.open(path, Access::Sequential).map_err(|e| StorageError::io("open", path, e))?;
     let mut log = LogReader::open(file, path, LogKind::Manifest, number, ReadOptions::default())?;
     let mut edits = 0;
     while let Some(record) = log.next_record()? {

@@ -25,7 +25,7 @@ pub(super) struct Window {
 
 impl Window {
     pub(super) fn new(file: Arc<dyn ReadFile>, path: PathBuf) -> Result<Window, StorageError> {
-        let len = file.len().map_err(|e| StorageError::io("read the length of", &path, &e))?;
+        let len = file.len().map_err(|e| StorageError::io("read the length of", &path, e))?;
         Ok(Window { file, path, len, base: 0, buf: Vec::new() })
     }
 
@@ -55,13 +55,13 @@ impl Window {
         self.buf.resize(len, 0);
         if let Err(e) = self.file.read_exact_at(&mut self.buf, offset) {
             self.buf.clear();
-            return Err(StorageError::io("read", &self.path, &e));
+            return Err(StorageError::io("read", &self.path, e));
         }
         Ok(())
     }
 
     fn no_memory(&self) -> StorageError {
-        StorageError::io("hold a record of", &self.path, &io::Error::from(io::ErrorKind::OutOfMemory))
+        StorageError::io("hold a record of", &self.path, io::Error::from(io::ErrorKind::OutOfMemory))
     }
 
     /// Returns the seeded XXH3-64 of the bytes in `start..end`, read in chunks. `end` must lie within the file.

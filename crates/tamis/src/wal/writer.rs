@@ -68,7 +68,7 @@ impl LogWriter {
     pub(crate) fn sync(&mut self) -> Result<(), StorageError> {
         self.check()?;
         if let Err(e) = self.file.sync() {
-            return Err(self.poison("sync", &e));
+            return Err(self.poison("sync", e));
         }
         self.synced = self.len;
         Ok(())
@@ -209,13 +209,13 @@ impl LogWriter {
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
         if let Err(e) = self.file.append(bytes) {
-            return Err(self.poison("append to", &e));
+            return Err(self.poison("append to", e));
         }
         self.len += bytes.len() as u64;
         Ok(())
     }
 
-    fn poison(&mut self, operation: &'static str, source: &std::io::Error) -> StorageError {
+    fn poison(&mut self, operation: &'static str, source: std::io::Error) -> StorageError {
         let failure = StorageError::io(operation, &self.path, source);
         self.failure = Some(failure.clone());
         failure

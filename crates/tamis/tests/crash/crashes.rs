@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError};
-use tamis::FilterChoice;
+use tamis::options::FilterChoice;
 use tamis_testkit::{CrashMode, FaultyFs};
 
 use crate::history::{Session, Step, steps, tour};

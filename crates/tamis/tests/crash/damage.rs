@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use tamis::io::FileSystem;
-use tamis::{Db, FilterChoice, OpenError, Options};
+use tamis::options::FilterChoice;
+use tamis::{Db, OpenError, Options};
 use tamis_testkit::{CrashMode, FaultyFs};
 
 use crate::history::{Session, Step, Write};

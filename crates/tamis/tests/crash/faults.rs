@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 
-use tamis::FilterChoice;
+use tamis::options::FilterChoice;
 use tamis_testkit::{CrashMode, FaultPlan, FaultyFs, OpClass};
 
 use crate::history::{Session, Step, tour};

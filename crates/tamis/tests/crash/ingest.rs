@@ -4,8 +4,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use tamis::ingest::{ExternalTableBuilder, ExternalTableInfo, IngestOptions, IngestReport};
 use tamis::io::FileSystem;
-use tamis::{AdminError, Db, ExternalTableBuilder, ExternalTableInfo, IngestOptions, IngestReport, Options};
+use tamis::{AdminError, Db, Options};
 use tamis_testkit::{CrashMode, FaultPlan, FaultyFs, OpClass};
 
 use crate::lab::{self, MODES};

@@ -4,7 +4,8 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tamis::{AdminError, CompactOptions, Db, KeyspaceOptions, Options, WriteError};
+use tamis::maintenance::CompactOptions;
+use tamis::{AdminError, Db, KeyspaceOptions, Options, WriteError};
 use tamis_testkit::{FaultPlan, FaultyFs, OpClass};
 
 use crate::gate::Gate;
@@ -83,7 +84,7 @@ fn during_a_pause_no_compaction_starts_and_flushes_continue() {
 }
 
 /// Starts a merge and holds it in the middle with a pause, after some bytes were written.
-fn held_merge(db: &Db, gate: &Gate, runs: u8) -> tamis::CompactionPause {
+fn held_merge(db: &Db, gate: &Gate, runs: u8) -> tamis::maintenance::CompactionPause {
     let pause = db.pause_compaction();
     fill(db, runs);
     gate.hold_tables(true);

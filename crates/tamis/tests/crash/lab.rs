@@ -8,9 +8,8 @@ use std::sync::{Arc, Mutex, Once};
 
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use tamis::{
-    BloomHashing, CompactionChoice, Db, FilterChoice, KeyspaceOptions, MergeGranularity, OpenError, Options,
-};
+use tamis::options::{BloomHashing, CompactionChoice, FilterChoice, MergeGranularity};
+use tamis::{Db, KeyspaceOptions, OpenError, Options};
 use tamis_testkit::{CrashMode, FaultyFs};
 
 pub(crate) const DIR: &str = "/db";

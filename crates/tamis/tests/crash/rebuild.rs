@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use tamis::io::{FileSystem, read_file};
-use tamis::{Db, Options, SalvageReport, TableFate};
+use tamis::maintenance::{SalvageReport, TableFate};
+use tamis::{Db, Options};
 use tamis_testkit::{CrashMode, FaultPlan, FaultyFs};
 
 use crate::history::{Session, Step, Write, tour};
@@ -295,7 +296,8 @@ fn an_ingested_table_is_never_given_a_guessed_number() {
     let fs = FaultyFs::new(3);
     fs.create_dir_all(Path::new("/out")).unwrap();
     let of = std::sync::Arc::new(fs.clone());
-    let mut table = tamis::ExternalTableBuilder::create_on(of, "/out/x.tam", &lab::tiny_keyspace()).unwrap();
+    let mut table =
+        tamis::ingest::ExternalTableBuilder::create_on(of, "/out/x.tam", &lab::tiny_keyspace()).unwrap();
     ["b", "c"].iter().for_each(|key| table.put(key, "ingested").unwrap());
     table.finish().unwrap();
     let mut options = lab::tiny(&fs);
@@ -304,7 +306,7 @@ fn an_ingested_table_is_never_given_a_guessed_number() {
     db.put("a", "old").unwrap();
     db.put("b", "old").unwrap();
     let files = [(db.default_keyspace(), &["/out/x.tam"][..])];
-    db.ingest(&files, tamis::IngestOptions::default()).unwrap();
+    db.ingest(&files, tamis::ingest::IngestOptions::default()).unwrap();
     db.put("c", "new").unwrap();
     db.flush().unwrap();
     let get = |fs: &FaultyFs, key: &str| {
@@ -410,5 +412,5 @@ fn a_rebuilt_tree_opens_with_every_filter() {
         db.close().unwrap();
         judge(&fs, &ledger, &SalvageReport::default(), &format!("{filter:?}"));
     }
-    lab::set_filter(tamis::FilterChoice::BlockedBloom);
+    lab::set_filter(tamis::options::FilterChoice::BlockedBloom);
 }

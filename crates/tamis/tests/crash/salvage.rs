@@ -168,7 +168,7 @@ fn a_damaged_key_list_causes_no_wrong_answers_and_verify_finds_it() {
     let fs = FaultyFs::new(1);
     let with_list = |fs: &FaultyFs| {
         let mut options = lab::tiny(fs);
-        options.keyspace.filter = tamis::FilterPolicy::grf();
+        options.keyspace.filter = tamis::options::FilterPolicy::grf();
         options
     };
     let db = Db::open(lab::DIR, with_list(&fs)).unwrap();

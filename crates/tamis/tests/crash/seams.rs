@@ -3,8 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use tamis::ingest::{ExternalTableBuilder, IngestOptions};
 use tamis::io::FileSystem;
-use tamis::{CompactionChoice, Db, ExternalTableBuilder, IngestOptions, KeyspaceOptions};
+use tamis::options::CompactionChoice;
+use tamis::{Db, KeyspaceOptions};
 use tamis_testkit::FaultyFs;
 
 use crate::gate::Gate;

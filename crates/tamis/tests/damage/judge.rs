@@ -5,7 +5,8 @@ use std::fmt;
 use std::ops::AddAssign;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use tamis::{Db, OnDamage, Options, ReadError, ReadMode, Slice};
+use tamis::options::{OnDamage, ReadMode};
+use tamis::{Db, Options, ReadError, Slice};
 
 use crate::cases::Case;
 use crate::specimen::{DIR, SECOND, Specimen, State, options, restored};

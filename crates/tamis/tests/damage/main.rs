@@ -19,7 +19,7 @@ mod cases;
 mod judge;
 mod specimen;
 
-use tamis::FilterChoice;
+use tamis::options::FilterChoice;
 
 use judge::{Ends, judge};
 use specimen::Specimen;

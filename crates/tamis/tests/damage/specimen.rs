@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tamis::io::{FileSystem, MemFs, Usage, read_file};
-use tamis::{Db, FilterChoice, Keyspace, KeyspaceOptions, Options};
+use tamis::options::FilterChoice;
+use tamis::{Db, Keyspace, KeyspaceOptions, Options};
 
 pub(crate) type Files = BTreeMap<String, Arc<[u8]>>;
 

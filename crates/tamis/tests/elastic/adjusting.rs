@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use tamis::Db;
 use tamis::io::{FileSystem, MemFs};
-use tamis::{BloomHashing, Db, FilterChoice};
+use tamis::options::{BloomHashing, FilterChoice};
 use tamis_testkit::Rng;
 
 use crate::{
@@ -196,7 +197,9 @@ fn explain_shows_which_units_were_probed() {
     let explanation = db.explain_get(absent(3500)).expect("an explanation");
     let mut elastic = 0;
     for step in &explanation.steps {
-        let tamis::ExplainStep::Run { table: Some(table), units: Some(units), .. } = step else { continue };
+        let tamis::explain::ExplainStep::Run { table: Some(table), units: Some(units), .. } = step else {
+            continue;
+        };
         elastic += 1;
         let known =
             db.segments().into_iter().find(|s| s.table == *table && s.segment == units.segment).unwrap();

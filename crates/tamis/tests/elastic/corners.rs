@@ -6,11 +6,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use tamis::ingest::{ExternalTableBuilder, IngestOptions};
 use tamis::io::{FileSystem, MemFs};
-use tamis::{
-    BloomHashing, CompactionChoice, Db, ExternalTableBuilder, FilterChoice, FilterPolicy, IngestOptions,
-    Iter, Keyspace, KeyspaceOptions, Options, ReadMode, Snapshot,
-};
+use tamis::options::{BloomHashing, CompactionChoice, FilterChoice, FilterPolicy, ReadMode};
+use tamis::{Db, Iter, Keyspace, KeyspaceOptions, Options, Snapshot};
 use tamis_testkit::Rng;
 
 use crate::{open, scale, small, small_keyspace};

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tamis::io::{FileSystem, MemFs};
-use tamis::{BloomHashing, CompactionChoice, FilterChoice, FilterPolicy, Options, ReadMode, Snapshot};
+use tamis::options::{BloomHashing, CompactionChoice, FilterChoice, FilterPolicy, ReadMode};
+use tamis::{Options, Snapshot};
 use tamis_testkit::Rng;
 
 use crate::{open, scale, small};

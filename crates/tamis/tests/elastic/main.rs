@@ -16,7 +16,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tamis::io::FileSystem;
-use tamis::{Db, ElasticStats, FilterPolicy, KeyspaceOptions, Options, ReadMode, SegmentStats};
+use tamis::options::{FilterPolicy, ReadMode};
+use tamis::stats::{ElasticStats, SegmentStats};
+use tamis::{Db, KeyspaceOptions, Options};
 use tamis_testkit::Rng;
 
 fn scale() -> u64 {

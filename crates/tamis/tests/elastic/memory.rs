@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use tamis::io::{FileSystem, MemFs};
-use tamis::{Db, Durability, FilterChoice, Options};
+use tamis::options::FilterChoice;
+use tamis::{Db, Durability, Options};
 use tamis_testkit::Rng;
 
 use crate::{fill, get_one, key, one_each, open, settle, small, stats, value};
@@ -98,7 +99,7 @@ fn tables_behind_a_global_filter_take_no_unit_memory() {
     assert_eq!(db.stats().elastic, None);
     db.close().expect("closing");
     // Some of the tables are probed again.
-    options.keyspace.filter = tamis::FilterPolicy::elastic();
+    options.keyspace.filter = tamis::options::FilterPolicy::elastic();
     let db = open(&options);
     assert!(stats(&db).used_bytes > 0);
     (0..=2000).for_each(|i| assert_eq!(db.get(key(i)).expect("a get").unwrap(), value(i)));

@@ -8,8 +8,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use tamis::Db;
+use tamis::ingest::{ExternalTableBuilder, IngestOptions};
 use tamis::io::FileSystem;
-use tamis::{CompactionChoice, Db, ExternalTableBuilder, FilterChoice, IngestOptions, Operators};
+use tamis::operators::Operators;
+use tamis::options::{CompactionChoice, FilterChoice};
 
 use suite::{cost, filled, histories, options, report, spread};
 

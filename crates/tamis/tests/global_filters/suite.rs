@@ -11,12 +11,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{filters, names_many_runs, operators};
+use tamis::ingest::{ExternalTableBuilder, IngestOptions};
 use tamis::io::{FileSystem, MemFs};
-use tamis::{
-    CompactionChoice, Db, ExternalTableBuilder, FilterChoice, GlobalFilterStats, IngestOptions, Iter,
-    KeyMapChoice, Keyspace, KeyspaceOptions, MergeGranularity, Options, PrefixFilter, ReadCost, ReadError,
-    ReadMode, Slice, Snapshot, WriteBatch,
+use tamis::options::{
+    CompactionChoice, FilterChoice, KeyMapChoice, MergeGranularity, PrefixFilter, ReadMode,
 };
+use tamis::stats::{GlobalFilterStats, ReadCost};
+use tamis::{Db, Iter, Keyspace, KeyspaceOptions, Options, ReadError, Slice, Snapshot, WriteBatch};
 use tamis_testkit::{CrashMode, FaultPlan, FaultyFs, OpClass, Rng};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;

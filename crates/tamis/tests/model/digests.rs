@@ -5,7 +5,8 @@
 use std::sync::Arc;
 
 use tamis::io::MemFs;
-use tamis::{BloomHashing, Db, FilterChoice, Options};
+use tamis::options::{BloomHashing, FilterChoice};
+use tamis::{Db, Options};
 use tamis_filter::digest::computed_on_this_thread;
 
 const KEYS: u32 = 20;

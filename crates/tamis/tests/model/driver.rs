@@ -4,11 +4,11 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tamis::explain::ExplainOutcome;
 use tamis::io::{FileSystem, MemFs};
-use tamis::{
-    AdminError, Db, ExplainOutcome, FilterChoice, Keyspace, Options, ReadCost, ReadMode, Snapshot,
-    WriteBatch, WriteError,
-};
+use tamis::options::{FilterChoice, ReadMode};
+use tamis::stats::ReadCost;
+use tamis::{AdminError, Db, Keyspace, Options, Snapshot, WriteBatch, WriteError};
 use tamis_testkit::{CrashMode, FaultyFs};
 
 use crate::moves::{Move, Walk, show};
@@ -446,7 +446,7 @@ impl Driver {
         pair.engine.compact().expect("a compaction");
         let stats = pair.engine.stats();
         assert_eq!(stats.memtable_entries, 0);
-        use tamis::CompactionChoice::{Fifo, TimeWindow};
+        use tamis::options::CompactionChoice::{Fifo, TimeWindow};
         if matches!(pair.engine.options().compaction, Fifo | TimeWindow) {
             return;
         }

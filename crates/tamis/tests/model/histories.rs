@@ -4,7 +4,8 @@ use std::sync::Mutex;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tamis::{ReadCost, ReadMode};
+use tamis::options::ReadMode;
+use tamis::stats::ReadCost;
 
 use crate::driver::{Driver, Place};
 use crate::ops::{Op, op};

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tamis::io::MemFs;
-use tamis::{Db, Options, ReadMode, WriteBatch};
+use tamis::options::ReadMode;
+use tamis::{Db, Options, WriteBatch};
 
 use crate::moves::show;
 use crate::ops::{Change, KEYS, Op, Universe, change, span, value_of};

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use tamis::io::MemFs;
-use tamis::{Db, Options, ReadMode};
+use tamis::options::ReadMode;
+use tamis::{Db, Options};
 use tamis_testkit::{FaultPlan, FaultyFs, OpClass};
 
 fn tiny() -> Options {

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use tamis::{
+use tamis::operators::{MergeError, MergeOperator, Operators};
+use tamis::options::{
     AsyncReads, ChecksumMode, CompactionChoice, Compression, CompressionPerLevel, FilePicker,
-    FilterAllocation, FilterChoice, FilterPolicy, KeyMapChoice, KeyspaceOptions, MergeError,
-    MergeGranularity, MergeOperator, Operators, Options, PrefixFilter,
+    FilterAllocation, FilterChoice, FilterPolicy, KeyMapChoice, MergeGranularity, PrefixFilter,
 };
+use tamis::{KeyspaceOptions, Options};
 
 use crate::ops::{Universe, value_of};
 

@@ -18,7 +18,8 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use tamis::{Db, ReadMode};
+use tamis::Db;
+use tamis::options::ReadMode;
 use tamis_bench::BenchError;
 use tamis_testkit::EmulatedFs;
 

@@ -4,7 +4,8 @@ use std::cell::OnceCell;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tamis::{Durability, Options, ReadMode};
+use tamis::options::ReadMode;
+use tamis::{Durability, Options};
 use tamis_bench::BenchError;
 use tamis_bench::keys::KeySet;
 use tamis_bench::pattern::Pattern;

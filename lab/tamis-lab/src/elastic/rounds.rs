@@ -63,7 +63,7 @@ pub(super) fn read(
     let measurement = Measurement::new(labels, &timing, &before, db);
     let searched = (after.read - before.read).runs_searched;
     let in_vain = searched as f64 - timing.hits as f64;
-    let loads = |stats: &tamis::Stats| stats.elastic.as_ref().map_or(0, |elastic| elastic.load_reads);
+    let loads = |stats: &tamis::stats::Stats| stats.elastic.as_ref().map_or(0, |elastic| elastic.load_reads);
     Ok(Reading {
         measurement,
         in_vain: (!point.workload.writes()).then(|| in_vain / timing.ops.max(1) as f64),

@@ -9,7 +9,8 @@
 
 use std::collections::BTreeMap;
 
-use tamis::{Db, ExplainStep};
+use tamis::Db;
+use tamis::explain::ExplainStep;
 use tamis_bench::BenchError;
 use tamis_bench::pattern::Pattern;
 use tamis_bench::progress::Progress;

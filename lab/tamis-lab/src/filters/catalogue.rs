@@ -1,7 +1,7 @@
 //! The experiments by name: the figures of the GRF paper (Wang, Guo, Yang, Zhang: "GRF: A Global Range Filter for
 //! LSM-Trees with Shape Encoding", SIGMOD 2024, section 6).
 
-use tamis::CompactionChoice;
+use tamis::options::CompactionChoice;
 use tamis_bench::keys::Distribution;
 use tamis_bench::workload::Workload::{self, *};
 

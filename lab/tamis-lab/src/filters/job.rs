@@ -2,7 +2,8 @@
 
 use std::cell::OnceCell;
 
-use tamis::{CompactionChoice, Durability, MergeGranularity, Options, ReadMode};
+use tamis::options::{CompactionChoice, MergeGranularity, ReadMode};
+use tamis::{Durability, Options};
 use tamis_bench::BenchError;
 use tamis_bench::keys::KeySet;
 use tamis_bench::progress::Progress;

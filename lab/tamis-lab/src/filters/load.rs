@@ -166,7 +166,7 @@ pub fn fill(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tamis::{CompactionChoice, MergeGranularity};
+    use tamis::options::{CompactionChoice, MergeGranularity};
 
     #[test]
     fn portions_cover_all_keys_and_rounds_grow_with_them() {

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use tamis::{FilterAllocation, FilterChoice, Options};
+use tamis::Options;
+use tamis::options::{FilterAllocation, FilterChoice};
 
 /// The name for Bloom filters with Monkey's allocation of memory.
 const MONKEY: &str = "monkey";

@@ -15,8 +15,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tamis::ingest::{ExternalTableBuilder, IngestOptions};
 use tamis::io::FileSystem;
-use tamis::{Db, Error, ExternalTableBuilder, FilterChoice, IngestOptions, Options};
+use tamis::options::FilterChoice;
+use tamis::{Db, Error, Options};
 use tamis_bench::BenchError;
 use tamis_bench::keys::KeySet;
 use tamis_bench::progress::Progress;

@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use tamis::{Db, ReadCost};
+use tamis::Db;
+use tamis::stats::ReadCost;
 use tamis_bench::BenchError;
 use tamis_bench::keys::KeySet;
 use tamis_bench::progress::Progress;

@@ -8,7 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tamis::io::{FileSystem, MemFs};
-use tamis::{Db, FilterChoice, Options};
+use tamis::options::FilterChoice;
+use tamis::{Db, Options};
 use tamis_bench::BenchError;
 use tamis_bench::keys::KeySet;
 use tamis_bench::progress::Progress;

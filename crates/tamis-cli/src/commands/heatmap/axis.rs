@@ -8,7 +8,7 @@
 //! key. Placing a key costs a binary search in each run.
 
 use clap::ValueEnum;
-use tamis::SegmentStats;
+use tamis::stats::SegmentStats;
 
 /// The meaning of a distance on the picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -231,13 +231,13 @@ mod tests {
             let segments: Vec<SegmentStats> = borders
                 .windows(2)
                 .enumerate()
-                .map(|(i, pair)| SegmentStats {
+                .map(|(i, pair)| filled!(SegmentStats {
                     run: i as u64 / 7,
                     smallest: pair[0].0.clone(),
                     end: pair[1].0.clone(),
                     keys: pair[0].1,
                     ..SegmentStats::default()
-                })
+                }))
                 .collect();
             keys.extend(borders.into_iter().map(|border| border.0));
             keys.sort();

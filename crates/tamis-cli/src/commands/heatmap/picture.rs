@@ -5,7 +5,7 @@
 //! thousands of segments within a few hundred kilobytes. Fonts are named by family only. All text from a database goes
 //! through [`printable`](crate::text::printable).
 
-use tamis::{ElasticStats, SegmentStats};
+use tamis::stats::{ElasticStats, SegmentStats};
 use tamis_bench::picture::{self, Anchor, Canvas, DrawError, Drawn, Lettering, RGBColor};
 use tamis_bench::report::{bytes, grouped, mean};
 

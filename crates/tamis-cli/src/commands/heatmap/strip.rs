@@ -4,7 +4,7 @@
 //! nor keys are lost or counted twice when thousands of segments share a few columns.
 
 use clap::ValueEnum;
-use tamis::SegmentStats;
+use tamis::stats::SegmentStats;
 
 /// The quantity shown by colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -119,7 +119,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn asked(heat: f64, keys: u64, enabled: u32) -> SegmentStats {
-        SegmentStats { heat, enabled, asked: 2.0 * heat, ..segment(0, 1, "a", "b", keys) }
+        filled!(SegmentStats { heat, enabled, asked: 2.0 * heat, ..segment(0, 1, "a", "b", keys) })
     }
 
     #[test]
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_column_has_expired_with_most_of_its_keys() {
-        let old = SegmentStats { expired: true, ..asked(0.0, 60, 1) };
+        let old = filled!(SegmentStats { expired: true, ..asked(0.0, 60, 1) });
         let new = asked(0.0, 50, 1);
         let all = [(&old, (0.0, 0.5)), (&new, (0.5, 1.0))];
         assert!(columns(all.into_iter(), What::Heat, 1)[0].unwrap().expired());

@@ -1,6 +1,6 @@
 //! The lines of `tamis stats` about the elastic filters of a database.
 
-use tamis::ElasticStats;
+use tamis::stats::ElasticStats;
 use tamis_bench::report::{bytes, grouped, mean};
 
 use crate::text::small;
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     fn example() -> ElasticStats {
-        ElasticStats {
+        filled!(ElasticStats {
             budget_bytes: 4 << 20,
             used_bytes: 3 << 20,
             index_bytes: 70_000,
@@ -94,7 +94,8 @@ mod tests {
             evictions: 77,
             refused: 5,
             dropped_samples: 3,
-        }
+            ..ElasticStats::default()
+        })
     }
 
     #[test]
@@ -114,13 +115,13 @@ mod tests {
 
     #[test]
     fn stored_hotness_is_not_attributed_to_zero_gets() {
-        let opened = ElasticStats { gets: 0, ..example() };
+        let opened = filled!(ElasticStats { gets: 0, ..example() });
         assert!(lines(&opened).iter().any(|line| line.ends_with("per get, by the hotness as stored")));
     }
 
     #[test]
     fn loads_that_failed_stand_out() {
-        let failed = ElasticStats { failed_loads: 2, ..example() };
+        let failed = filled!(ElasticStats { failed_loads: 2, ..example() });
         assert_eq!(lines(&failed).last().unwrap(), "2 UNITS COULD NOT BE LOADED");
     }
 

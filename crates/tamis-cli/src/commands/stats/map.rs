@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use tamis::TableStats;
+use tamis::stats::TableStats;
 use tamis_bench::report::{bytes, grouped};
 
 /// The width of the picture in columns.
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     fn table(level: usize, run: u64, from: &str, to: &str, bytes: u64) -> TableStats {
-        TableStats {
+        filled!(TableStats {
             level,
             run,
             smallest: from.into(),
@@ -107,7 +107,7 @@ mod tests {
             bytes,
             epochs: (run, run + 1),
             ..TableStats::default()
-        }
+        })
     }
 
     #[test]

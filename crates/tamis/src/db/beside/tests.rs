@@ -8,8 +8,9 @@ use std::sync::Mutex;
 use tamis_testkit::{CrashMode, FaultyFs};
 
 use super::*;
+use crate::Db;
+use crate::ingest::{ExternalTableBuilder, IngestOptions};
 use crate::io::{Access, DirLock, ReadFile, Usage, WriteFile};
-use crate::{Db, ExternalTableBuilder, IngestOptions};
 
 type Steps = Box<dyn FnMut() + Send>;
 

@@ -208,7 +208,7 @@ fn a_range_tombstone_over_all_parts_is_clipped_exactly() {
 #[test]
 fn a_snapshot_under_a_new_policy_loses_nothing_to_a_drop_of_the_old_one() {
     let mut options = options(1);
-    options.keyspace.compaction = crate::CompactionChoice::Fifo;
+    options.keyspace.compaction = crate::options::CompactionChoice::Fifo;
     options.keyspace.retain_bytes = 4 << 10;
     let db = Db::open("/db", options).unwrap();
     for i in 0..3 {

@@ -13,6 +13,7 @@ const BOOKKEEPING: u64 = 60;
 /// The elastic filters of a database. A "get" is one point lookup in any keyspace; gets are the logical clock. Sizes are in
 /// bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct ElasticStats {
     /// The memory budget of units.
     pub budget_bytes: u64,
@@ -61,6 +62,7 @@ impl ElasticStats {
 
 /// One segment of a table with an elastic filter: several thousand adjacent keys.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct SegmentStats {
     /// The keyspace's name.
     pub keyspace: String,

@@ -291,7 +291,8 @@ fn jobs(mut loads: Vec<Load>, known: impl Fn(TableId) -> Option<Known>) -> Vec<J
 #[cfg(test)]
 mod tests {
     use crate::io::MemFs;
-    use crate::{Db, FilterPolicy, Options};
+    use crate::options::FilterPolicy;
+    use crate::{Db, Options};
 
     use super::*;
 

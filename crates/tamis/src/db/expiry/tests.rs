@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
+use crate::clock::{Clock, ManualClock};
 use crate::compaction::plan::{OutputRun, PlanInput, Work};
 use crate::compaction::policy::{CompactionPolicy, Pressure, Promise};
 use crate::compaction::shape::KeyRange;
 use crate::db::reshape::Shaping;
 use crate::io::{FileSystem, MemFs};
 use crate::tree::meta::TableMeta;
-use crate::{Clock, Db, Keyspace, ManualClock, Options};
+use crate::{Db, Keyspace, Options};
 
 const START: u64 = 1_700_000_000;
 
@@ -327,8 +328,9 @@ fn statistics_show_what_snapshots_keep() {
         VersionEdit { removed: vec![(0, id)], added: vec![(0, 0, run, meta)], ..VersionEdit::default() };
     inner(&db).commit_edit(&mut inner(&db).state(), edit, opened, |_, old| old.clone()).unwrap();
     let stats = db.stats();
-    let numbers =
-        |stats: &crate::SnapshotStats| (stats.seq, stats.age_seconds, stats.handles, stats.pinned_bytes);
+    let numbers = |stats: &crate::stats::SnapshotStats| {
+        (stats.seq, stats.age_seconds, stats.handles, stats.pinned_bytes)
+    };
     assert_eq!(stats.snapshots_live.iter().map(numbers).collect::<Vec<_>>(), [(1, 9, 2, 100), (2, 2, 1, 30)]);
     assert_eq!((stats.snapshots, stats.oldest_snapshot), (2, Some(1)));
     assert_eq!(stats.keyspaces[0].reclaimable_bytes, 5);

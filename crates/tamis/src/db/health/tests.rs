@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use tamis_testkit::{CrashMode, FaultPlan, FaultyFs, OpClass};
 
+use crate::ingest::{ExternalTableBuilder, IngestOptions};
 use crate::sync;
-use crate::{
-    Db, Durability, ExternalTableBuilder, IngestOptions, KeyspaceOptions, Options, WriteBatch, WriteError,
-};
+use crate::{Db, Durability, KeyspaceOptions, Options, WriteBatch, WriteError};
 
 fn open(fs: &FaultyFs) -> Db {
     let keyspace = KeyspaceOptions { memtable_bytes: 64 << 10, ..KeyspaceOptions::default() };

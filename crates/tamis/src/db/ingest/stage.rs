@@ -52,7 +52,7 @@ impl<'d> Staging<'d> {
             let id = db.numbers.take();
             let path = table_path(&db.dir, id);
             // A file of this name is not the database's: the caller may have put it there to be ingested.
-            if !db.fs.exists(&path).map_err(|e| StorageError::io("look for", &path, &e))? {
+            if !db.fs.exists(&path).map_err(|e| StorageError::io("look for", &path, e))? {
                 break (id, path);
             }
         };
@@ -63,7 +63,7 @@ impl<'d> Staging<'d> {
             true => db.fs.link_or_copy(source, &path).and_then(|()| db.fs.sync_file(&path)),
             false => copy(&*db.fs, source, &path),
         };
-        brought.map_err(|e| StorageError::io("ingest", source, &e))?;
+        brought.map_err(|e| StorageError::io("ingest", source, e))?;
         let here = describe(&*db.fs, &path)?;
         if !here.same_contents(described) {
             return Err(not_a_table(source, "it changed while it was being ingested").into());
@@ -85,7 +85,7 @@ impl<'d> Staging<'d> {
 
     /// Makes the names of all files survive a power failure.
     pub(super) fn sync_names(&self) -> Result<(), StorageError> {
-        self.db.fs.sync_dir(&self.db.dir).map_err(|e| StorageError::io("sync", &self.db.dir, &e))
+        self.db.fs.sync_dir(&self.db.dir).map_err(|e| StorageError::io("sync", &self.db.dir, e))
     }
 
     /// From here on a manifest may name the files, even if that is not known yet, so they stay.

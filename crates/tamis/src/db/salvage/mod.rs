@@ -93,11 +93,11 @@ pub(crate) fn prepare(
     options: &Options,
 ) -> Result<Option<Salvage>, OpenError> {
     let current = current_path(dir);
-    let has_current = fs.exists(&current).map_err(|e| StorageError::io("look for", &current, &e))?;
+    let has_current = fs.exists(&current).map_err(|e| StorageError::io("look for", &current, e))?;
     let files = match fs.exists(dir) {
         Ok(true) => Files::list(fs, dir)?,
         Ok(false) => Files::default(),
-        Err(e) => return Err(StorageError::io("look for", dir, &e).into()),
+        Err(e) => return Err(StorageError::io("look for", dir, e).into()),
     };
     if !files.any() && !has_current {
         return Ok(None);
@@ -363,17 +363,17 @@ impl Salvage {
             // A table that no manifest names yet may exist only in the page cache.
             for table in self.report.tables.iter().filter(|table| table.fate == TableFate::Kept) {
                 let path = dir.join(&table.file);
-                fs.sync_file(&path).map_err(|e| StorageError::io("sync", &path, &e))?;
+                fs.sync_file(&path).map_err(|e| StorageError::io("sync", &path, e))?;
             }
         }
         let mut preserved = HashMap::default();
         for (path, suffix) in &self.second_names {
-            let second = free_name(fs, path, suffix).map_err(|e| StorageError::io("look for", path, &e))?;
-            fs.link_or_copy(path, &second).map_err(|e| StorageError::io("set aside", path, &e))?;
+            let second = free_name(fs, path, suffix).map_err(|e| StorageError::io("look for", path, e))?;
+            fs.link_or_copy(path, &second).map_err(|e| StorageError::io("set aside", path, e))?;
             preserved.insert(path.clone(), second);
         }
         if self.report.rebuilt || !preserved.is_empty() {
-            fs.sync_dir(dir).map_err(|e| StorageError::io("sync", dir, &e))?;
+            fs.sync_dir(dir).map_err(|e| StorageError::io("sync", dir, e))?;
         }
         Ok(preserved)
     }
@@ -402,7 +402,7 @@ pub(super) fn look(dir: &Path, options: &Options) -> Result<SalvageReport, OpenE
     options.check()?;
     let fs = file_system(options);
     let path = lock_path(dir);
-    let io = |operation, e: std::io::Error| StorageError::io(operation, &path, &e);
+    let io = |operation, e: std::io::Error| StorageError::io(operation, &path, e);
     // Locking creates the lock file.
     let _lock = match fs.exists(&path).map_err(|e| io("look for", e))? {
         true => {
@@ -443,7 +443,7 @@ pub(crate) fn explain_missing(
     error: OpenError,
 ) -> OpenError {
     let path = match &error {
-        OpenError::Storage(StorageError::Io(failure)) if failure.kind == std::io::ErrorKind::NotFound => {
+        OpenError::Storage(StorageError::Io(failure)) if failure.kind() == std::io::ErrorKind::NotFound => {
             failure.path.clone()
         }
         OpenError::Storage(StorageError::Corrupt(damage)) => damage.path.clone(),

@@ -31,7 +31,7 @@ pub(super) struct Files {
 impl Files {
     pub(super) fn list(fs: &dyn FileSystem, dir: &Path) -> Result<Files, StorageError> {
         let mut files = Files::default();
-        for name in fs.list(dir).map_err(|e| StorageError::io("list", dir, &e))? {
+        for name in fs.list(dir).map_err(|e| StorageError::io("list", dir, e))? {
             match parse(&name) {
                 Some(FileKind::Table(id)) => files.tables.push(id),
                 Some(FileKind::Log(id)) => files.logs.push(id),

@@ -10,8 +10,9 @@ use tamis_testkit::{FaultPlan, FaultyFs, OpClass};
 
 use super::truth::{Manner, install};
 use crate::io::MemFs;
+use crate::options::ReadMode;
 use crate::read::Iter;
-use crate::{Db, Options, ReadMode, Snapshot};
+use crate::{Db, Options, Snapshot};
 
 const KEYS: u16 = 120;
 

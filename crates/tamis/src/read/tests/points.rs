@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::truth::{Manner, install};
+use crate::explain::{ExplainStep, FilterAnswer};
 use crate::io::MemFs;
-use crate::{Db, ExplainStep, FilterAnswer, Options};
+use crate::{Db, Options};
 
 /// More than the read path would probe at once.
 const RUNS: usize = 70;

@@ -7,7 +7,7 @@ use tamis_bench::workload::Workload;
 use crate::figures::{Custom, Needs, Scale};
 use crate::filters::job::{Job, request};
 use crate::filters::{Axis, Experiment, Settings};
-use tamis::CompactionChoice;
+use tamis::options::CompactionChoice;
 
 /// Number of keys of the paper's databases, size of their values, and their size ratio.
 const PAPER_KEYS: u64 = 40_000_000;

@@ -14,13 +14,13 @@ fn run(level: usize, run: u64, count: usize, heat: impl Fn(f64) -> f64) -> Vec<S
         let place = at as f64 / count as f64;
         let heat = heat(place);
         let enabled = if heat == 0.0 { 0 } else { (8.0 + heat.log10()).clamp(0.0, 6.0) as u32 };
-        SegmentStats {
+        filled!(SegmentStats {
             heat,
             asked: 1.5 * heat,
             enabled,
             expired: heat < 2e-5,
             ..segment(level, run, &key(at), &key(at + 1), 4000)
-        }
+        })
     };
     (0..count).map(one).collect()
 }
@@ -33,14 +33,14 @@ fn example() -> Vec<SegmentStats> {
 
 #[test]
 fn the_picture_names_runs_units_scales_and_totals() {
-    let elastic = ElasticStats {
+    let elastic = filled!(ElasticStats {
         expected_extra_reads: 0.0123,
         used_bytes: 3 << 20,
         budget_bytes: 4 << 20,
         keys: 8 << 20,
         gets: 1_234_567,
         ..ElasticStats::default()
-    };
+    });
     let svg = picture(&example(), Some(&elastic)).to_svg().unwrap();
     for part in [
         "keys of ./data",
@@ -83,7 +83,7 @@ fn rectangles(svg: &str, y: i32) -> Vec<(i32, i32, &str)> {
 
 #[test]
 fn strips_lie_where_their_keys_do() {
-    let hot = SegmentStats { heat: 0.1, enabled: 6, ..segment(0, 2, "c", "d", 100) };
+    let hot = filled!(SegmentStats { heat: 0.1, enabled: 6, ..segment(0, 2, "c", "d", 100) });
     let segments = [hot, segment(1, 1, "a", "c", 100), segment(1, 1, "d", "e", 200)];
     let svg = picture(&segments, None).to_svg().unwrap();
     let quarter = COLUMNS / 4;
@@ -113,7 +113,11 @@ fn heights_show_units() {
 fn keys_and_names_cannot_break_the_picture() {
     let mut segments = vec![segment(0, 1, "<b>&\"'\u{0}\u{1b}", "\u{ffff}\u{fffe}", 5)];
     segments[0].keyspace = "<script>".to_owned();
-    segments.push(SegmentStats { smallest: vec![0xff; 100], end: Vec::new(), ..segment(0, 1, "", "", 5) });
+    segments.push(filled!(SegmentStats {
+        smallest: vec![0xff; 100],
+        end: Vec::new(),
+        ..segment(0, 1, "", "", 5)
+    }));
     for hex in [false, true] {
         for by in [By::Data, By::Key] {
             let svg = Picture { hex, by, name: "a<b", ..picture(&segments, None) }.to_svg().unwrap();
@@ -133,7 +137,8 @@ fn keys_and_names_cannot_break_the_picture() {
 
 #[test]
 fn each_keyspace_has_its_own_keys() {
-    let other = SegmentStats { keyspace: "users".to_owned(), heat: 0.5, ..segment(0, 3, "x1", "x9", 7) };
+    let other =
+        filled!(SegmentStats { keyspace: "users".to_owned(), heat: 0.5, ..segment(0, 3, "x1", "x9", 7) });
     let svg = picture(&[segment(0, 1, "a", "b", 5), other], None).to_svg().unwrap();
     for part in ["keyspace default", "keyspace users", ">\nb\n", ">\nx9\n"] {
         assert!(svg.contains(part), "{part:?} in\n{svg}");
@@ -156,8 +161,13 @@ fn many_segments_and_runs_give_a_file_of_reasonable_size() {
 fn without_hotness_there_is_still_a_picture() {
     let svg = picture(&[segment(0, 1, "a", "b", 5)], None).to_svg().unwrap();
     assert!(svg.contains("level 0, run 1") && svg.contains("none"), "{svg}");
-    let broken =
-        SegmentStats { heat: f64::NAN, asked: f64::INFINITY, keys: 0, units: 0, ..segment(0, 1, "", "", 0) };
+    let broken = filled!(SegmentStats {
+        heat: f64::NAN,
+        asked: f64::INFINITY,
+        keys: 0,
+        units: 0,
+        ..segment(0, 1, "", "", 0)
+    });
     for what in [What::Heat, What::Asked] {
         let svg = Picture { what, ..picture(std::slice::from_ref(&broken), None) }.to_svg().unwrap();
         assert!(!svg.contains("NaN") && !svg.contains("inf "), "{svg}");

@@ -24,30 +24,20 @@ use crate::io::FileSystem;
 use crate::operators::{Names, Operators};
 use tamis_model::engine::Workload;
 
-mod domain;
-mod prefixes;
-mod table;
-mod tuner;
-mod values;
-mod workload;
-
-use domain::Words as _;
-use domain::{
+use super::domain::Words as _;
+use super::domain::{
     Age, AutoCount, Bytes, Compactions, Count, Counts, Domain, DurabilityDomain, Flag, Levels, Name, OneOf,
     Real,
 };
-use prefixes::Prefixes;
-use table::{Field, assignments, excerpt, options_table};
-use workload::Operations;
-
-pub use prefixes::PrefixFilter;
-pub use table::{OptionClass, OptionInfo};
-pub use tuner::{Proposal, Tuner, TuningCase};
-pub use values::{
-    AsyncReads, BloomHashing, ChecksumMode, CompactionChoice, Compression, CompressionPerLevel, Durability,
-    FilePicker, FilterAllocation, FilterChoice, FilterPolicy, KeyMapChoice, MergeGranularity, OnDamage,
-    PerLevel, ReadMode, SelectorName, SurfSuffix,
+use super::prefixes::{PrefixFilter, Prefixes};
+use super::table::{Field, OptionClass, OptionInfo, assignments, excerpt, options_table};
+use super::tuner::Tuner;
+use super::values::{
+    AsyncReads, BloomHashing, ChecksumMode, CompactionChoice, CompressionPerLevel, Durability, FilePicker,
+    FilterAllocation, FilterChoice, FilterPolicy, KeyMapChoice, MergeGranularity, OnDamage, PerLevel,
+    ReadMode, SelectorName,
 };
+use super::workload::Operations;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -156,12 +146,12 @@ options_table! {
         /// The options of the default keyspace.
         keyspace: KeyspaceOptions = KeyspaceOptions::default();
         /// The file system to use; `None` is the operating system's, chosen by `read_mode`. Not part of the text
-        /// form, and ignored by `==`.
+        /// form.
         file_system: Option<Arc<dyn FileSystem>> = None;
-        /// The clock; `None` is the operating system's. Not part of the text form, and ignored by `==`.
+        /// The clock; `None` is the operating system's. Not part of the text form.
         clock: Option<Arc<dyn Clock>> = None;
         /// The merge operators and compaction filters that keyspaces may name, besides the built-in ones. Not part of
-        /// the text form, and ignored by `==`.
+        /// the text form.
         operators: Operators = Operators::new();
         /// Whoever chooses filters and tree shapes while the database is in use, within `auto_memory_bytes`; `None` leaves them as
         /// they are stored. Not part of the text form, and ignored by `==`.
@@ -296,9 +286,21 @@ options_table! {
 }
 
 impl PartialEq for Options {
-    /// Compares what the text form holds; ignores `file_system`, `clock` and `operators`.
+    /// Compares every field. File systems, clocks and operators are equal if they are the same object; compare
+    /// [`to_text`](Self::to_text) to leave them out.
     fn eq(&self, other: &Self) -> bool {
-        self.same_table(other) && self.keyspace == other.keyspace
+        self.same_table(other)
+            && self.keyspace == other.keyspace
+            && is_same(&self.file_system, &other.file_system)
+            && is_same(&self.clock, &other.clock)
+            && self.operators == other.operators
+    }
+}
+
+fn is_same<T: ?Sized>(a: &Option<Arc<T>>, b: &Option<Arc<T>>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+        (a, b) => a.is_none() && b.is_none(),
     }
 }
 
@@ -528,6 +530,12 @@ impl KeyspaceOptions {
         self.set_at(0, name, value)
     }
 
+    /// Returns what differs in `other`, as names and texts.
+    pub(crate) fn changes_to(&self, other: &Self) -> Vec<(&'static str, String)> {
+        let texts = Self::FIELDS.iter().map(|field| (field.name, (field.print)(self), (field.print)(other)));
+        texts.filter(|(_, before, after)| before != after).map(|(name, _, after)| (name, after)).collect()
+    }
+
     /// Returns the text of one option's value.
     pub(crate) fn get(&self, name: &str) -> Option<String> {
         Self::FIELDS.iter().find(|field| field.name == name).map(|field| (field.print)(self))
@@ -653,6 +661,3 @@ pub(crate) fn incompatible(
         ),
     })
 }
-
-#[cfg(test)]
-mod tests;

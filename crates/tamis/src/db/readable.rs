@@ -1,0 +1,220 @@
+//! Reads: one implementation for the database, a keyspace, a snapshot and a snapshot's view of a keyspace.
+//!
+//! Each of them names a [`Place`], and all reads are made there. The inherent methods are for users without the trait in
+//! scope; they and the trait share one body.
+
+use std::ops::RangeBounds;
+use std::sync::Arc;
+
+use crate::db::snapshot::SnapshotPin;
+use crate::db::{Db, Keyspace, Snapshot, SnapshotView};
+use crate::error::ReadError;
+use crate::read::{Bounds, Iter, Lookup};
+use crate::slice::Slice;
+
+/// Where a read is made: in a keyspace as of now, or as of a snapshot.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    pub(super) keyspace: &'a Keyspace,
+    pub(super) pin: Option<&'a Arc<SnapshotPin>>,
+}
+
+impl Place<'_> {
+    #[inline]
+    fn lookup(&self, key: &[u8]) -> Result<Lookup, ReadError> {
+        self.keyspace.lookup(key, self.pin.map(|pin| &**pin))
+    }
+
+    fn scan(&self, bounds: Bounds) -> Iter {
+        self.keyspace.scan(bounds, self.pin)
+    }
+}
+
+/// Keeps [`Readable`] to the types of this crate.
+pub trait HasPlace {
+    #[doc(hidden)]
+    fn place(&self) -> Place<'_>;
+}
+
+/// Something to read keys from: a [`Db`] (its default keyspace), a [`Keyspace`], a [`Snapshot`] (the default keyspace at
+/// its moment) or a [`SnapshotView`].
+///
+/// All of them have these methods themselves; the trait is for functions that take any of them. It is sealed: no other
+/// type can implement it, so later versions may add methods.
+///
+/// ```
+/// use tamis::{Db, Options, ReadError, Readable};
+///
+/// fn count(from: impl Readable, prefix: &str) -> Result<usize, ReadError> {
+///     from.prefix(prefix).try_fold(0, |count, item| item.map(|_| count + 1))
+/// }
+///
+/// # let dir = tempfile::tempdir()?;
+/// let db = Db::open(dir.path(), Options::default())?;
+/// db.put("user/ada", "1815")?;
+/// let before = db.snapshot();
+/// db.put("user/kurt", "1906")?;
+/// assert_eq!((count(&db, "user/")?, count(&before, "user/")?), (2, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait Readable: HasPlace {
+    /// Returns the value of `key`, if it has one. Costs one key digest, one probe of each filter, and one block read per
+    /// filter that answers "maybe"; allocates nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::Dropped`] if the keyspace was dropped, [`ReadError::Merge`] if its merge operator refuses the key's
+    /// operands, [`ReadError::Storage`] for a failed system call or damaged bytes.
+    #[inline]
+    fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>, ReadError> {
+        Ok(self.place().lookup(key.as_ref())?.value())
+    }
+
+    /// Returns the values of `keys`, in the order of `keys` and as of a single moment. Cheaper than separate gets, because
+    /// the cache misses of all keys overlap.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Readable::get), if any of the keys meets one.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// db.put("a", "1")?;
+    /// let values = db.multi_get(&["a", "b"])?;
+    /// assert_eq!(values[0].as_deref(), Some(&b"1"[..]));
+    /// assert_eq!(values[1], None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>, ReadError> {
+        let place = self.place();
+        place.keyspace.lookup_many(keys, place.pin.map(|pin| &**pin))
+    }
+
+    /// Reports whether `key` has a value, at the cost of a [`get`](Readable::get).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Readable::get).
+    #[inline]
+    fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool, ReadError> {
+        Ok(matches!(self.place().lookup(key.as_ref())?, Lookup::Found { .. }))
+    }
+
+    /// Iterates over all keys in order, as of this call or of the snapshot. [`Iter`] says what that costs; errors are
+    /// items.
+    fn iter(&self) -> Iter {
+        self.place().scan(Bounds::default())
+    }
+
+    /// Iterates over the keys in a range in order, as of this call or of the snapshot. A range that ends before it starts
+    /// is empty.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// # for key in ["a", "b", "c"] { db.put(key, "value")?; }
+    /// let keys: Result<Vec<_>, _> = db.range("a"..="b").rev().map(|item| item.map(|(key, _)| key)).collect();
+    /// assert_eq!(keys?, ["b", "a"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
+        self.place().scan(Bounds::of(&range))
+    }
+
+    /// Iterates over the keys that start with `prefix` in order, as of this call or of the snapshot.
+    fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
+        self.place().scan(Bounds::prefix(prefix.as_ref()))
+    }
+}
+
+impl HasPlace for Db {
+    #[inline]
+    fn place(&self) -> Place<'_> {
+        self.default_keyspace().place()
+    }
+}
+
+impl HasPlace for Keyspace {
+    #[inline]
+    fn place(&self) -> Place<'_> {
+        Place { keyspace: self, pin: None }
+    }
+}
+
+impl HasPlace for Snapshot {
+    #[inline]
+    fn place(&self) -> Place<'_> {
+        self.default_place()
+    }
+}
+
+impl HasPlace for SnapshotView<'_> {
+    #[inline]
+    fn place(&self) -> Place<'_> {
+        self.pinned_place()
+    }
+}
+
+impl<R: HasPlace + ?Sized> HasPlace for &R {
+    #[inline]
+    fn place(&self) -> Place<'_> {
+        (**self).place()
+    }
+}
+
+impl<R: Readable + ?Sized> Readable for &R {}
+
+/// Gives a type the trait, the same methods without it, and `for item in &it`.
+macro_rules! readable {
+    ($($type:ty),*) => {$(
+        impl Readable for $type {}
+
+        impl $type {
+            /// Returns the value of `key`, if it has one. Costs one key digest, one probe of each filter, and one block read
+            /// per filter that answers "maybe"; allocates nothing. Errors are those of [`Readable::get`].
+            #[inline]
+            pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>, ReadError> {
+                Readable::get(self, key)
+            }
+
+            /// Returns the values of `keys`, in the order of `keys` and as of a single moment. Cheaper than separate gets.
+            /// See [`Readable::multi_get`].
+            pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>, ReadError> {
+                Readable::multi_get(self, keys)
+            }
+
+            /// Reports whether `key` has a value, at the cost of a get. See [`Readable::contains`].
+            #[inline]
+            pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool, ReadError> {
+                Readable::contains(self, key)
+            }
+
+            /// Iterates over all keys in order, as of this call or of the snapshot. See [`Readable::iter`].
+            pub fn iter(&self) -> Iter {
+                Readable::iter(self)
+            }
+
+            /// Iterates over the keys in a range in order, as of this call or of the snapshot. See [`Readable::range`].
+            pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
+                Readable::range(self, range)
+            }
+
+            /// Iterates over the keys that start with `prefix` in order, as of this call or of the snapshot.
+            pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
+                Readable::prefix(self, prefix)
+            }
+        }
+
+        impl IntoIterator for &$type {
+            type Item = <Iter as Iterator>::Item;
+            type IntoIter = Iter;
+
+            fn into_iter(self) -> Iter {
+                Readable::iter(self)
+            }
+        }
+    )*};
+}
+
+readable!(Db, Keyspace, Snapshot, SnapshotView<'_>);

@@ -1,0 +1,36 @@
+//! The types of options: the values that they take, and the description of every option.
+//!
+//! The options themselves are [`Options`] of a database and [`KeyspaceOptions`] of a keyspace, both at the crate's
+//! root. Values that are words in the text form can be parsed ([`FromStr`](std::str::FromStr)) and printed
+//! ([`Display`](std::fmt::Display)) one by one:
+//!
+//! ```
+//! use tamis::options::{FilterChoice, ReadMode};
+//!
+//! assert_eq!("ribbon".parse(), Ok(FilterChoice::Ribbon));
+//! assert_eq!(ReadMode::Direct.to_string(), "direct");
+//! ```
+
+pub(crate) mod definition;
+mod domain;
+mod prefixes;
+mod table;
+mod text;
+mod tuner;
+pub(crate) mod values;
+mod workload;
+
+pub(crate) use definition::{Incompatible, KeyspaceOptions, Options, incompatible};
+pub use prefixes::PrefixFilter;
+pub use table::{OptionClass, OptionInfo};
+pub use text::ParseValueError;
+pub use tuner::{Proposal, Tuner, TuningCase};
+pub(crate) use values::Durability;
+pub use values::{
+    AsyncReads, BloomHashing, ChecksumMode, CompactionChoice, Compression, CompressionPerLevel, FilePicker,
+    FilterAllocation, FilterChoice, FilterPolicy, KeyMapChoice, MergeGranularity, OnDamage, PerLevel,
+    ReadMode, SelectorName, SurfSuffix,
+};
+
+#[cfg(test)]
+mod tests;
