@@ -54,7 +54,8 @@ impl Shared {
         self.oracle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Accepts an error that a disk fault explains. `failures` is the number of failed disk operations when the operation began.
+    /// Accepts an error that a disk fault explains. `failures` is the number of failed disk operations when the
+    /// operation began.
     pub fn excuse(
         &self,
         what: &str,

@@ -38,7 +38,8 @@ pub struct Hunt {
 const STEPS: &str = "steps";
 const FAILED: &str = "failed";
 
-/// In a child: runs every `stride`th seed and reports its result. Ends after a failure, whose threads are still running.
+/// In a child: runs every `stride`th seed and reports its result. Ends after a failure, whose threads are still
+/// running.
 pub fn work(from: u64, stride: u64) {
     for seed in (from..).step_by(stride as usize) {
         let report = run(&plan(seed));

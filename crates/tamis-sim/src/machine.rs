@@ -1,12 +1,12 @@
 //! The simulated machine: the scheduler and the clock.
 //!
 //! Threads of a simulation are threads of the operating system that pass a baton: [`Inner::running`] has it, all others
-//! wait. A thread that calls the machine may have to pass it on; the next thread, like every other decision here, is drawn from
-//! one seeded generator. Nothing depends on real time, on addresses or on the operating system's scheduling, so equal seeds and
-//! equal programs give equal schedules; [`Report::trace`] shows whether they did.
+//! wait. A thread that calls the machine may have to pass it on; the next thread, like every other decision here, is
+//! drawn from one seeded generator. Nothing depends on real time, on addresses or on the operating system's scheduling,
+//! so equal seeds and equal programs give equal schedules; [`Report::trace`] shows whether they did.
 //!
-//! Time advances by only a few microseconds per step while any thread can run, and jumps to the next deadline when none can.
-//! If no thread can run and there is no deadline, the threads are deadlocked, which is a failure.
+//! Time advances by only a few microseconds per step while any thread can run, and jumps to the next deadline when none
+//! can. If no thread can run and there is no deadline, the threads are deadlocked, which is a failure.
 //!
 //! After a failure the threads stay where they are: unwinding them would run the engine's code in states created by the
 //! failure. To collect several failures, run each simulation in its own process.
@@ -133,8 +133,8 @@ impl Machine {
         })
     }
 
-    /// Runs `work` as the first thread of the machine, until it ends or the simulation fails. Threads that outlive it are
-    /// left alone.
+    /// Runs `work` as the first thread of the machine, until it ends or the simulation fails. Threads that outlive it
+    /// are left alone.
     pub fn run(self: &Arc<Machine>, work: impl FnOnce() + Send + 'static) -> Report {
         tell_of_panics();
         let first = self.start("first", work).expect("the first thread");

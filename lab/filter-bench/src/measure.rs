@@ -18,8 +18,8 @@ pub(crate) fn independent(count: usize, mask: usize, mut probe: impl FnMut(usize
     start.elapsed().as_nanos() as f64 / count as f64
 }
 
-/// Like [`independent`], but each query depends on the preceding answer, as for a reader that queries one run after the
-/// other.
+/// Measures like [`independent`], but each query depends on the preceding answer, as for a reader that queries one run
+/// after the other.
 #[inline]
 pub(crate) fn chained(count: usize, mask: usize, mut probe: impl FnMut(usize) -> bool) -> f64 {
     let start = Instant::now();

@@ -108,8 +108,8 @@ fn is_in_memory(dir: &Path) -> bool {
     std::fs::read_to_string("/proc/mounts").is_ok_and(|mounts| in_memory_by(&mounts, &dir))
 }
 
-/// The same from a table of mounts: lines of device, directory, kind. The longest matching directory wins; the last one
-/// of equals.
+/// Does the same with a table of mounts: lines of device, directory, kind. The longest matching directory wins; the
+/// last one of equals.
 fn in_memory_by(mounts: &str, dir: &Path) -> bool {
     let mounts = mounts.lines().filter_map(|line| {
         let mut words = line.split_ascii_whitespace();

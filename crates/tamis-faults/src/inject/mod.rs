@@ -51,8 +51,8 @@ pub(crate) struct Injector {
 }
 
 impl Injector {
-    /// Catches the calls of this thread and of those that it starts later. May be called once per process. No call fails
-    /// before [`arm`](Self::arm).
+    /// Catches the calls of this thread and of those that it starts later. May be called once per process. No call
+    /// fails before [`arm`](Self::arm).
     pub(crate) fn install(plan: Option<Plan>, kill: Option<Kill>) -> io::Result<Injector> {
         let desk = DESK.get_or_init(|| Desk {
             armed: AtomicBool::new(false),

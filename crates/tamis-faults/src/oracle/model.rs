@@ -114,7 +114,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// The number of a thread's last write.
+    /// Returns the number of a thread's last write.
     pub(crate) fn number(&self, thread: u32) -> u64 {
         self.counters.get(&thread).and_then(|counter| counter.first()).copied().unwrap_or(0)
     }

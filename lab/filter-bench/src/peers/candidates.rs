@@ -62,39 +62,39 @@ macro_rules! ours {
     }};
 }
 
-/// A standard Bloom filter of tamis.
+/// Returns the standard Bloom filter of tamis.
 pub(super) fn bloom() -> Box<dyn Candidate> {
     ours!("tamis bloom", Bloom, |digests, bits, salt| {
         Bloom::build(digests, bits, BloomScheme::Rotation, salt)
     })
 }
 
-/// A blocked Bloom filter of tamis.
+/// Returns the blocked Bloom filter of tamis.
 pub(super) fn blocked_bloom() -> Box<dyn Candidate> {
     ours!("tamis blocked-bloom", BlockedBloom, BlockedBloom::build)
 }
 
-/// An XOR filter of tamis.
+/// Returns the XOR filter of tamis.
 pub(super) fn xor() -> Box<dyn Candidate> {
     ours!("tamis xor", Xor, Xor::build)
 }
 
-/// A binary fuse filter of tamis.
+/// Returns the binary fuse filter of tamis.
 pub(super) fn fuse() -> Box<dyn Candidate> {
     ours!("tamis fuse", BinaryFuse, BinaryFuse::build)
 }
 
-/// A ribbon filter of tamis.
+/// Returns the ribbon filter of tamis.
 pub(super) fn ribbon() -> Box<dyn Candidate> {
     ours!("tamis ribbon", Ribbon, Ribbon::build)
 }
 
-/// A cuckoo filter of tamis.
+/// Returns the cuckoo filter of tamis.
 pub(super) fn cuckoo() -> Box<dyn Candidate> {
     ours!("tamis cuckoo", Cuckoo, Cuckoo::build)
 }
 
-/// Grafite of tamis, queried for ranges of integers.
+/// Returns Grafite of tamis, queried for ranges of integers.
 pub(super) fn grafite() -> Box<dyn Candidate> {
     Box::new(Recipe {
         name: "tamis grafite",
@@ -112,7 +112,7 @@ pub(super) fn grafite() -> Box<dyn Candidate> {
     })
 }
 
-/// `fastbloom`: a standard Bloom filter.
+/// Returns `fastbloom`: a standard Bloom filter.
 pub(super) fn fastbloom() -> Box<dyn Candidate> {
     Box::new(Recipe {
         name: "fastbloom",
@@ -130,7 +130,7 @@ pub(super) fn fastbloom() -> Box<dyn Candidate> {
     })
 }
 
-/// `sbbf-rs-safe`: the split block Bloom filter of Parquet.
+/// Returns `sbbf-rs-safe`: the split block Bloom filter of Parquet.
 pub(super) fn sbbf() -> Box<dyn Candidate> {
     Box::new(Recipe {
         name: "sbbf-rs-safe",
@@ -149,7 +149,7 @@ pub(super) fn sbbf() -> Box<dyn Candidate> {
 
 macro_rules! xorf {
     ($function:ident, $filter:ident, $name:literal, $bytes:literal) => {
-        /// A filter of `xorf`.
+        /// Returns a filter of `xorf`.
         pub(crate) fn $function() -> Box<dyn Candidate> {
             Box::new(Recipe {
                 name: $name,
@@ -168,7 +168,7 @@ xorf!(xorf_xor8, Xor8, "xorf Xor8", 1);
 xorf!(xorf_fuse8, BinaryFuse8, "xorf BinaryFuse8", 1);
 xorf!(xorf_fuse16, BinaryFuse16, "xorf BinaryFuse16", 2);
 
-/// `cuckoofilter`: fingerprints of 8 bits, a power of two of buckets.
+/// Returns `cuckoofilter`: fingerprints of 8 bits, a power of two of buckets.
 pub(super) fn cuckoofilter() -> Box<dyn Candidate> {
     Box::new(Recipe {
         name: "cuckoofilter",
@@ -185,7 +185,7 @@ pub(super) fn cuckoofilter() -> Box<dyn Candidate> {
     })
 }
 
-/// `scalable_cuckoo_filter`, sized for all keys at once.
+/// Returns `scalable_cuckoo_filter`, sized for all keys at once.
 pub(super) fn scalable_cuckoo() -> Box<dyn Candidate> {
     type Filter = scalable_cuckoo_filter::ScalableCuckooFilter<u64, Mixer>;
     Box::new(Recipe {
@@ -203,7 +203,7 @@ pub(super) fn scalable_cuckoo() -> Box<dyn Candidate> {
     })
 }
 
-/// `qfilter`: a quotient filter.
+/// Returns `qfilter`: a quotient filter.
 pub(super) fn qfilter() -> Box<dyn Candidate> {
     Box::new(Recipe {
         name: "qfilter",
@@ -220,7 +220,7 @@ pub(super) fn qfilter() -> Box<dyn Candidate> {
     })
 }
 
-/// The `grafite` crate.
+/// Returns the filter of the `grafite` crate.
 pub(super) fn grafite_crate() -> Box<dyn Candidate> {
     Box::new(Recipe {
         name: "grafite",

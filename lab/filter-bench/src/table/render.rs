@@ -48,7 +48,7 @@ pub(super) fn set(report: &mut Report, set: &KeySet, rates: &[Rate], speeds: &[S
     }
 }
 
-/// One row per filter, size and width; one column per class.
+/// Returns a table with one row per filter, size and width, and one column per class.
 fn rate_table(rates: &[Rate]) -> Table {
     let columns =
         ["filter", "asked", "actual", "width", "theory"].into_iter().chain(Class::ALL.map(Class::text));

@@ -257,7 +257,7 @@ impl Session for FjallSession<'_> {
         Ok(look(self.fjall.keyspace.get(key).map_err(failed)?.as_deref()))
     }
 
-    /// fjall has no call for several keys.
+    /// Gets keys one by one, since fjall has no call for several.
     fn multi_get(
         &mut self,
         keys: &[&[u8]],

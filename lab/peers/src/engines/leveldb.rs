@@ -119,7 +119,7 @@ impl Engine for LevelDb {
         Ok(())
     }
 
-    /// LevelDB reports only the total of its memory.
+    /// Returns the runs only, since LevelDB reports its memory only as a total.
     fn inside(&self) -> Result<Inside, BenchError> {
         Ok(Inside { runs: Some(self.tree()?.runs()), ..Inside::default() })
     }

@@ -75,7 +75,7 @@ pub trait Engine: Store + Sized {
     /// The name on the command line and in reports.
     const NAME: &'static str;
 
-    /// The engine's own version.
+    /// Returns the engine's own version.
     fn version() -> String;
 
     /// Returns the reason if this setup is not supported. Such a row has no figures, only the reason.

@@ -1,5 +1,6 @@
-//! The experiments by name: the figures of the ElasticBF paper (Li, Tian, Guo, Li, Xu: "ElasticBF: Elastic Bloom Filter with
-//! Hotness Awareness for Boosting Read Performance in Large Key-Value Stores", USENIX ATC 2019), and three of our own.
+//! The experiments by name: the figures of the ElasticBF paper (Li, Tian, Guo, Li, Xu: "ElasticBF: Elastic Bloom Filter
+//! with Hotness Awareness for Boosting Read Performance in Large Key-Value Stores", USENIX ATC 2019), and three of our
+//! own.
 
 use tamis_bench::workload::Workload::{self, *};
 

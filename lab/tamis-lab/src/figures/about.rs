@@ -8,10 +8,11 @@ use serde::{Deserialize, Serialize};
 /// The origin of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Paper {
-    /// Zhu, Mun, Raman, Athanassoulis: "Reducing Bloom Filter CPU Overhead in LSM-Trees on Modern Storage Devices", DaMoN 2021.
+    /// Zhu, Mun, Raman, Athanassoulis: "Reducing Bloom Filter CPU Overhead in LSM-Trees on Modern Storage Devices",
+    /// DaMoN 2021.
     HashSharing,
-    /// Li, Tian, Guo, Li, Xu: "ElasticBF: Elastic Bloom Filter with Hotness Awareness for Boosting Read Performance in Large
-    /// Key-Value Stores", USENIX ATC 2019.
+    /// Li, Tian, Guo, Li, Xu: "ElasticBF: Elastic Bloom Filter with Hotness Awareness for Boosting Read Performance in
+    /// Large Key-Value Stores", USENIX ATC 2019.
     ElasticBf,
     /// Wang, Guo, Yang, Zhang: "GRF: A Global Range Filter for LSM-Trees with Shape Encoding", SIGMOD 2024.
     Grf,

@@ -35,7 +35,8 @@ pub struct Custom {
     pub repeats: Option<u32>,
     /// Whether reads of tables bypass the page cache.
     pub direct: Option<bool>,
-    /// Devices by name: `hdd`, `ssd`, `pcie-ssd`, `spdk`, `nvm`, `memory` (emulated), `page-cache`, `disk`, `ram-disk` (measured).
+    /// Devices by name: `hdd`, `ssd`, `pcie-ssd`, `spdk`, `nvm`, `memory` (emulated), `page-cache`, `disk`, `ram-disk`
+    /// (measured).
     pub devices: Vec<String>,
     /// Exponents of Zipf's law, 0 for uniform.
     pub skews: Vec<f64>,

@@ -1,7 +1,7 @@
 //! `grf-theory`: rates and code sizes of GRF as derived in section 4 of its paper, compared with the filter of tamis.
 //!
-//! H. Wang et al., "GRF: A Global Range Filter for LSM-Trees with Shape Encoding" (SIGMOD 2024), sections 4.3.1 and 4.4. One
-//! `Partition` stands in for the filter. Three things are measured:
+//! H. Wang et al., "GRF: A Global Range Filter for LSM-Trees with Shape Encoding" (SIGMOD 2024), sections 4.3.1 and
+//! 4.4. One `Partition` stands in for the filter. Three things are measured:
 //!
 //! * its rate with 6 to 14 bits per key, when it is built and when the tree above the last level is full, against
 //!   `2^-(b-5)`;

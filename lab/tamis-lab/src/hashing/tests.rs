@@ -5,7 +5,7 @@ use tamis_bench::progress::NoProgress;
 use super::*;
 use serde_json::Value;
 
-/// Tiny trees, each run one table, and few gets, on the fastest device unless devices vary.
+/// Returns settings with tiny trees, each run one table, and few gets, on the fastest device unless devices vary.
 fn tiny(figure: &HashFigure) -> Custom {
     let devices = match figure.design.across {
         design::Across::Device => vec!["nvm".into(), "page-cache".into(), "disk".into(), "ram-disk".into()],

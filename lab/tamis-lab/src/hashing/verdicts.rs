@@ -198,7 +198,7 @@ pub(super) fn figure_8a(all: &Measured) -> Vec<Verdict> {
     ]
 }
 
-/// "For 1KB keys, the total hashing cost is reduced to less than half."
+/// Judges the claim "For 1KB keys, the total hashing cost is reduced to less than half."
 fn hashing_falls(all: &Measured, rows: &[&GainRow]) -> Verdict {
     let open = Verdict::open("For the largest keys the hashing of a get falls to less than half", "< 50 %");
     let last =

@@ -84,7 +84,7 @@ fn sides<'a>(rows: impl Iterator<Item = &'a MixRow>) -> Vec<&'a str> {
     rows.map(|row| &row.side[..]).filter(|name| seen.insert(*name)).collect()
 }
 
-/// `YCSB A`.
+/// Returns a mix's name: `YCSB A`.
 fn title_of(mix: Workload) -> String {
     mix.name().replace('-', " ").to_uppercase()
 }
@@ -189,7 +189,7 @@ fn front(rows: &[MixRow]) -> Verdict {
     verdict.with(ours, Some(on_front * 2 > compared.len()), Some(all), None).noting(note)
 }
 
-/// `2 threads`.
+/// Formats a number of threads: `2 threads`.
 pub(super) fn threads_of(threads: usize) -> String {
     format!("{threads} {}", if threads == 1 { "thread" } else { "threads" })
 }

@@ -38,7 +38,7 @@ pub(super) struct Plot<'p> {
     note: Vec<String>,
 }
 
-/// If a series was computed, returns the name of its side: the series name without the leading word and separator.
+/// Returns the side of a computed series: its name without the leading word and separator. `None` for other series.
 pub(super) fn computed(name: &str) -> Option<&str> {
     let rest = name.strip_prefix("theory").or_else(|| name.strip_prefix("model"))?;
     Some(rest.trim_start_matches([' ', ':', ',', '–', '-']).trim_start_matches("of "))

@@ -83,7 +83,7 @@ impl Sides {
     }
 }
 
-/// Like [`svg`], with names that begin with `id`: a letter, then letters, digits and `-`.
+/// Draws like [`svg`], with names that begin with `id`: a letter, then letters, digits and `-`.
 pub fn svg_named(panel: &Panel, among: &Sides, id: &str) -> Result<String, BenchError> {
     let said = describe::panel(panel);
     let title = text::clean(&panel.title);

@@ -55,7 +55,7 @@ impl Figure for WithPeers {
         self.figure.about()
     }
 
-    /// The costs without the comparison, which costs about as much again for each of its systems.
+    /// Returns the costs without the comparison, which costs about as much again for each of its systems.
     fn needs(&self, scale: Scale) -> Needs {
         self.figure.needs(scale)
     }

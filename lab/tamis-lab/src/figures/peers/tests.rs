@@ -128,7 +128,7 @@ fn refusal(system: &str, why: &str) -> String {
     )
 }
 
-/// Three rounds of one mix by four systems; RocksDB has half the throughput of tamis.
+/// Returns three rounds of one mix by four systems; RocksDB has half the throughput of tamis.
 fn rows() -> String {
     let mut text = String::new();
     for (system, base) in [("tamis", 1000.0), ("tamis-grf", 2000.0), ("rocksdb", 500.0), ("leveldb", 250.0)] {
