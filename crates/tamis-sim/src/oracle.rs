@@ -326,8 +326,9 @@ impl Oracle {
         None
     }
 
-    /// Checks the whole contents found after the next opening and adopts them as the state from now on.
-    pub fn recover(&mut self, seen: &Seen, loss: Option<Loss>) -> Result<(), String> {
+    /// Checks the whole contents found after the next opening and adopts them as the state from now on. `begun`: the opening
+    /// wrote what it found to tables. Otherwise, on a full disk, a log of a process that ended may still not be on the device.
+    pub fn recover(&mut self, seen: &Seen, loss: Option<Loss>, begun: bool) -> Result<(), String> {
         let mut fitting = Vec::new();
         for number in 0..self.clients.len() {
             let client = &self.clients[number];
@@ -359,7 +360,9 @@ impl Oracle {
             for operation in &mut client.operations[prefix..] {
                 operation.failed = true;
             }
-            (client.acknowledged, client.durable) = (prefix, prefix);
+            let on_device = begun || matches!(loss, Some(Loss::Unsynced | Loss::Random));
+            client.durable = if on_device { prefix } else { client.durable.min(prefix) };
+            client.acknowledged = prefix;
         }
         Ok(())
     }

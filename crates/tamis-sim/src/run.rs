@@ -137,7 +137,7 @@ impl World {
         tamis::io::FileSystem::remove(&shared.disk, &log).map_err(|error| error.to_string())?;
         let Ok(db) = Db::open(DIR, shared.options.clone()) else { return Ok(()) };
         let seen = everything(&db).map_err(|error| format!("without {}: {error}", log.display()))??;
-        let checked = shared.oracle().clone().recover(&seen, self.loss);
+        let checked = shared.oracle().clone().recover(&seen, self.loss, true);
         checked.map_err(|what| format!("without {}: {what}", log.display()))
     }
 
@@ -166,7 +166,8 @@ impl World {
             let failures = shared.disk.failures();
             match everything(db) {
                 Ok(seen) => {
-                    shared.oracle().recover(&seen?, self.loss)?;
+                    let begun = db.stats().suspended.is_none();
+                    shared.oracle().recover(&seen?, self.loss, begun)?;
                     self.loss = None;
                     return Ok(());
                 }

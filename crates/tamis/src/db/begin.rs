@@ -45,6 +45,8 @@ const RETRY: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(crate) struct Beginning {
     waiting: AtomicBool,
+    /// Why the last attempt failed. A leaf: any thread may ask, whatever it holds.
+    cause: Mutex<String>,
     pending: Mutex<Pending>,
 }
 
@@ -106,6 +108,11 @@ impl DbInner {
         self.beginning.waiting.load(Ordering::Acquire)
     }
 
+    /// Returns why the session has not begun, if it has not.
+    pub(crate) fn waits_because(&self) -> Option<String> {
+        self.is_waiting().then(|| self.beginning.cause.lock().clone())
+    }
+
     /// Like [`check_writable`](Self::check_writable), but also begins the session if it has not begun. Not to be called with
     /// any lock held.
     pub(crate) fn check_ready(&self) -> Result<(), WriteError> {
@@ -126,6 +133,7 @@ impl DbInner {
         self.warn(format!(
             "opened without room to write: reads work, writes fail until there is room: {error}"
         ));
+        *self.beginning.cause.lock() = error.to_string();
         pending.failed = Some(self.failure(error));
         *self.beginning.pending.lock() = pending;
         self.beginning.waiting.store(true, Ordering::Release);
@@ -165,6 +173,7 @@ impl DbInner {
             }
             Err(NotBegun::Unchanged(error) | NotBegun::Unknown(error)) => {
                 let cause = error.to_string();
+                self.beginning.cause.lock().clone_from(&cause);
                 let more_room = error.is_out_of_space() && self.spend_reserve();
                 pending.failed = (!more_room).then(|| self.failure(error));
                 Err(WriteError::Suspended { cause })

@@ -362,7 +362,8 @@ impl DbInner {
     /// Returns what currently fails and is being retried, in words.
     pub(crate) fn troubles(&self, state: &State) -> Vec<String> {
         let mut troubles = Vec::new();
-        troubles.extend(self.health.suspended().map(|cause| format!("writes are suspended: {cause}")));
+        let suspended = self.health.suspended().or_else(|| self.waits_because());
+        troubles.extend(suspended.map(|cause| format!("writes are suspended: {cause}")));
         if self.background.reserve.is_spent() {
             troubles.push(self.background.reserve.trouble());
         }

@@ -238,7 +238,7 @@ impl Stats {
             snapshots_live: snapshots,
             visible_seq: db.visible(),
             poisoned: db.health.stopped().cloned(),
-            suspended: db.health.suspended(),
+            suspended: db.health.suspended().or_else(|| db.waits_because()),
             troubles: db.troubles(&state),
             reserve_bytes: db.background.reserve.held(),
             damaged_tables: db.damaged_tables(),

@@ -159,6 +159,7 @@ fn the_last_log_of_a_crashed_session_is_not_damage_while_the_disk_is_full() {
     full.set_capacity(Some(full.files().iter().map(|file| file.1).sum()));
     let db = Db::open(DIR, on(&full)).unwrap();
     assert!(matches!(db.put("key", "newer"), Err(WriteError::Suspended { .. })), "the session has not begun");
+    assert!(db.stats().suspended.is_some_and(|cause| cause.contains("space")), "{:?}", db.stats().suspended);
     let stats = until(&db, "two passes", |stats| stats.passes >= 2);
     assert_eq!(stats.problems, Vec::<String>::new());
     full.set_capacity(None);
@@ -166,4 +167,5 @@ fn the_last_log_of_a_crashed_session_is_not_damage_while_the_disk_is_full() {
         std::thread::sleep(Duration::from_millis(10));
     }
     assert_eq!(db.get("key").unwrap().unwrap(), "newer");
+    assert_eq!(db.stats().suspended, None);
 }
