@@ -42,6 +42,8 @@
 //! Features: `zstd` adds Zstandard compression and compiles its C library; the default build is Rust only.
 //! `simulation` and `fuzzing` are for programs that test the engine, not for releases.
 
+#![warn(missing_debug_implementations)]
+
 pub mod advise;
 mod batch;
 mod codec;
