@@ -22,6 +22,8 @@
 //! `simulation`: the threads, locks and pauses of [`sync`] call a scheduler, for threads that belong to one. Each
 //! call costs a thread-local lookup, so the feature is only for programs that simulate.
 
+#![warn(missing_debug_implementations)]
+
 pub mod clock;
 pub mod io;
 pub mod sync;

@@ -43,6 +43,8 @@
 //! # Ok::<(), tamis_filter::FilterError>(())
 //! ```
 
+#![warn(missing_debug_implementations)]
+
 mod bits;
 mod blocked;
 mod bloom;

@@ -30,6 +30,7 @@
 //! assert!(gain(devices::NVM) > 0.4 && gain(devices::HDD) < 0.01);
 //! ```
 
+#![warn(missing_debug_implementations)]
 #![forbid(unsafe_code)]
 
 // Runs the README's example as a doc test.

@@ -23,6 +23,8 @@
 //!
 //! File systems may be used from any thread, and clones share their state. A [`Rng`] belongs to one thread.
 
+#![warn(missing_debug_implementations)]
+
 mod emulated;
 mod faulty;
 pub mod fuzz;

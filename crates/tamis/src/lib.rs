@@ -42,6 +42,8 @@
 //! `unstable-selector` lets the program supply a filter for the whole tree. `simulation` and `fuzzing` are for programs
 //! that test the engine, not for releases.
 
+#![warn(missing_debug_implementations)]
+
 mod batch;
 mod codec;
 mod collections;

@@ -53,6 +53,13 @@ impl Slice {
     }
 }
 
+impl Default for Slice {
+    /// Returns the empty slice.
+    fn default() -> Slice {
+        Slice::copy_of(&[])
+    }
+}
+
 impl Deref for Slice {
     type Target = [u8];
 

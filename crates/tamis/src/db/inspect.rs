@@ -39,6 +39,11 @@ fn kind_of(path: &Path) -> Option<FileKind> {
 }
 
 /// Prints a table file: properties, filter or key list, range tombstones, and every entry.
+///
+/// # Errors
+///
+/// A failed system call, also of `out`; damage, with file and offset, once what precedes it is printed; a file that is
+/// no table.
 pub fn dump_table(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Result<(), Error> {
     let id = match kind_of(path) {
         Some(FileKind::Table(id)) => id,
@@ -177,6 +182,10 @@ fn dump_units(table: &Table, out: &mut dyn Write) -> Result<(), Error> {
 
 /// Prints a write-ahead log: every operation with its sequence number, and how the log ends. The log's number is the one in
 /// its header, regardless of the file's name.
+///
+/// # Errors
+///
+/// A failed system call, also of `out`; a file that is no log.
 pub fn dump_log(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Result<(), Error> {
     let named = match kind_of(path) {
         Some(FileKind::Log(id)) => Some(id),
@@ -240,6 +249,10 @@ pub fn dump_log(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Result
 }
 
 /// Prints a manifest: every edit, in order. The manifest's number is the one in its header, regardless of the file's name.
+///
+/// # Errors
+///
+/// A failed system call, also of `out`; damage; a file that is no manifest.
 pub fn dump_manifest(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Result<(), Error> {
     let named = match kind_of(path) {
         Some(FileKind::Manifest(number)) => Some(number),

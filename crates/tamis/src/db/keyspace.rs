@@ -180,6 +180,10 @@ impl Keyspace {
     }
 
     /// Sets the value of `key` to `value`, with the database's durability.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::put`], and [`WriteError::Dropped`](crate::WriteError::Dropped).
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), WriteError> {
         let (key, value) = (key.as_ref(), value.as_ref());
         let mut batch = WriteBatch::with_capacity(key.len() + value.len() + 24);
@@ -189,6 +193,10 @@ impl Keyspace {
 
     /// Applies `operand` to the value of `key` with the keyspace's merge operator (its option `merge_operator`), without
     /// reading the value: it costs as much as a put. Reads apply the pending operands; flushes and compactions combine them.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::merge`], and [`WriteError::Dropped`](crate::WriteError::Dropped).
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<(), WriteError> {
         let (key, operand) = (key.as_ref(), operand.as_ref());
         let mut batch = WriteBatch::with_capacity(key.len() + operand.len() + 24);
@@ -197,6 +205,10 @@ impl Keyspace {
     }
 
     /// Deletes `key`. Deleting a key that does not exist is not an error.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::delete`], and [`WriteError::Dropped`](crate::WriteError::Dropped).
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<(), WriteError> {
         let mut batch = WriteBatch::new();
         batch.delete_id(self.inner.id, key.as_ref());
@@ -205,6 +217,10 @@ impl Keyspace {
 
     /// Deletes all keys in a range, at the cost of one write regardless of how many there are. An empty range deletes
     /// nothing; a reversed range is an error.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::delete_range`], and [`WriteError::Dropped`](crate::WriteError::Dropped).
     pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<(), WriteError> {
         let mut batch = WriteBatch::new();
         batch.delete_range_id(self.inner.id, range);
@@ -220,6 +236,10 @@ impl Keyspace {
     }
 
     /// Returns the path that a get of `key` would take now, step by step. Costs a get and some allocations.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Readable::get`](crate::Readable::get).
     pub fn explain_get(&self, key: impl AsRef<[u8]>) -> Result<Explanation, ReadError> {
         self.check()?;
         let (db, key) = (&self.handle.inner, key.as_ref());
@@ -230,6 +250,10 @@ impl Keyspace {
     }
 
     /// Writes the keyspace's memtables to tables and waits until that is done.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::flush`].
     pub fn flush(&self) -> Result<(), AdminError> {
         self.handle.inner.flush(std::slice::from_ref(&self.inner))
     }
@@ -237,6 +261,10 @@ impl Keyspace {
     /// Merges everything into the last level that holds data and waits until that is done. If no snapshot is alive, no
     /// tombstone and no shadowed version from before the call remains. Tables in which a live snapshot may still distinguish
     /// versions are not rewritten again.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`compact_range`](Keyspace::compact_range).
     pub fn compact(&self) -> Result<(), AdminError> {
         self.handle.inner.compact_within(&self.inner, None, &CompactOptions::default())
     }
@@ -270,6 +298,10 @@ impl Keyspace {
 
     /// Ingests [external tables](crate::ingest::ExternalTableBuilder) atomically. See [`Db::ingest`], which does the same for several
     /// keyspaces at once.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::ingest`].
     pub fn ingest<P: AsRef<Path>>(
         &self,
         files: &[P],

@@ -203,6 +203,11 @@ impl Db {
     /// Alongside a writer, that is a state which a crash of the writer might have left during the call: everything acknowledged
     /// before, and possibly writes that are not acknowledged yet, or that failed while the writer's
     /// [suspension](WriteError::Suspended) lasts.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open`](Db::open), except that no lock is asked for and nothing is created; [`OpenError::Changing`] if
+    /// the writer replaced files during every attempt.
     pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Db, OpenError> {
         let inner = beside::open(path.as_ref(), &options)?;
         let workers = Workers::start_reading(&inner)
@@ -218,6 +223,10 @@ impl Db {
     /// as it is. With `dry_run` nothing is changed, and the report says what would be done.
     ///
     /// Opening with [`Options::salvage`] does the same.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open`](Db::open), except that damage is no error: it is in the report.
     pub fn salvage(
         path: impl AsRef<Path>,
         options: Options,
@@ -262,12 +271,20 @@ impl Db {
     }
 
     /// Sets the value of `key` (up to 64 KiB) to `value` (up to 4 GiB − 1), with the database's durability.
+    ///
+    /// # Errors
+    ///
+    /// [`WriteError::KeyTooLong`], [`WriteError::ValueTooLong`], and those of [`write`](Db::write).
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), WriteError> {
         self.default.put(key, value)
     }
 
     /// Applies `operand` to the value of `key` with the merge operator of the default keyspace (its option `merge_operator`),
     /// without reading the value: it costs as much as a put. Reads apply the pending operands.
+    ///
+    /// # Errors
+    ///
+    /// [`WriteError::NoMergeOperator`], and those of [`put`](Db::put).
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -284,11 +301,20 @@ impl Db {
     }
 
     /// Deletes `key`. Deleting a key that does not exist is not an error.
+    ///
+    /// # Errors
+    ///
+    /// [`WriteError::KeyTooLong`], and those of [`write`](Db::write).
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<(), WriteError> {
         self.default.delete(key)
     }
 
     /// Deletes all keys in a range, at the cost of one write regardless of how many there are.
+    ///
+    /// # Errors
+    ///
+    /// [`WriteError::ReversedRange`] if the range ends before it starts, [`WriteError::KeyTooLong`], and those of
+    /// [`write`](Db::write).
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -304,6 +330,14 @@ impl Db {
 
     /// Commits a batch atomically, across keyspaces, with the database's durability.
     ///
+    /// # Errors
+    ///
+    /// What the batch itself refused first: a key or value that is too long, a reversed range.
+    /// [`WriteError::ForeignKeyspace`] or [`WriteError::Dropped`] for its keyspaces, [`WriteError::NoMergeOperator`].
+    /// [`WriteError::ReadOnly`] or [`WriteError::Closed`] for the handle. [`WriteError::Suspended`] while a failed
+    /// write to the disk is retried, [`WriteError::Poisoned`] after a panic in the engine, [`WriteError::Storage`] for
+    /// a failed system call. Nothing of a refused batch is visible to reads.
+    ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
     /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
@@ -318,11 +352,20 @@ impl Db {
 
     /// Commits a batch with its own durability. [`Durability::Synced`] returns once the batch and everything before it would
     /// survive a power failure; the others return once the operating system has the data.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`write`](Db::write).
     pub fn write_with(&self, batch: WriteBatch, durability: Durability) -> Result<(), WriteError> {
         self.handle().write(batch, Some(durability))
     }
 
     /// Makes every write acknowledged so far durable across a power failure.
+    ///
+    /// # Errors
+    ///
+    /// [`WriteError::ReadOnly`], [`WriteError::Closed`], [`WriteError::Suspended`], [`WriteError::Poisoned`] or
+    /// [`WriteError::Storage`], as for a [`write`](Db::write).
     pub fn sync(&self) -> Result<(), WriteError> {
         self.inner().write(WriteBatch::new(), true)
     }
@@ -333,12 +376,21 @@ impl Db {
     }
 
     /// Writes all memtables to tables and waits until that is done.
+    ///
+    /// # Errors
+    ///
+    /// [`AdminError::Write`] if the handle is read-only or closed, or writes are stopped or suspended; a failed system
+    /// call.
     pub fn flush(&self) -> Result<(), AdminError> {
         let all: Vec<_> = self.inner().directory.load().values().cloned().collect();
         self.inner().flush(&all)
     }
 
     /// Merges everything in the default keyspace into the last level that holds data, and waits until that is done.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Keyspace::compact_range`].
     pub fn compact(&self) -> Result<(), AdminError> {
         self.default.compact()
     }
@@ -372,12 +424,20 @@ impl Db {
     /// Waits until the global filters of all keyspaces are complete: after opening, when reads do without them, and after any
     /// change that makes parts of them due for a rebuild. Returns at once if there are none. Does not wait for a filter that
     /// could not be completed (this shows as a [warning](Stats::warnings), or for failed reads as a line in the log).
+    ///
+    /// # Errors
+    ///
+    /// [`AdminError::Write`] if the database is closed or writes stop meanwhile.
     pub fn settle_filters(&self) -> Result<(), AdminError> {
         self.inner().settle_filters()
     }
 
     /// Waits until the database is idle: no flush or compaction is running or due. Compactions that are paused or lack disk
     /// space do not count.
+    ///
+    /// # Errors
+    ///
+    /// [`AdminError::Write`] if the handle is read-only or closed, or writes are stopped or suspended.
     pub fn settle(&self) -> Result<(), AdminError> {
         self.inner().settle()
     }
@@ -385,6 +445,10 @@ impl Db {
     /// Copies the database as of now to the new directory `path`, where it can be opened like any other. Files are
     /// hard-linked if the file system supports it (which takes neither time nor space), and copied otherwise. Writes wait
     /// while the files are linked.
+    ///
+    /// # Errors
+    ///
+    /// [`AdminError::TargetExists`] if there is something at `path`; those of [`flush`](Db::flush).
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -464,6 +528,10 @@ impl Db {
 
     /// Returns the path that a get of `key` would take now, step by step.
     ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Readable::get).
+    ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
     /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
@@ -478,6 +546,10 @@ impl Db {
 
     /// Reads every block of every table and every log record, and checks checksums, order, counts, filters and the invariants
     /// of the tree. Damage is listed in the report rather than returned as an error.
+    ///
+    /// # Errors
+    ///
+    /// Only what keeps the check from running, such as a failed system call.
     pub fn verify(&self) -> Result<VerifyReport, Error> {
         self.inner().verify()
     }
@@ -488,6 +560,10 @@ impl Db {
     }
 
     /// Returns the keyspace called `name`.
+    ///
+    /// # Errors
+    ///
+    /// [`AdminError::NoKeyspace`] if there is none of that name.
     pub fn keyspace(&self, name: &str) -> Result<Keyspace, AdminError> {
         let directory = self.inner().directory.load();
         let found = directory.values().find(|ks| ks.name == name && !ks.is_dropped());
@@ -498,6 +574,12 @@ impl Db {
     }
 
     /// Creates a keyspace; its options are stored with the database.
+    ///
+    /// # Errors
+    ///
+    /// [`AdminError::KeyspaceExists`], [`AdminError::BadName`], [`AdminError::Options`] for options out of range,
+    /// [`AdminError::Unregistered`] for an operator that the database does not know, [`AdminError::Write`] or
+    /// [`AdminError::Storage`] if it cannot be stored.
     pub fn create_keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace, AdminError> {
         let inner = self.inner().create_keyspace(name, options)?;
         Ok(Keyspace { handle: self.handle().clone(), inner })
@@ -505,6 +587,11 @@ impl Db {
 
     /// Drops the keyspace called `name` with all its data. Its handles return errors from then on; existing iterators stay
     /// usable.
+    ///
+    /// # Errors
+    ///
+    /// [`AdminError::NoKeyspace`], [`AdminError::DefaultKeyspace`], [`AdminError::Write`] or [`AdminError::Storage`] if
+    /// it cannot be stored.
     pub fn drop_keyspace(&self, name: &str) -> Result<(), AdminError> {
         self.inner().drop_keyspace(name)
     }
@@ -526,6 +613,11 @@ impl Db {
 
     /// Ends background work, syncs the log and releases the directory. Dropping the last handle does the same,
     /// but cannot report an error. Other handles of the database refuse writes afterwards.
+    ///
+    /// # Errors
+    ///
+    /// The last failure of the log or the manifest. The database is closed all the same, and the next opening recovers
+    /// what was acknowledged.
     pub fn close(self) -> Result<(), AdminError> {
         self.handle().shut_down()
     }
@@ -533,6 +625,10 @@ impl Db {
 
 impl Options {
     /// Returns the options that the database in `path` was last opened with, if it exists.
+    ///
+    /// # Errors
+    ///
+    /// The file of options cannot be read, is no text, or does not [parse](Options::from_text).
     pub fn stored_in(path: impl AsRef<Path>) -> Result<Option<Options>, OpenError> {
         let fs = open::file_system(&Options::default());
         let path = crate::tree::files::options_path(path.as_ref());

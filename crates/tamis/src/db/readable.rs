@@ -172,19 +172,30 @@ macro_rules! readable {
 
         impl $type {
             /// Returns the value of `key`, if it has one. Costs one key digest, one probe of each filter, and one block read
-            /// per filter that answers "maybe"; allocates nothing. Errors are those of [`Readable::get`].
+            /// per filter that answers "maybe"; allocates nothing.
+            ///
+            /// # Errors
+            ///
+            /// Those of [`Readable::get`].
             #[inline]
             pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>, ReadError> {
                 Readable::get(self, key)
             }
 
             /// Returns the values of `keys`, in the order of `keys` and as of a single moment. Cheaper than separate gets.
-            /// See [`Readable::multi_get`].
+            ///
+            /// # Errors
+            ///
+            /// Those of [`Readable::multi_get`].
             pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>, ReadError> {
                 Readable::multi_get(self, keys)
             }
 
-            /// Reports whether `key` has a value, at the cost of a get. See [`Readable::contains`].
+            /// Reports whether `key` has a value, at the cost of a get.
+            ///
+            /// # Errors
+            ///
+            /// Those of [`Readable::get`].
             #[inline]
             pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool, ReadError> {
                 Readable::contains(self, key)

@@ -62,7 +62,9 @@ impl ExternalTableBuilder {
     /// Creates the table `path`, which must not exist, for a keyspace with these options: block size, compression and
     /// filter are those of its last level.
     ///
-    /// Errors: options out of range; an existing file of that name; a failed system call.
+    /// # Errors
+    ///
+    /// Options out of range; an existing file of that name; a failed system call.
     pub fn create(
         path: impl AsRef<Path>,
         options: &KeyspaceOptions,
@@ -71,6 +73,10 @@ impl ExternalTableBuilder {
     }
 
     /// Like [`create`](Self::create), on another file system.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`create`](Self::create).
     pub fn create_on(
         fs: Arc<dyn FileSystem>,
         path: impl AsRef<Path>,
@@ -100,20 +106,31 @@ impl ExternalTableBuilder {
 
     /// Adds `key` with `value`. The key must be greater than all keys before it.
     ///
-    /// A key out of order, or a key or value that is too long, is an error that changes nothing. After a failed system
-    /// call the builder is unusable.
+    /// # Errors
+    ///
+    /// A key out of order, or a key or value that is too long, which changes nothing. After a failed system call the
+    /// builder is unusable.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), ExternalTableError> {
         self.add(key.as_ref(), Kind::Put, value.as_ref())
     }
 
-    /// Adds a delete of `key`, which must be greater than all keys before it. Errors as in [`put`](Self::put).
+    /// Adds a delete of `key`, which must be greater than all keys before it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`put`](Self::put).
     pub fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<(), ExternalTableError> {
         self.add(key.as_ref(), Kind::Delete, &[])
     }
 
     /// Deletes all keys of a range that the database holds when the table is ingested. Entries of this table are not
     /// affected, whichever is added first. Ranges may be added in any order and may overlap. An empty range does
-    /// nothing; a reversed one is an error.
+    /// nothing.
+    ///
+    /// # Errors
+    ///
+    /// A bound that is too long, or a reversed range, which changes nothing; [`ExternalTableError::Failed`] after an
+    /// earlier failure.
     pub fn delete_range<K: AsRef<[u8]>>(
         &mut self,
         range: impl RangeBounds<K>,
@@ -165,8 +182,11 @@ impl ExternalTableBuilder {
         self.parts.as_ref().map_or(0, |parts| parts.table.estimated_bytes())
     }
 
-    /// Writes the rest, and makes the file and its name survive a power cut. A table without any contents is an error.
-    /// After an error the file is removed, if that is possible.
+    /// Writes the rest, and makes the file and its name survive a power cut. After an error the file is removed, if that is possible.
+    ///
+    /// # Errors
+    ///
+    /// [`ExternalTableError::Empty`], [`ExternalTableError::Failed`] after an earlier failure, or a failed system call.
     pub fn finish(mut self) -> Result<ExternalTableInfo, ExternalTableError> {
         let path = self.path.clone();
         let parts = self.parts.take().filter(|_| !self.failed);

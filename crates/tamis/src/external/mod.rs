@@ -54,12 +54,18 @@ pub struct ExternalTableInfo {
 impl ExternalTableInfo {
     /// Reads the external table `path`'s description of itself: the end of the file and its index, not its entries.
     ///
-    /// Errors: a failed system call; a file that is not an external table, or an incomplete one.
+    /// # Errors
+    ///
+    /// A failed system call; a file that is not an external table, or an incomplete one.
     pub fn read(path: impl AsRef<Path>) -> Result<ExternalTableInfo, ExternalTableError> {
         ExternalTableInfo::read_on(&DiskFs::without_mapping(), path)
     }
 
     /// Like [`read`](Self::read), on another file system.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`read`](Self::read).
     pub fn read_on(fs: &dyn FileSystem, path: impl AsRef<Path>) -> Result<Self, ExternalTableError> {
         Ok(describe(fs, path.as_ref())?.info())
     }

@@ -4,7 +4,7 @@ use super::reseal;
 use crate::batch::{GroupHeader, WriteBatch};
 
 /// The parts of a table file with formats of their own.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct TableParts {
     /// The decompressed content of the data blocks.
     pub blocks: Vec<Vec<u8>>,

@@ -28,7 +28,9 @@ pub trait MergeOperator: Send + Sync + Debug {
     /// Returns the value of `key` after applying all `operands` (oldest first, at least one) to `base`, which is
     /// `None` if the key did not exist.
     ///
-    /// Return an error for operands or a base that the operator cannot interpret. Reads of the key then fail with it;
+    /// # Errors
+    ///
+    /// Return one for operands or a base that the operator cannot interpret. Reads of the key then fail with it;
     /// flushes and compactions keep base and operands as they are, and a later put or delete makes the key readable
     /// again.
     fn merge(&self, key: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Result<Vec<u8>, MergeError>;

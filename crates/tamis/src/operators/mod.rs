@@ -105,12 +105,14 @@ impl Operators {
 
     /// Adds a merge operator. Of two with the same name the later one wins; the built-in names (`add`, `append`,
     /// `max`) keep their meaning, because databases are opened by programs that know nothing of each other.
+    #[must_use]
     pub fn with_merge(mut self, operator: Arc<dyn MergeOperator>) -> Operators {
         self.merge.push(operator);
         self
     }
 
     /// Adds a compaction filter. Of two with the same name the later one wins.
+    #[must_use]
     pub fn with_filter(mut self, filter: Arc<dyn CompactionFilter>) -> Operators {
         self.filters.push(filter);
         self

@@ -312,6 +312,10 @@ impl PartialEq for KeyspaceOptions {
 
 impl Options {
     /// Checks every option's range and that the options are consistent with each other.
+    ///
+    /// # Errors
+    ///
+    /// [`OptionsError::Value`], naming the first option that is out of range or contradicts another.
     pub fn check(&self) -> Result<(), OptionsError> {
         for field in Self::FIELDS {
             field.check(self, true)?;
@@ -321,6 +325,11 @@ impl Options {
 
     /// Sets one option by its name and text; options of the default keyspace have the prefix `keyspace.`. An error
     /// leaves the options unchanged. Consistency between options is left to [`check`](Self::check).
+    ///
+    /// # Errors
+    ///
+    /// [`OptionsError::Unknown`] for a name that no option has, [`OptionsError::Value`] for a text that the option
+    /// does not accept.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), OptionsError> {
         self.set_at(0, name, value)
     }
@@ -350,6 +359,11 @@ impl Options {
     }
 
     /// Parses the text form and checks the options. Options it does not name keep their defaults.
+    ///
+    /// # Errors
+    ///
+    /// [`OptionsError::Syntax`] and [`OptionsError::Unknown`] with their line, [`OptionsError::Value`] with the
+    /// option.
     pub fn from_text(text: &str) -> Result<Self, OptionsError> {
         let mut options = Options::default();
         for assignment in assignments(text) {
@@ -369,6 +383,10 @@ impl Options {
 
 impl KeyspaceOptions {
     /// Checks every option's range and that the options are consistent with each other.
+    ///
+    /// # Errors
+    ///
+    /// [`OptionsError::Value`], naming the first option that is out of range or contradicts another.
     pub fn check(&self) -> Result<(), OptionsError> {
         self.check_named(false)
     }
@@ -526,6 +544,11 @@ impl KeyspaceOptions {
 
     /// Sets one option by its name and text. An error leaves the options unchanged. Consistency between options is
     /// left to [`check`](Self::check).
+    ///
+    /// # Errors
+    ///
+    /// [`OptionsError::Unknown`] for a name that no option has, [`OptionsError::Value`] for a text that the option
+    /// does not accept.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), OptionsError> {
         self.set_at(0, name, value)
     }
@@ -565,6 +588,11 @@ impl KeyspaceOptions {
     }
 
     /// Parses the text form and checks the options. Options it does not name keep their defaults.
+    ///
+    /// # Errors
+    ///
+    /// [`OptionsError::Syntax`] and [`OptionsError::Unknown`] with their line, [`OptionsError::Value`] with the
+    /// option.
     pub fn from_text(text: &str) -> Result<Self, OptionsError> {
         let mut options = KeyspaceOptions::default();
         for assignment in assignments(text) {

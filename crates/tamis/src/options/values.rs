@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::domain::{Words, value_of, word_of};
 
 /// When an acknowledged write survives a power cut. (A crash of the process alone loses nothing in any mode.)
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Durability {
     /// Once the operating system writes it back: usually within half a minute, or when [`Db::sync`](crate::Db::sync)
@@ -21,7 +21,7 @@ pub enum Durability {
 }
 
 /// How tables are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum ReadMode {
     /// Mapped into memory: the operating system's page cache is the only copy of uncompressed blocks.
@@ -40,7 +40,7 @@ impl Words for ReadMode {
 
 /// How block reads overlap when several are needed at once: in `multi_get`, and when an iterator is positioned in
 /// several runs. Applies only where tables are not mapped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum AsyncReads {
     /// Through io_uring where the system has it and allows it, otherwise in threads.
@@ -64,7 +64,7 @@ impl Words for AsyncReads {
 }
 
 /// What to do with a database when one of its tables cannot be opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum OnDamage {
     /// Do not open it.
@@ -81,7 +81,7 @@ impl Words for OnDamage {
 
 /// When the checksums of blocks in a mapped file are computed. Blocks read from a file into memory are always checked,
 /// once per read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum ChecksumMode {
     /// The first time a block is touched after its table was opened.

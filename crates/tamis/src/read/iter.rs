@@ -78,6 +78,7 @@ pub(crate) struct IterContext {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
+#[must_use = "an iterator reads nothing until it is asked for an item"]
 pub struct Iter {
     context: IterContext,
     bounds: Bounds,
@@ -142,6 +143,10 @@ impl Iter {
     /// Moves the front to the first key at or after `key` (within the iterator's bounds), forwards or backwards. The back stays
     /// where it is: everything between the two can be read from either end, even if the iterator had reached its end before.
     /// Cheaper than a new iterator. After an error the front is at its end, as after an error of `next`.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::Storage`] for a failed system call or damaged bytes on the way.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

@@ -47,6 +47,10 @@ impl fmt::Display for Contents {
 
 /// Identifies the contents of a file. Reads its start and its end, and for a table also its properties and index. Ignores the
 /// file's name; damage is not an error.
+///
+/// # Errors
+///
+/// A failed system call.
 pub fn identify(fs: &dyn FileSystem, path: &Path) -> Result<Contents, StorageError> {
     let failed = |e: std::io::Error| StorageError::io("read", path, e);
     let file = fs.open(path, Access::Random).map_err(|e| StorageError::io("open", path, e))?;
