@@ -39,8 +39,8 @@
 //! Handles are `Send + Sync` and cheap to clone. Reads take no lock and never wait for writers.
 //!
 //! Features: `zstd` adds Zstandard compression and compiles its C library; the default build is Rust only.
-//! `unstable-selector` lets the program supply a filter for the whole tree. `simulation` and `fuzzing` are for programs
-//! that test the engine, not for releases.
+//! `unstable-selector` lets the program supply a filter for the whole tree. `measure` adds knobs that show what a design
+//! saves. `simulation` and `fuzzing` are for programs that test the engine, not for releases.
 
 #![warn(missing_debug_implementations)]
 

@@ -26,8 +26,8 @@ use tamis_model::engine::Workload;
 
 use super::domain::Words as _;
 use super::domain::{
-    Age, AutoCount, Bytes, Compactions, Count, Counts, Domain, DurabilityDomain, Flag, Levels, Name, OneOf,
-    Real,
+    Age, AutoCount, Bytes, Compactions, Count, Counts, Domain, DurabilityDomain, Flag, Levels, Name,
+    OffToMeasure, OneOf, Real,
 };
 use super::prefixes::{PrefixFilter, Prefixes};
 use super::table::{Field, OptionClass, OptionInfo, assignments, excerpt, options_table};
@@ -85,9 +85,9 @@ options_table! {
         Performance, read_queue_depth: usize = "32", Count { min: 1, max: 256 },
             "Maximum number of overlapping block reads, and of blocks that a scan reads ahead; 1 turns both off. A \
              deeper queue keeps more of a device busy. Each reading thread may hold one buffer per queue entry.";
-        Performance, hash_sharing: bool = "true", Flag,
+        Performance, hash_sharing: bool = "true", OffToMeasure,
             "Compute one digest per key lookup and use it in all filters; `false` rehashes the key for every \
-             filter, to measure what sharing saves.";
+             filter, to measure what sharing saves, and needs the feature `measure`.";
         Performance, cache_bytes: u64 = "64 MiB", Bytes { min: 0, max: NO_LIMIT },
             "Memory of the block cache, which holds blocks that had to be read or decompressed; 0 turns it off. \
              Uncompressed blocks of mapped tables take none of it.";
@@ -109,9 +109,9 @@ options_table! {
         Performance, heat_sampling: Option<u64> = "auto", AutoCount(Count { min: 1, max: 1 << 16 }),
             "For `elastic` filters: sampling interval in gets; one get of every this many is counted. `auto`: \
              shorter at low rates of gets, longer at high ones.";
-        Performance, heat_inheritance: bool = "true", Flag,
+        Performance, heat_inheritance: bool = "true", OffToMeasure,
             "For `elastic` filters: new tables inherit the hotness of the tables they replace; with `false` they \
-             start cold, to measure what that costs.";
+             start cold, to measure what that costs, which needs the feature `measure`.";
         Performance, pin_metadata: bool = "true", Flag,
             "Keep filters and indexes of all open tables in memory outside the cache: no read ever waits for them, \
              but memory grows with the data (about bits_per_key bits per key).";
@@ -603,15 +603,22 @@ impl KeyspaceOptions {
         Ok(options)
     }
 
-    /// Parses the text form as a database stores it. Filters that the engine once shipped, and that a program may supply now, are
-    /// stored without the prefix `external:`.
+    /// Parses the text form as a database stores it. A stored filter that this build does not have does not keep the database from
+    /// opening: one that the engine once shipped is stored without the prefix `external:`, and new tables get a hashing scheme
+    /// that is built in.
     pub(crate) fn from_stored(text: &str) -> Result<Self, OptionsError> {
-        let now = |line: &str| match line.strip_prefix("filter = ").map(str::trim) {
-            Some(name) if FilterChoice::from_word(name).is_none() => match SelectorName::new(name) {
-                Some(name) => format!("filter = {}", FilterChoice::External(name).word()),
-                None => line.to_owned(),
-            },
-            _ => line.to_owned(),
+        let built_in = |word: &str| match FilterChoice::from_word(word.trim()) {
+            Some(choice) if choice.missing().is_none() => choice.word(),
+            Some(FilterChoice::Elastic(_)) => FilterChoice::Elastic(BloomHashing::Rotation).word(),
+            Some(_) => FilterChoice::Bloom(BloomHashing::Rotation).word(),
+            None => SelectorName::new(word.trim()).map_or("", |name| FilterChoice::External(name).word()),
+        };
+        let now = |line: &str| match line.strip_prefix("filter = ") {
+            Some(words) => {
+                let words: Vec<&str> = words.split(',').map(built_in).collect();
+                format!("filter = {}", words.join(","))
+            }
+            None => line.to_owned(),
         };
         Self::from_text(&text.lines().map(now).collect::<Vec<_>>().join("\n"))
     }

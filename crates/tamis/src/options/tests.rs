@@ -128,6 +128,11 @@ fn a_stored_filter_that_the_engine_does_not_ship_is_an_external_one() {
     assert_eq!((options.operators().selector, options.bits_per_key), (Some("mine"), 12.0));
     assert!(options.to_text().contains("filter = external:mine\n"));
     assert_eq!(KeyspaceOptions::from_stored(&options.to_text()).unwrap(), options);
+    let stored = KeyspaceOptions::from_stored("filter = bloom-double,elastic-independent,ribbon").unwrap();
+    assert_eq!(
+        stored.to_text().lines().find(|line| line.starts_with("filter =")).unwrap().matches(',').count(),
+        2
+    );
     for name in ["", "Mine", "my filter", "a,b", &"m".repeat(33)] {
         assert!(KeyspaceOptions::from_stored(&format!("filter = {name}")).is_err(), "{name}");
         assert_eq!(SelectorName::new(name), None, "{name}");

@@ -102,9 +102,9 @@ pub enum BloomHashing {
     /// Rotations of the digest.
     #[default]
     Rotation,
-    /// Double hashing: an arithmetic sequence made of the digest's halves.
+    /// Double hashing: an arithmetic sequence made of the digest's halves. Needs the feature `measure`.
     Double,
-    /// A separate hash function for each probe: the reference, and the slowest.
+    /// A separate hash function for each probe: the reference, and the slowest. Needs the feature `measure`.
     Independent,
 }
 
@@ -197,9 +197,10 @@ impl FilterChoice {
         SelectorName::new(name).map(FilterChoice::External)
     }
 
-    /// Returns every choice that the engine ships, once.
+    /// Returns every choice of this build, once; without those that the program supplies.
     pub fn all() -> impl Iterator<Item = FilterChoice> {
-        Self::WORDS.iter().filter(|(word, choice)| choice.word() == *word).map(|(_, choice)| *choice)
+        let first = |(word, choice): &&(&str, Self)| choice.word() == *word && choice.missing().is_none();
+        Self::WORDS.iter().filter(first).map(|(_, choice)| *choice)
     }
 
     /// Reports whether this is a per-table filter that also answers range queries.
@@ -246,6 +247,16 @@ impl Words for FilterChoice {
         ("elastic", FilterChoice::Elastic(BloomHashing::Rotation)),
         ("surf", FilterChoice::Surf(SurfSuffix::Real)),
     ];
+
+    fn missing(self) -> Option<&'static str> {
+        use BloomHashing::{Double, Independent};
+        let measured = matches!(
+            self,
+            FilterChoice::Bloom(Double | Independent) | FilterChoice::Elastic(Double | Independent)
+        );
+        (measured && !cfg!(feature = "measure"))
+            .then_some("this hashing scheme is there to be measured; build the crate with the feature `measure`, or use rotation")
+    }
 
     fn word(self) -> &'static str {
         match self {

@@ -109,7 +109,7 @@ impl<'k> KeyLookup<'k> {
     /// Computes the key's digest, unless digests are not shared.
     #[inline]
     pub(super) fn new<R: Recorder>(at: &ReadAt<'_>, key: &'k [u8], recorder: &mut R) -> KeyLookup<'k> {
-        let digest = at.sharing.then(|| {
+        let digest = at.sharing().then(|| {
             recorder.cost().digests += 1;
             Digest::of(key)
         });

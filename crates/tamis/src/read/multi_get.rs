@@ -56,7 +56,7 @@ impl ReadAt<'_> {
         cost: &mut ReadCost,
     ) -> Result<Vec<Option<Slice>>, ReadError> {
         let mut values = vec![None; keys.len()];
-        if !self.sharing {
+        if !self.sharing() {
             for (key, value) in keys.iter().zip(&mut values) {
                 *value = self.get(key.as_ref(), cost)?.value();
             }

@@ -30,11 +30,17 @@ pub(crate) struct ReadAt<'k> {
     pub(crate) horizon: SeqNo,
     /// The keyspace's merge operator.
     pub(crate) operator: Option<&'k Arc<dyn MergeOperator>>,
-    /// Whether one digest serves all filters of a key.
+    /// See [`sharing`](Self::sharing).
     pub(crate) sharing: bool,
 }
 
 impl ReadAt<'_> {
+    /// Reports whether one digest serves all filters of a key: always, except in builds that measure what it saves.
+    #[inline]
+    pub(super) fn sharing(&self) -> bool {
+        !cfg!(feature = "measure") || self.sharing
+    }
+
     /// Returns the newest visible range tombstone over `key`, or the horizon if that is newer: older versions are
     /// deleted. 0: none.
     #[inline]

@@ -47,8 +47,8 @@ pub(crate) use table_filters::{TableFilters, ask_filter};
 
 /// The state of a point read: the key, its first bytes as a number, and its digest.
 ///
-/// With hash sharing (always on, except to measure its benefit) the digest is computed once and serves every memtable
-/// filter, table filter and block hash index of the operation.
+/// The digest is computed once and serves every memtable filter, table filter and block hash index of the operation. Only builds
+/// with the feature `measure` can do without this hash sharing, to show what it saves.
 #[derive(Debug)]
 pub(crate) struct Probe<'k> {
     pub(crate) key: &'k [u8],
@@ -95,7 +95,7 @@ impl<'k> Probe<'k> {
     #[inline]
     pub(crate) fn digest_for_filter(&mut self, cost: &mut ReadCost) -> Digest {
         match self.digest {
-            Some(digest) if self.sharing => digest,
+            Some(digest) if self.sharing() => digest,
             _ => self.compute(cost),
         }
     }
@@ -111,7 +111,7 @@ impl<'k> Probe<'k> {
 
     #[inline]
     pub(crate) fn sharing(&self) -> bool {
-        self.sharing
+        !cfg!(feature = "measure") || self.sharing
     }
 
     /// Like [`counted`](Self::counted), for a get that probes an elastic filter: the first call decides whether the get
@@ -135,7 +135,8 @@ impl<'k> Probe<'k> {
 
     /// Returns the `count` seeded digests for a Bloom filter with independent hash functions.
     pub(crate) fn independent(&mut self, count: u32, cost: &mut ReadCost) -> &IndependentDigests {
-        let shared = self.independent.take().filter(|d| self.sharing && d.as_slice().len() >= count as usize);
+        let shared =
+            self.independent.take().filter(|d| self.sharing() && d.as_slice().len() >= count as usize);
         let digests = shared.unwrap_or_else(|| {
             cost.digests += u64::from(count);
             Box::new(IndependentDigests::of(self.key, count))
