@@ -174,7 +174,7 @@ impl DbInner {
             Err(NotBegun::Unchanged(error) | NotBegun::Unknown(error)) => {
                 let cause = error.to_string();
                 self.beginning.cause.lock().clone_from(&cause);
-                let more_room = error.is_out_of_space() && self.spend_reserve();
+                let more_room = error.is_out_of_space() && self.reserve.spend();
                 pending.failed = (!more_room).then(|| self.failure(error));
                 Err(WriteError::Suspended { cause })
             }

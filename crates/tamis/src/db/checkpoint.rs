@@ -66,7 +66,7 @@ impl DbInner {
             link(&log_path(&self.dir, id), &log_path(target, id))?;
         }
         let mut tree = state.catalogue.tree().clone();
-        let times = self.unsaved_times(&tree.times);
+        let times = self.expiry.unsaved(&tree.times);
         times.into_iter().for_each(|sample| tree.times.note(sample, 1, u64::MAX));
         tree.last_seq = self.visible();
         let current = state.logs.current();

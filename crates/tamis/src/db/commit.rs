@@ -215,7 +215,7 @@ impl DbInner {
     pub(crate) fn write(&self, batch: WriteBatch, sync: bool) -> Result<(), WriteError> {
         self.check_ready()?;
         batch.check()?;
-        self.background.reserve.admit(&batch)?;
+        self.reserve.admit(&batch)?;
         self.check_operators(&batch)?;
         if batch.is_empty() && !sync {
             return Ok(());
@@ -252,7 +252,7 @@ impl DbInner {
             let last = log.assign(count);
             sync::point();
             self.committer.publish(last);
-            self.note_time();
+            self.expiry.note_visible();
             self.write_counters.writes.add(count);
         }
         Ok(())

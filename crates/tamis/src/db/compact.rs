@@ -139,9 +139,9 @@ impl DbInner {
                 return Some((keyspace, plan));
             }
             if let (Some((needed, free)), Some(what)) = (lack, what) {
-                let held = self.background.reserve.held();
+                let held = self.reserve.held();
                 if free < held && needed <= free.saturating_add(held) {
-                    self.background.reserve.want();
+                    self.reserve.want();
                 }
                 if state.scheduler.should_warn(keyspace.id) {
                     self.warn(what);
@@ -255,7 +255,7 @@ impl DbInner {
             Work::Move => (inputs.iter().map(|t| (*t.meta).clone()).collect(), 0, 0),
             Work::Drop => (Vec::new(), 0, 0),
             Work::Merge => {
-                let expired = self.expired_for_merge(keyspace);
+                let expired = self.expiry.expired_for_merge(keyspace);
                 let snapshots = self.live_snapshots();
                 let shaping = keyspace.shaping.load_full();
                 let options = &shaping.options;

@@ -32,11 +32,14 @@
 //! and reads take it once a second altogether.
 
 use crate::sync::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use crate::clock::Clock;
 use crate::compaction::plan::{Plan, Reason};
 use crate::compaction::shape::{Shape, TableShape};
 use crate::db::catalogue::Catalogue;
+use crate::db::commit::Committer;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::key::SeqNo;
 use crate::options::KeyspaceOptions;
@@ -97,9 +100,11 @@ pub(crate) fn live_from(expired: SeqNo) -> SeqNo {
     expired + SeqNo::from(expired > 0)
 }
 
-/// The samples of an open database.
+/// The samples of an open database, and the clock.
 #[derive(Debug)]
 pub(crate) struct Expiry {
+    clock: Arc<dyn Clock>,
+    committer: Arc<Committer>,
     /// Whether any keyspace has a time to live. Only a hint.
     wanted: AtomicBool,
     times: Mutex<Times>,
@@ -116,9 +121,19 @@ struct Times {
 
 impl Expiry {
     /// Starts with the stored samples.
-    pub(crate) fn new(samples: SeqTimes) -> Expiry {
+    pub(crate) fn new(samples: SeqTimes, clock: Arc<dyn Clock>, committer: &Arc<Committer>) -> Expiry {
         let times = Times { samples, distance: 1, keep: u64::MAX };
-        Expiry { wanted: AtomicBool::new(false), times: Mutex::new(times) }
+        Expiry {
+            clock,
+            committer: committer.clone(),
+            wanted: AtomicBool::new(false),
+            times: Mutex::new(times),
+        }
+    }
+
+    /// Returns the current time in seconds since 1970.
+    pub(crate) fn now(&self) -> u64 {
+        self.clock.now()
     }
 
     /// Must be called whenever the set of keyspaces changes, and before the first write.
@@ -131,41 +146,19 @@ impl Expiry {
         times.keep = longest.max(1);
         self.wanted.store(longest > 0, Ordering::Relaxed);
     }
-}
 
-/// Drops, without reading them, the tables that hold only expired data that no snapshot sees.
-///
-/// Older versions of their keys, hidden by their deletes and range tombstones, may remain in other tables. They are older than
-/// what is dropped, so the horizon hides them as well. A live snapshot sees nothing of what is dropped (its number is smaller),
-/// and one taken from now on has a horizon that hides it. So no read changes its answer, whatever else overlaps the tables.
-pub(crate) fn expired_tables(shape: &Shape) -> Option<Plan> {
-    if shape.expired == 0 {
-        return None;
-    }
-    let newest_snapshot = shape.snapshots.last().copied();
-    let gone = |table: &TableShape| {
-        let seen = newest_snapshot.is_some_and(|snapshot| table.meta.min_seq <= snapshot);
-        table.free && table.meta.max_seq <= shape.expired && !seen
-    };
-    Plan::drop_of(shape, Reason::Expired, gone)
-}
-
-impl DbInner {
     /// Records that everything visible was written by now. Called after each group of writes, and whenever something became
     /// visible otherwise.
     #[inline]
-    pub(crate) fn note_time(&self) {
-        if self.expiry.wanted.load(Ordering::Relaxed) {
+    pub(crate) fn note_visible(&self) {
+        if self.wanted.load(Ordering::Relaxed) {
             // The number first: what is visible now was written before a time that is read later.
-            let seq = self.visible();
-            self.note(Sample { seq, time: self.now() });
+            let seq = self.committer.visible();
+            let sample = Sample { seq, time: self.now() };
+            let mut times = self.times.lock();
+            let (distance, keep) = (times.distance, times.keep);
+            times.samples.note(sample, distance, keep);
         }
-    }
-
-    fn note(&self, sample: Sample) {
-        let mut times = self.expiry.times.lock();
-        let (distance, keep) = (times.distance, times.keep);
-        times.samples.note(sample, distance, keep);
     }
 
     /// Returns the current horizon of a keyspace: everything up to this write has expired; 0: nothing.
@@ -190,8 +183,8 @@ impl DbInner {
     #[cold]
     fn look_up(&self, age: &Age, ttl: u64, now: u64) {
         // For data that no write has recorded: an ingested table, the writes of a replayed log.
-        self.note_time();
-        let gone = now.checked_sub(ttl).map_or(0, |time| self.expiry.times.lock().samples.made_before(time));
+        self.note_visible();
+        let gone = now.checked_sub(ttl).map_or(0, |time| self.times.lock().samples.made_before(time));
         // All or nothing up to `since`: entries without a number may be as young as that.
         if age.since.is_some_and(|since| gone >= since) {
             age.expired.fetch_max(gone, Ordering::AcqRel);
@@ -200,41 +193,62 @@ impl DbInner {
     }
 
     /// Returns the samples that are not in the stored tree yet.
-    pub(crate) fn unsaved_times(&self, stored: &SeqTimes) -> Vec<Sample> {
+    pub(crate) fn unsaved(&self, stored: &SeqTimes) -> Vec<Sample> {
         let known = stored.newest().map_or(0, |sample| sample.seq);
-        self.expiry.times.lock().samples.after(known).to_vec()
+        self.times.lock().samples.after(known).to_vec()
     }
 
-    /// Stores new samples if that has not been done for a while: a memtable may take days to fill. For an otherwise idle
-    /// background thread.
-    pub(crate) fn save_times(&self, state: &mut State) {
-        let stopped = state.closing || !state.catalogue.is_open() || self.health.stopped().is_some();
-        if !self.expiry.wanted.load(Ordering::Relaxed) || stopped {
-            return;
+    /// Reports whether samples have been kept from the manifest for so long that an edit should store them.
+    fn is_save_due(&self, stored: Option<Sample>) -> bool {
+        if !self.wanted.load(Ordering::Relaxed) {
+            return false;
         }
-        let (stored, now) = (state.catalogue.tree().times.newest(), self.now());
-        let due = {
-            let times = self.expiry.times.lock();
-            let period = (times.distance * PRECISION / SAVE_PART).max(SAVE_EVERY);
-            let since = stored.or(times.samples.samples().first().copied());
-            times.samples.newest() != stored
-                && since.is_some_and(|since| now >= since.time.saturating_add(period))
-        };
-        if due {
-            // On failure they are saved with a later edit.
-            let none = |_, _: &Memtables| unreachable!("no tables change");
-            let _ = self.commit_edit(state, VersionEdit::default(), Vec::new(), none);
-        }
+        let now = self.now();
+        let times = self.times.lock();
+        let period = (times.distance * PRECISION / SAVE_PART).max(SAVE_EVERY);
+        let since = stored.or(times.samples.samples().first().copied());
+        times.samples.newest() != stored
+            && since.is_some_and(|since| now >= since.time.saturating_add(period))
     }
 
     /// Adds ages that are not stored yet to an edit. Must be called before the edit gets the last visible sequence number,
     /// which no stored number may exceed.
     pub(crate) fn save_ages(&self, catalogue: &Catalogue, edit: &mut VersionEdit) {
-        edit.times = self.unsaved_times(&catalogue.tree().times);
+        edit.times = self.unsaved(&catalogue.tree().times);
         for (id, keyspace) in catalogue.keyspaces() {
             let stored = catalogue.tree().keyspaces.get(id).and_then(|stored| stored.ages);
             let ages = keyspace.age.ages().filter(|ages| Some(*ages) != stored);
             edit.ages.extend(ages.map(|ages| (*id, ages)));
+        }
+    }
+}
+
+/// Drops, without reading them, the tables that hold only expired data that no snapshot sees.
+///
+/// Older versions of their keys, hidden by their deletes and range tombstones, may remain in other tables. They are older than
+/// what is dropped, so the horizon hides them as well. A live snapshot sees nothing of what is dropped (its number is smaller),
+/// and one taken from now on has a horizon that hides it. So no read changes its answer, whatever else overlaps the tables.
+pub(crate) fn expired_tables(shape: &Shape) -> Option<Plan> {
+    if shape.expired == 0 {
+        return None;
+    }
+    let newest_snapshot = shape.snapshots.last().copied();
+    let gone = |table: &TableShape| {
+        let seen = newest_snapshot.is_some_and(|snapshot| table.meta.min_seq <= snapshot);
+        table.free && table.meta.max_seq <= shape.expired && !seen
+    };
+    Plan::drop_of(shape, Reason::Expired, gone)
+}
+
+impl DbInner {
+    /// Stores new samples if that has not been done for a while: a memtable may take days to fill. For an otherwise idle
+    /// background thread.
+    pub(crate) fn save_times(&self, state: &mut State) {
+        let stopped = state.closing || !state.catalogue.is_open() || self.health.stopped().is_some();
+        if !stopped && self.expiry.is_save_due(state.catalogue.tree().times.newest()) {
+            // On failure they are saved with a later edit.
+            let none = |_, _: &Memtables| unreachable!("no tables change");
+            let _ = self.commit_edit(state, VersionEdit::default(), Vec::new(), none);
         }
     }
 }

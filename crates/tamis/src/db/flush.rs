@@ -112,7 +112,7 @@ impl DbInner {
         epoch: u64,
         cancellable: bool,
     ) -> Result<Option<Written>, StorageError> {
-        let expired = self.expired_for_merge(keyspace);
+        let expired = self.expiry.expired_for_merge(keyspace);
         let snapshots = self.live_snapshots();
         let (shaping, view) = (keyspace.shaping.load(), keyspace.view.load());
         let options = &shaping.options;

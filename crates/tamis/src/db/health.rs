@@ -206,6 +206,28 @@ impl Health {
     }
 }
 
+/// What went wrong since the database was opened, in words.
+#[derive(Debug)]
+pub(crate) struct Warnings {
+    dir: PathBuf,
+    all: Mutex<Vec<String>>,
+}
+
+impl Warnings {
+    pub(crate) fn new(dir: &Path) -> Warnings {
+        Warnings { dir: dir.to_owned(), all: Mutex::default() }
+    }
+
+    pub(crate) fn add(&self, message: String) {
+        log::warn!("{}: {message}", self.dir.display());
+        self.all.lock().push(message);
+    }
+
+    pub(crate) fn all(&self) -> Vec<String> {
+        self.all.lock().clone()
+    }
+}
+
 /// Tables written for a tree that does not name them yet. Their files are removed on drop unless they are
 /// [kept](Unpublished::keep).
 struct Unpublished(Vec<Arc<OpenTable>>);
@@ -239,7 +261,7 @@ impl DbInner {
             // The database is being closed.
             Ok(None) => {}
             // There is more room now: retry at once.
-            Err(error) if error.is_out_of_space() && self.spend_reserve() => {}
+            Err(error) if error.is_out_of_space() && self.reserve.spend() => {}
             Err(error) => self.health.stays_suspended(&error),
         }
         drop(self.state());
@@ -350,7 +372,7 @@ impl DbInner {
     /// Records that a flush failed, for a later retry.
     pub(crate) fn flush_failed(&self, keyspace: &KeyspaceInner, error: &StorageError) {
         self.write_counters.failed_flushes.add(1);
-        if error.is_out_of_space() && self.spend_reserve() {
+        if error.is_out_of_space() && self.reserve.spend() {
             // There is more room now: retry at once.
             return;
         }
@@ -364,8 +386,8 @@ impl DbInner {
         let mut troubles = Vec::new();
         let suspended = self.health.suspended().or_else(|| self.waits_because());
         troubles.extend(suspended.map(|cause| format!("writes are suspended: {cause}")));
-        if self.background.reserve.is_spent() {
-            troubles.push(self.background.reserve.trouble());
+        if self.reserve.is_spent() {
+            troubles.push(self.reserve.trouble());
         }
         let unsettled = state.catalogue.unsettled();
         troubles.extend(unsettled.map(|cause| format!("the manifest has to be rewritten: {cause}")));

@@ -10,6 +10,8 @@
 //! | [`Throttle`] | why and how long writes wait |
 //! | [`Log`] | the write-ahead log, and the files and disk space of all logs |
 //! | [`Health`] | whether writes may proceed |
+//! | [`Reserve`] | space on the device that is held in reserve |
+//! | [`Expiry`] | when writes were made |
 //! | [`Monitor`] | the `state` lock, and waiting for a change of what is behind it: |
 //! | [`Catalogue`] | – the keyspaces, their trees, and the manifest |
 //! | [`Scheduler`] | – flushes and compactions under way, due or in backoff |
@@ -55,7 +57,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arc_swap::ArcSwap;
 use tamis_model::engine::Workload;
 
-use crate::clock::{Clock, SystemClock};
 use crate::compaction::shape::{LevelShape, RunShape, Shape, TableShape};
 use crate::compaction::versions::Rules;
 use crate::db::begin::Beginning;
@@ -66,11 +67,12 @@ use crate::db::elastic::Elastic;
 use crate::db::expiry::{Age, Expiry};
 use crate::db::filters::FilterUpkeep;
 use crate::db::for_reads::ReadDebts;
-use crate::db::health::Health;
+use crate::db::health::{Health, Warnings};
 use crate::db::jobs::Background;
 use crate::db::log::{Log, LogFiles};
 use crate::db::monitor::Monitor;
 use crate::db::pressure::KnownPressure;
+use crate::db::reserve::Reserve;
 use crate::db::reshape::{Reshaping, Shaping};
 use crate::db::room::Room;
 use crate::db::salvage::SalvageReport;
@@ -222,7 +224,7 @@ pub(crate) struct DbInner {
     pub(crate) reader_config: ReaderConfig,
     pub(crate) garbage: Arc<Garbage>,
 
-    pub(crate) committer: Committer,
+    pub(crate) committer: Arc<Committer>,
     pub(crate) throttle: Throttle,
     pub(crate) log: Log,
     pub(crate) monitor: Arc<Monitor>,
@@ -237,7 +239,8 @@ pub(crate) struct DbInner {
     pub(crate) directory: Arc<Keyspaces>,
     pub(crate) health: Arc<Health>,
     pub(crate) room: Arc<Room>,
-    pub(crate) warnings: Mutex<Vec<String>>,
+    pub(crate) reserve: Reserve,
+    pub(crate) warnings: Arc<Warnings>,
     /// The changes made by the tuner.
     pub(crate) decisions: Mutex<Decisions>,
     pub(crate) read_counters: Arc<AllReads>,
@@ -261,8 +264,7 @@ impl DbInner {
     }
 
     pub(crate) fn warn(&self, message: String) {
-        log::warn!("{}: {message}", self.dir.display());
-        self.warnings.lock().push(message);
+        self.warnings.add(message);
     }
 
     /// Returns the live snapshots, ascending. A snapshot taken later is at or above everything that is in a table or sealed
@@ -288,7 +290,7 @@ impl DbInner {
 
     /// Adds to an edit what every edit records.
     pub(crate) fn complete_edit(&self, catalogue: &Catalogue, edit: &mut VersionEdit) {
-        self.save_ages(catalogue, edit);
+        self.expiry.save_ages(catalogue, edit);
         edit.heat = self.elastic.heat_to_save();
         edit.next_file = Some(self.numbers.next());
         // An ingestion's number is in the edit before it becomes visible.
@@ -317,7 +319,7 @@ impl DbInner {
         let view = keyspace.view.load();
         let busy = state.scheduler.busy(keyspace.id);
         // Before the list of snapshots: a snapshot taken later sees nothing of what has expired by now.
-        let expired = self.expired(keyspace);
+        let expired = self.expiry.expired(keyspace);
         let mut levels = vec![LevelShape::default(); keyspace.options.levels];
         for run in &view.version.runs {
             let tables = view.version.tables[run.tables.clone()].iter();
@@ -345,7 +347,7 @@ impl DbInner {
 
     /// Returns the current time in seconds since 1970.
     pub(crate) fn now(&self) -> u64 {
-        self.options.clock.as_ref().map_or_else(|| SystemClock.now(), |clock| clock.now())
+        self.expiry.now()
     }
 
     pub(crate) fn dir(&self) -> &Path {

@@ -19,14 +19,12 @@ use crate::compaction::shape::RunningJob;
 use crate::compaction::writer::JobControl;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::pace::{Pace, Urgency};
-use crate::db::reserve::Reserve;
 use crate::options::Options;
 
 /// State shared by the background work of one database.
 #[derive(Debug)]
 pub(crate) struct Background {
     pub(crate) pace: Pace,
-    pub(crate) reserve: Reserve,
     pub(crate) helpers: Helpers,
     /// The number of live pause guards.
     pauses: AtomicUsize,
@@ -36,7 +34,6 @@ impl Background {
     pub(crate) fn new(options: &Options) -> Background {
         Background {
             pace: Pace::new(options.background_bytes_per_second),
-            reserve: Reserve::default(),
             helpers: Helpers::new(options.sub_jobs.saturating_sub(1)),
             pauses: AtomicUsize::new(0),
         }

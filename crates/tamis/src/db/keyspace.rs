@@ -138,7 +138,7 @@ impl Keyspace {
         let view = self.inner.view.load();
         let (view, horizon, seq) = match pin {
             None => {
-                let expired = db.expired(&self.inner);
+                let expired = db.expiry.expired(&self.inner);
                 (view, live_from(expired), db.visible())
             }
             Some(pin) => (

@@ -129,7 +129,7 @@ impl Handle {
             closed = state.catalogue.settle();
         }
         let manifest = state.catalogue.end();
-        let times = db.unsaved_times(&state.catalogue.tree().times);
+        let times = db.expiry.unsaved(&state.catalogue.tree().times);
         drop(state);
         db.garbage.remove_all(&*db.fs);
         let healthy = healthy.and_then(|()| db.health.check());

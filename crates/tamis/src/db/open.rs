@@ -1,5 +1,6 @@
 //! Opening: lock, manifest, tables, logs, and the first commit of the new session.
 
+use crate::clock::SystemClock;
 use crate::collections::{HashMap, HashSet};
 use crate::sync::Mutex;
 use std::collections::BTreeMap;
@@ -17,12 +18,13 @@ use crate::db::elastic::Elastic;
 use crate::db::expiry::{Age, Expiry};
 use crate::db::filters::FilterUpkeep;
 use crate::db::for_reads::ReadDebts;
-use crate::db::health::Health;
+use crate::db::health::{Health, Warnings};
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::Background;
 use crate::db::log::{Log, LogFiles, LogParts};
 use crate::db::monitor::Monitor;
 use crate::db::replay::{Replayed, replay};
+use crate::db::reserve::Reserve;
 use crate::db::reshape::Reshaping;
 use crate::db::room::Room;
 use crate::db::salvage::{self, Salvage, SalvageReport};
@@ -205,7 +207,11 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     let health = Arc::new(Health::new(dir, read_only, &write_counters));
     let numbers = Arc::new(FileNumbers::from(tree.next_file.max(largest + 1)));
     let room = Arc::<Room>::default();
-    let (committer, times) = (Committer::new(tree.last_seq), tree.times.clone());
+    let committer = Arc::new(Committer::new(tree.last_seq));
+    let clock = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock));
+    let expiry = Expiry::new(tree.times.clone(), clock, &committer);
+    let open_warnings = Arc::new(Warnings::new(dir));
+    let reserve = Reserve::new(dir.to_owned(), &fs, &options, &room, &write_counters, &open_warnings);
     let catalogue = Catalogue::new(
         (dir.to_owned(), &fs),
         &garbage,
@@ -246,7 +252,8 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         committer,
         snapshots: Mutex::default(),
         salvaged: Mutex::default(),
-        expiry: Expiry::new(times),
+        expiry,
+        reserve,
         beginning: Default::default(),
         numbers,
         directory,
@@ -255,7 +262,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         monitor,
         health,
         room,
-        warnings: Mutex::new(Vec::new()),
+        warnings: open_warnings,
         decisions: Mutex::new(begun.decisions.into()),
         read_counters,
         write_counters,
@@ -277,7 +284,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     }
     inner.expiry.configure(inner.directory.load().values().map(|keyspace| &**keyspace));
     if !read_only {
-        inner.find_reserve();
+        inner.reserve.find();
     }
     let found = Found { logs: &logs, files, manifest_end: manifest_end.as_ref(), salvage };
     recover(&inner, found)?;
@@ -479,7 +486,7 @@ fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
     let last_seq = replayed.last_seq.max(db.visible());
     db.committer.publish(last_seq);
     // The contents of the logs were written before this moment; nothing more is known.
-    db.note_time();
+    db.expiry.note_visible();
     if db.read_only {
         return note_logs(db, logs);
     }

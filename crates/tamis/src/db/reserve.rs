@@ -18,14 +18,18 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use crate::batch::{BatchOp, WriteBatch};
+use crate::db::counters::WriteCounters;
+use crate::db::health::Warnings;
 use crate::db::inner::DbInner;
-use crate::db::room::human;
+use crate::db::room::{Room, human};
 use crate::error::{StorageError, WriteError};
-use crate::io::Usage;
+use crate::io::{FileSystem, Usage};
+use crate::options::Options;
 use crate::sync::{self, Mutex};
 use crate::tree::files::reserve_path;
 
@@ -44,8 +48,16 @@ const FREE_TO_MAKE: u64 = 4;
 /// How often its length is checked.
 const LOOK: Duration = Duration::from_millis(100);
 
-#[derive(Debug, Default)]
+/// The reserve of an open database.
+#[derive(Debug)]
 pub(crate) struct Reserve {
+    dir: PathBuf,
+    fs: Arc<dyn FileSystem>,
+    /// The most bytes that it may take.
+    most: u64,
+    room: Arc<Room>,
+    counters: Arc<WriteCounters>,
+    warnings: Arc<Warnings>,
     /// The file's length.
     held: AtomicU64,
     /// Whether the file was released, so that only work that frees space is accepted.
@@ -65,6 +77,29 @@ struct Keeping {
 }
 
 impl Reserve {
+    pub(crate) fn new(
+        dir: PathBuf,
+        fs: &Arc<dyn FileSystem>,
+        options: &Options,
+        room: &Arc<Room>,
+        counters: &Arc<WriteCounters>,
+        warnings: &Arc<Warnings>,
+    ) -> Reserve {
+        Reserve {
+            dir,
+            fs: fs.clone(),
+            most: options.reserve_bytes,
+            room: room.clone(),
+            counters: counters.clone(),
+            warnings: warnings.clone(),
+            held: AtomicU64::new(0),
+            spent: AtomicBool::new(false),
+            wanted: AtomicBool::new(false),
+            spent_bytes: AtomicU64::new(0),
+            keeping: Mutex::default(),
+        }
+    }
+
     /// Returns the size of the file in bytes.
     pub(crate) fn held(&self) -> u64 {
         self.held.load(Relaxed)
@@ -107,37 +142,29 @@ impl Reserve {
         let bytes = self.spent_bytes.load(Relaxed);
         bytes.saturating_add(bytes / 2).saturating_add(STEP)
     }
-}
 
-fn frees_room(op: &BatchOp<'_>) -> bool {
-    matches!(op, BatchOp::Delete { .. } | BatchOp::DeleteRange { .. })
-}
-
-impl DbInner {
-    fn reserve_target(&self) -> u64 {
-        let keyspaces = self.directory.load();
-        let bytes: u64 = keyspaces.values().map(|keyspace| keyspace.view.load().version.table_bytes()).sum();
+    /// Returns the length that the file should have for tables and logs of these bytes.
+    fn target(&self, tables: u64, logs: u64) -> u64 {
         // The contents of logs must reach tables before anything else can continue.
-        let logs = self.log.needed().min(bytes / MOST_OF_TABLES);
-        let target = (bytes / PART_OF_TABLES).max(logs).min(self.options.reserve_bytes);
+        let logs = logs.min(tables / MOST_OF_TABLES);
+        let target = (tables / PART_OF_TABLES).max(logs).min(self.most);
         target / STEP * STEP
     }
 
     /// At opening: accounts for the file left by an earlier session, and releases it if less than its size is free.
-    pub(crate) fn find_reserve(&self) {
+    pub(crate) fn find(&self) {
         let held = self.fs.file_len(&reserve_path(&self.dir)).unwrap_or(0);
-        self.background.reserve.held.store(held, Relaxed);
+        self.held.store(held, Relaxed);
         let free = self.fs.available_space(&self.dir).unwrap_or_default();
         if free.is_some_and(|free| free < held) {
-            self.spend_reserve();
+            self.spend();
         }
     }
 
     /// Releases the reserve; `false` if there is none. Called with no lock of the engine held.
-    pub(crate) fn spend_reserve(&self) -> bool {
-        let reserve = &self.background.reserve;
-        let _keeping = reserve.keeping.lock();
-        let held = reserve.held();
+    pub(crate) fn spend(&self) -> bool {
+        let _keeping = self.keeping.lock();
+        let held = self.held();
         if held == 0 {
             return false;
         }
@@ -149,35 +176,34 @@ impl DbInner {
             }
             _ => {}
         }
-        reserve.held.store(0, Relaxed);
-        reserve.spent_bytes.store(held, Relaxed);
-        reserve.spent.store(true, Relaxed);
-        self.write_counters.reserves_spent.add(1);
+        self.held.store(0, Relaxed);
+        self.spent_bytes.store(held, Relaxed);
+        self.spent.store(true, Relaxed);
+        self.counters.reserves_spent.add(1);
         self.room.outdated();
-        self.warn(format!("the reserve of {} was released: {}", human(held), reserve.trouble()));
+        self.warnings.add(format!("the reserve of {} was released: {}", human(held), self.trouble()));
         true
     }
 
-    /// For the flush thread: releases the reserve if compactions want it, and creates or resizes it to follow the tables'
-    /// bytes, where there is room. Failures are retried later.
-    pub(crate) fn keep_reserve(&self) {
-        let reserve = &self.background.reserve;
-        if reserve.wanted.swap(false, Relaxed) && self.spend_reserve() {
-            self.monitor.notify();
-        }
-        let mut keeping = reserve.keeping.lock();
-        if keeping.impossible || keeping.looked.is_some_and(|at| sync::since(at) < LOOK) || self.is_waiting()
-        {
+    fn spend_if_wanted(&self) -> bool {
+        self.wanted.swap(false, Relaxed) && self.spend()
+    }
+
+    /// Creates the file, or changes its length to follow the `bytes` of tables and logs, if that is due and there is room.
+    fn follow(&self, bytes: impl FnOnce() -> (u64, u64)) {
+        let mut keeping = self.keeping.lock();
+        if keeping.impossible || keeping.looked.is_some_and(|at| sync::since(at) < LOOK) {
             return;
         }
         keeping.looked = Some(sync::now());
-        let (target, held) = (self.reserve_target(), reserve.held());
-        let spent = reserve.is_spent();
+        let (tables, logs) = bytes();
+        let (target, held) = (self.target(tables, logs), self.held());
+        let spent = self.is_spent();
         if !spent && (held / 2 < target && target < held.saturating_mul(2).max(1) || held == target) {
             return;
         }
         let free = self.fs.available_space(&self.dir).unwrap_or_default();
-        let needed = if spent { reserve.needed() } else { target.saturating_mul(FREE_TO_MAKE) };
+        let needed = if spent { self.needed() } else { target.saturating_mul(FREE_TO_MAKE) };
         if free.is_some_and(|free| free.saturating_add(held) < needed) {
             return;
         }
@@ -185,19 +211,19 @@ impl DbInner {
             Ok(made) => {
                 // A database that has shrunk meanwhile needs none.
                 keeping.impossible = made < target;
-                reserve.held.store(made, Relaxed);
+                self.held.store(made, Relaxed);
             }
             Err(error) => {
                 log::debug!("{}: no reserve: {error}", self.dir.display());
                 let _ = self.fs.remove(&reserve_path(&self.dir));
-                reserve.held.store(0, Relaxed);
+                self.held.store(0, Relaxed);
                 return;
             }
         }
         drop(keeping);
         if spent {
-            reserve.spent.store(false, Relaxed);
-            self.warn("there is room again: all writes are accepted".to_owned());
+            self.spent.store(false, Relaxed);
+            self.warnings.add("there is room again: all writes are accepted".to_owned());
         }
         self.room.outdated();
     }
@@ -221,6 +247,27 @@ impl DbInner {
             return Ok(0);
         }
         Ok(made)
+    }
+}
+
+fn frees_room(op: &BatchOp<'_>) -> bool {
+    matches!(op, BatchOp::Delete { .. } | BatchOp::DeleteRange { .. })
+}
+
+impl DbInner {
+    /// For the flush thread: releases the reserve if compactions want it, and creates or resizes it to follow the tables'
+    /// bytes, where there is room. Failures are retried later.
+    pub(crate) fn keep_reserve(&self) {
+        if self.reserve.spend_if_wanted() {
+            self.monitor.notify();
+        }
+        if !self.is_waiting() {
+            self.reserve.follow(|| {
+                let keyspaces = self.directory.load();
+                let tables = keyspaces.values().map(|keyspace| keyspace.view.load().version.table_bytes());
+                (tables.sum(), self.log.needed())
+            });
+        }
     }
 }
 

@@ -75,7 +75,7 @@ impl SnapshotPin {
         let (seq, expired, views) = loop {
             let directory = db.directory.load_full();
             let views = views_to_hold(&directory);
-            let horizons = directory.values().map(|keyspace| (keyspace.id, db.expired(keyspace)));
+            let horizons = directory.values().map(|keyspace| (keyspace.id, db.expiry.expired(keyspace)));
             let expired = horizons.filter(|(_, expired)| *expired > 0).collect();
             let seq = db.visible();
             // A view replaced meanwhile may lack the newest of the writes up to `seq`.

@@ -240,13 +240,13 @@ impl Stats {
             poisoned: db.health.stopped().cloned(),
             suspended: db.health.suspended().or_else(|| db.waits_because()),
             troubles: db.troubles(&state),
-            reserve_bytes: db.background.reserve.held(),
+            reserve_bytes: db.reserve.held(),
             damaged_tables: db.damaged_tables(),
             scrub: (db.options.scrub_bytes_per_second > 0).then(|| db.scrub.stats()),
             open_table_files: db.reader_config.files.as_ref().map_or(0, |files| files.count()),
             tuning: db.decisions.lock().all(),
             jobs: JobStats::all(&state, db.background.is_paused()),
-            warnings: db.warnings.lock().clone(),
+            warnings: db.warnings.all(),
             keyspaces,
         }
     }
@@ -340,7 +340,7 @@ impl KeyspaceStats {
                 let pins = version.tables.iter().flat_map(|table| &table.meta.extra.pinned);
                 pins.filter(|pin| live.binary_search(&pin.0).is_err()).map(|pin| pin.1).sum()
             },
-            expired_seq: db.expired(keyspace),
+            expired_seq: db.expiry.expired(keyspace),
             filter_bytes,
             index_bytes: sum(|t| t.table.memory_bytes() as u64),
             filter_bits_per_key: if entries == 0 { 0.0 } else { filter_bytes as f64 * 8.0 / entries as f64 },

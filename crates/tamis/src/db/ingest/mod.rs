@@ -135,7 +135,7 @@ impl DbInner {
         options: IngestOptions,
     ) -> Result<IngestReport, AdminError> {
         self.check_ready()?;
-        self.background.reserve.refuse()?;
+        self.reserve.refuse()?;
         let described = self.described(files)?;
         if described.is_empty() {
             return Ok(IngestReport::default());
@@ -232,7 +232,7 @@ impl DbInner {
         let result = self.publish(&log, seq, groups, staging);
         // Even on failure: the number is spent.
         self.committer.publish(seq);
-        self.note_time();
+        self.expiry.note_visible();
         result
     }
 
@@ -300,7 +300,7 @@ impl DbInner {
         ingested.inspect_err(|error| self.health.suspend(error))?;
         // Before the state lock is released: see the module documentation.
         self.committer.publish(seq);
-        self.note_time();
+        self.expiry.note_visible();
         drop(state);
         self.write_counters.ingested_tables.add(report.tables.len() as u64);
         self.write_counters.ingested_bytes.add(report.bytes);
