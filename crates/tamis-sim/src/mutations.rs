@@ -114,14 +114,14 @@ const MUTATIONS: &[Mutation] = &[
             find: r#"        let view = self.inner.view.load();
         let (view, horizon, seq) = match pin {
             None => {
-                let expired = db.expired(&self.inner);
+                let expired = db.expiry.expired(&self.inner);
                 (view, live_from(expired), db.visible())"#,
             replace: r#"        let seq = db.visible();
         crate::sync::point();
         let view = self.inner.view.load();
         let (view, horizon, seq) = match pin {
             None => {
-                let expired = db.expired(&self.inner);
+                let expired = db.expiry.expired(&self.inner);
                 (view, live_from(expired), seq)"#,
         }],
     },
