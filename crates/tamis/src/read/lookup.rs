@@ -212,7 +212,7 @@ impl<'k> KeyLookup<'k> {
     }
 
     /// Searches candidate tables in order, the first one from `block` if that is known, until one has the answer.
-    #[inline]
+    #[inline(always)]
     pub(super) fn search_candidates<R: Recorder>(
         &mut self,
         at: &ReadAt<'_>,
