@@ -7,7 +7,8 @@ use std::path::Path;
 use std::process::Command;
 
 /// The crates that users get.
-const CRATES: [&str; 4] = ["tamis", "tamis-env", "tamis-filter", "tamis-testkit"];
+const CRATES: [&str; 6] =
+    ["tamis", "tamis-advisor", "tamis-env", "tamis-filter", "tamis-model", "tamis-testkit"];
 
 /// The surface of a crate, as its lines; or the version of the format that rustdoc writes.
 fn surface_of(name: &str) -> Result<Vec<String>, u64> {

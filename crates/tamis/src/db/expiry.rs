@@ -29,7 +29,7 @@
 //! `times` has its own lock, the last to be taken, held for a few comparisons. A database without any time to live pays a
 //! relaxed load per group of writes, and a read pays a load and a comparison. With one, each group of writes and each read of
 //! a keyspace that has it reads the clock (on common systems without a system call: about 25 ns), each group takes the lock,
-//! and reads take it once a second altogether.
+//! and reads take it once a second altogether. Nothing under the lock can fail; samples lost by a panic make entries live longer.
 
 use crate::sync::Mutex;
 use std::sync::Arc;

@@ -3,6 +3,9 @@
 //! One thread at a time works on a keyspace's filter. It builds without a lock, from the tables of the version that was
 //! current; see [`Grf`] for how concurrent changes are included. A failure does not affect answers: the partition is read
 //! without the filter, or with the old one. The work is retried when the tree has changed.
+//!
+//! [`FilterUpkeep`] is behind the `state` lock and holds bookkeeping alone. Work counts as failed while it is under way, so that a
+//! panic in it leaves the mark of a failure; writes have stopped for good by then.
 
 use std::sync::Arc;
 

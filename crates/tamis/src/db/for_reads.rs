@@ -8,10 +8,10 @@
 //! LevelDB does the same per table (a table with enough wasted seeks is merged down). Here the debt is per keyspace, gets count,
 //! and writers have priority: nothing is started within [`QUIET`] of a write, or while anything else is running or due.
 //!
-//! # Locking
+//! # Threads and failures
 //!
-//! The [accounts](ReadDebts) are behind the `state` lock. Compaction threads check
-//! it when they have nothing else to do, at least once a second.
+//! The [accounts](ReadDebts) are behind the `state` lock. Compaction threads check them when they have nothing else to do, at least
+//! once a second. A debt is an estimate: a failed or lost merge leaves it, and no answer depends on it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

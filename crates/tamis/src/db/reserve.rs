@@ -14,7 +14,8 @@
 //!
 //! The flush thread creates the file. It is released by the flush thread, or by a thread that begins a session late. Both
 //! hold the mutex, which is taken with no other lock held except that of a late beginning, since the file system may be slow.
-//! The rest are flags and counters that publish nothing (`Relaxed`).
+//! The rest are flags and counters that publish nothing (`Relaxed`). After a panic under the mutex the file is of unknown length,
+//! which nothing depends on.
 
 use std::io;
 use std::path::PathBuf;

@@ -3,7 +3,12 @@
 //! The options that concern the tree's shape are in a [`Shaping`], which is replaced as a whole: a policy accepts any shape,
 //! so the next compaction simply follows the new one. Only a deterministic policy is not replaced in the middle of a
 //! compaction round, since the shape is then a function of the round's flushes: the new one waits until the compaction that
-//! ends the round is published. `state` guards the replacement; readers load without a lock.
+//! ends the round is published.
+//!
+//! # Threads and failures
+//!
+//! [`Reshaping`] is behind the `state` lock, which also guards the replacement; readers load without a lock. A change takes effect only
+//! after the edit that stores it: if that fails, the options stay as they were, in memory and on disk.
 
 use std::sync::Arc;
 
