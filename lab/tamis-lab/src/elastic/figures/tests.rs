@@ -125,7 +125,7 @@ fn every_scale_can_be_planned_and_has_costs() {
             let steps = plan.steps();
             assert_eq!(steps.iter().collect::<BTreeSet<_>>().len(), steps.len(), "{steps:?}");
             let told = plan.scaled().join(" ");
-            assert!(told.contains("Kept: 4 bits"), "{told}");
+            assert!(told.contains("Kept: 4 filter bits per key"), "{told}");
             let theirs = match figure.experiment.name {
                 "elastic-fig14-large" => "instead of 400 million",
                 "elastic-fig16-size" => "instead of 100 / 200 / 400 million",
