@@ -44,7 +44,7 @@ pub const SCAN_LIMIT: u64 = 10_000;
 const SCANS: Pareto = Pareto { shape: 2.517, scale: 14.236 };
 
 /// The factors and exponents of the hotness of ranges.
-const RANGE_HEAT: [(f64, f64); 2] = [(14.18, -2.917), (0.0164, -0.08082)];
+const RANGE_HOTNESS: [(f64, f64); 2] = [(14.18, -2.917), (0.0164, -0.08082)];
 
 /// The factor and the exponent of the share of the hottest keys of a range.
 const KEY_SHARE: (f64, f64) = (0.002312, 0.3467);
@@ -66,10 +66,10 @@ impl KeyRanges {
     /// Creates the ranges of `keys` keys, at least 1.
     pub fn new(keys: u64) -> KeyRanges {
         let ranges = RANGES.min(keys.max(1));
-        let heat = |i: u64| RANGE_HEAT.iter().map(|(a, b)| a * (b * i as f64).exp()).sum::<f64>();
-        let total: f64 = (1..=ranges).map(heat).sum();
+        let hotness = |i: u64| RANGE_HOTNESS.iter().map(|(a, b)| a * (b * i as f64).exp()).sum::<f64>();
+        let total: f64 = (1..=ranges).map(hotness).sum();
         let shares = (1..=ranges).scan(0.0, |sum, i| {
-            *sum += heat(i) / total;
+            *sum += hotness(i) / total;
             Some(*sum)
         });
         KeyRanges { keys: keys.max(1), shares: shares.collect(), places: Permutation::new(ranges, PLACEMENT) }
@@ -114,7 +114,7 @@ mod tests {
     }
 
     /// From the formula as db_bench's documentation has it.
-    fn heat(i: i32) -> f64 {
+    fn hotness(i: i32) -> f64 {
         14.18 * (-2.917 * f64::from(i)).exp() + 0.0164 * (-0.08082 * f64::from(i)).exp()
     }
 
@@ -130,13 +130,13 @@ mod tests {
         let in_key_order = counts.clone();
         counts.sort_unstable_by(|a, b| b.cmp(a));
         assert_ne!(in_key_order, counts, "hot ranges may be anywhere");
-        let total: f64 = (1..=30).map(heat).sum();
+        let total: f64 = (1..=30).map(hotness).sum();
         for (i, &count) in counts.iter().enumerate().take(3) {
-            let expected = heat(i as i32 + 1) / total * DRAWS as f64;
+            let expected = hotness(i as i32 + 1) / total * DRAWS as f64;
             assert!(near(count, expected), "range {i}: {count} of {expected}");
         }
         // Ranges of similar hotness may swap ranks; sums of many do not change.
-        let (coldest, expected) = (counts[20..].iter().sum(), (21..=30).map(heat).sum::<f64>() / total);
+        let (coldest, expected) = (counts[20..].iter().sum(), (21..=30).map(hotness).sum::<f64>() / total);
         assert!(near(coldest, expected * DRAWS as f64), "{coldest} of {}", expected * DRAWS as f64);
         assert!(counts[0] as f64 > 0.78 * DRAWS as f64 && counts[29] > 0);
     }

@@ -727,7 +727,7 @@ fn stats_and_explain_show_elastic_filters() {
     for units in asked {
         assert!(units["segment"].as_u64() < units["segments"].as_u64(), "{units}");
         assert!(
-            units["units_enabled"].as_u64() <= units["units"].as_u64() && units["heat"].is_f64(),
+            units["units_enabled"].as_u64() <= units["units"].as_u64() && units["hotness"].is_f64(),
             "{units}"
         );
     }
@@ -737,7 +737,7 @@ fn stats_and_explain_show_elastic_filters() {
 fn hotness_is_drawn_or_printed_as_numbers() {
     let place = Place::new();
     with_elastic_filters(&place);
-    let file = place.path("heat.svg");
+    let file = place.path("hotness.svg");
     assert_eq!(place.run("heatmap", &["--out", &file]).ok(), "");
     let svg = std::fs::read_to_string(&file).unwrap();
     assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"), "{svg}");
@@ -755,7 +755,7 @@ fn hotness_is_drawn_or_printed_as_numbers() {
     assert_eq!(object["elastic"]["keys"].as_f64(), Some(sum("keys")));
     let runs: std::collections::BTreeSet<u64> = segments.iter().map(|s| s["run"].as_u64().unwrap()).collect();
     // A get of an absent key probes one segment of each run, or none where the run has no table; hotness is stored in 9 % steps.
-    assert!((0.5..=1.1 * runs.len() as f64).contains(&sum("heat")), "{} of {runs:?}", sum("heat"));
+    assert!((0.5..=1.1 * runs.len() as f64).contains(&sum("hotness")), "{} of {runs:?}", sum("hotness"));
 }
 
 #[test]
@@ -776,7 +776,7 @@ fn without_elastic_filters_there_is_nothing_to_draw() {
     place.run("heatmap", &["--json", "--by", "key"]).fails(2, "--json");
     std::fs::remove_dir_all(place.db()).unwrap();
     with_elastic_filters(&place);
-    place.run("heatmap", &["--out", &place.path("no/such/heat.svg")]).fails(2, "no/such/heat.svg");
+    place.run("heatmap", &["--out", &place.path("no/such/hotness.svg")]).fails(2, "no/such/hotness.svg");
 }
 
 /// A missing manifest is rebuilt; a dry run reports that and changes nothing; an unusable file is set aside and is a problem

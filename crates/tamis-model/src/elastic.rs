@@ -145,7 +145,7 @@ pub fn victim(
 /// Inheritance (section 3.3, Figure 8): the hotness of a new segment is the mean hotness of the old ones it derives
 /// from. 0 if there are none.
 pub fn inherited(old: &[f64]) -> f64 {
-    inherited_by_keys(&old.iter().map(|&heat| (heat, 1)).collect::<Vec<_>>())
+    inherited_by_keys(&old.iter().map(|&hotness| (hotness, 1)).collect::<Vec<_>>())
 }
 
 /// The same weighted by the number of keys from each, given as (hotness, keys): what the mean approximates if old
@@ -155,7 +155,7 @@ pub fn inherited_by_keys(old: &[(f64, u64)]) -> f64 {
     if all == 0.0 {
         return 0.0;
     }
-    old.iter().map(|&(heat, keys)| count(heat) * (keys as f64 / all)).sum()
+    old.iter().map(|&(hotness, keys)| count(hotness) * (keys as f64 / all)).sum()
 }
 
 /// Returns the units, at most `most` each and `units` in total, that minimise Equation 2 (and 3): the "optimization

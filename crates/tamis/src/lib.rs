@@ -54,7 +54,7 @@ mod external;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
-mod heat;
+mod hotness;
 mod ids;
 pub mod io;
 #[cfg(feature = "simulation")]

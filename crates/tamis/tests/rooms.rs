@@ -23,7 +23,7 @@ const ROOMS: &[&str] = &[
     "table",
     "slice",
     "tree",
-    "heat",
+    "hotness",
     "select",
     "batch",
     "read",

@@ -132,7 +132,7 @@ fn units_text(units: &ExplainUnits) -> String {
         grouped(units.segments as u64),
         units.enabled,
         units.units,
-        small(units.heat)
+        small(units.hotness)
     )
 }
 
@@ -209,7 +209,7 @@ fn step_object(step: &ExplainStep) -> Value {
             "kind": "run", "level": level, "run": run, "table": table, "filter": answer(filter), "found": found,
             "elastic": units.as_ref().map(|units| json!({
                 "segment": units.segment, "segments": units.segments, "units_enabled": units.enabled,
-                "units": units.units, "heat": units.heat,
+                "units": units.units, "hotness": units.hotness,
             })),
             "block": block.as_ref().map(|block| json!({
                 "offset": block.offset, "bytes": block.bytes, "from_cache": block.from_cache,
@@ -247,7 +247,7 @@ mod tests {
             panic!("{explanation:?}")
         };
         (block.offset, block.bytes, block.from_cache, block.hash_index) = (8192, 4090, false, "hit");
-        (units.segment, units.segments, units.enabled, units.units, units.heat) = (2, 8, 2, 6, 0.0012);
+        (units.segment, units.segments, units.enabled, units.units, units.hotness) = (2, 8, 2, 6, 0.0012);
         (block, units)
     }
 
@@ -301,7 +301,8 @@ mod tests {
         assert!(page.contains(part) && page.contains("elastic filter"), "{page}");
         assert!(page.contains("no      -               "), "a memtable has none: {page}");
         let elastic = &object(&example, false)["steps"][2]["elastic"];
-        let expected = json!({ "segment": 2, "segments": 8, "units_enabled": 2, "units": 6, "heat": 0.0012 });
+        let expected =
+            json!({ "segment": 2, "segments": 8, "units_enabled": 2, "units": 6, "hotness": 0.0012 });
         assert_eq!(elastic, &expected);
     }
 

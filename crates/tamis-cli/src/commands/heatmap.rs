@@ -33,9 +33,9 @@ const TITLE: usize = 80;
                         often gets look there for an absent key, height how many filter units are in memory. \
                         Hotness is as last stored by the database; units are those loaded since it was opened.\n\n\
                         Exits with 1 if no table has an elastic filter.\n\nExamples:\n  \
-                        tamis heatmap --db ./data --out heat.svg\n  \
-                        tamis heatmap --db ./data --keyspace users --by key --hex > heat.svg\n  \
-                        tamis heatmap --db ./data --json | jq '.segments | map(.heat) | add'"
+                        tamis heatmap --db ./data --out hotness.svg\n  \
+                        tamis heatmap --db ./data --keyspace users --by key --hex > hotness.svg\n  \
+                        tamis heatmap --db ./data --json | jq '.segments | map(.hotness) | add'"
 )]
 pub(crate) struct HeatmapArgs {
     #[command(flatten)]
@@ -50,7 +50,7 @@ pub(crate) struct HeatmapArgs {
     #[arg(long, value_enum, default_value = "data")]
     by: By,
     /// The quantity shown by colour
-    #[arg(long, value_enum, default_value = "heat")]
+    #[arg(long, value_enum, default_value = "hotness")]
     what: What,
     /// Show keys as hexadecimal digits
     #[arg(long)]
@@ -128,7 +128,7 @@ mod tests {
     fn the_object_holds_every_segment() {
         let binary = filled!(SegmentStats {
             end: vec![0xff],
-            heat: 0.25,
+            hotness: 0.25,
             expired: true,
             ..segment(1, 7, "a", "", 10)
         });
@@ -137,7 +137,7 @@ mod tests {
         let last = &object["segments"][1];
         assert_eq!((&last["smallest"], &last["end_hex"]), (&"a".into(), &"ff".into()));
         assert_eq!(
-            (&last["heat"], &last["expired"], &last["units"]),
+            (&last["hotness"], &last["expired"], &last["units"]),
             (&0.25.into(), &true.into(), &6.into())
         );
     }

@@ -6,7 +6,7 @@
 //! and the debt is paid. A merge therefore never costs more than reads have already lost, and a tree of one run is left alone.
 //!
 //! LevelDB does the same per table (a table with enough wasted seeks is merged down). Here the debt is per keyspace, gets count,
-//! and writers have priority: nothing is started within [`QUIET`] of a write, or while anything else is running or due.
+//! and writers have priority: nothing is started within [`IDLE_TIME`] of a write, or while anything else is running or due.
 //!
 //! # Threads and failures
 //!
@@ -27,7 +27,7 @@ use crate::sync;
 use crate::table::ReadCost;
 
 /// Idle time before a read-triggered compaction.
-const QUIET: Duration = Duration::from_secs(1);
+const IDLE_TIME: Duration = Duration::from_secs(1);
 
 /// The price of a wasted search of a run, in bytes rewritten. A search takes half a microsecond from memory and longer from a
 /// device, time in which a merge moves some hundred bytes; but it is a reader that loses this time, while an idle thread does
@@ -66,17 +66,17 @@ fn loss(reads: ReadCost) -> u64 {
 
 /// The idle timer: how long nothing has been written, as far as observed.
 #[derive(Debug)]
-struct Quiet {
+struct IdleTimer {
     written: SeqNo,
     since: Instant,
 }
 
-impl Quiet {
+impl IdleTimer {
     fn has_lasted(&mut self, written: SeqNo) -> bool {
         if std::mem::replace(&mut self.written, written) != written {
             self.since = sync::now();
         }
-        sync::since(self.since) >= QUIET
+        sync::since(self.since) >= IDLE_TIME
     }
 }
 
@@ -84,12 +84,12 @@ impl Quiet {
 #[derive(Debug)]
 pub(crate) struct ReadDebts {
     accounts: HashMap<KeyspaceId, Account>,
-    quiet: Quiet,
+    idle_timer: IdleTimer,
 }
 
 impl ReadDebts {
     pub(crate) fn new() -> ReadDebts {
-        ReadDebts { accounts: HashMap::default(), quiet: Quiet { written: 0, since: sync::now() } }
+        ReadDebts { accounts: HashMap::default(), idle_timer: IdleTimer { written: 0, since: sync::now() } }
     }
 
     fn of(&mut self, keyspace: KeyspaceId) -> &mut Account {
@@ -111,7 +111,7 @@ impl DbInner {
     /// Returns the next step towards a single run that a keyspace's reads have paid for. For compaction threads that found
     /// nothing else to do.
     pub(crate) fn next_for_reads(&self, state: &mut State) -> Option<(Arc<KeyspaceInner>, Plan)> {
-        let quiet = state.read_debts.quiet.has_lasted(self.visible());
+        let no_writes = state.read_debts.idle_timer.has_lasted(self.visible());
         let idle = state.scheduler.is_idle();
         if self.background.is_paused() || self.is_waiting() {
             return None;
@@ -122,7 +122,7 @@ impl DbInner {
             // A merge that met a full disk backs off. A debt that pays for several merges would otherwise retry it at once.
             let aside = state.scheduler.is_aside(keyspace.id);
             let debt = state.read_debts.of(keyspace.id).update(keyspace.reads.read());
-            if !wants(&shaping.options) || !quiet || !idle || aside || debt < LEAST_DEBT {
+            if !wants(&shaping.options) || !no_writes || !idle || aside || debt < LEAST_DEBT {
                 continue;
             }
             let view = keyspace.view.load();
@@ -175,10 +175,10 @@ mod tests {
 
     #[test]
     fn a_write_resets_the_idle_timer() {
-        let mut quiet = Quiet { written: 7, since: sync::now() - 2 * QUIET };
-        assert!(quiet.has_lasted(7));
-        assert!(!quiet.has_lasted(8));
-        assert!(!quiet.has_lasted(8));
+        let mut idle_timer = IdleTimer { written: 7, since: sync::now() - 2 * IDLE_TIME };
+        assert!(idle_timer.has_lasted(7));
+        assert!(!idle_timer.has_lasted(8));
+        assert!(!idle_timer.has_lasted(8));
     }
 
     /// Builds three runs that the policy leaves alone, and reads until the debt covers rewriting them. Compaction is paused
@@ -207,10 +207,11 @@ mod tests {
         db.stats().keyspaces[0].runs
     }
 
-    fn next(db: &Db, quiet: bool) -> Option<Plan> {
+    fn next(db: &Db, no_writes: bool) -> Option<Plan> {
         let mut state = db.inner().state();
-        if quiet {
-            state.read_debts.quiet = Quiet { written: db.inner().visible(), since: sync::now() - QUIET };
+        if no_writes {
+            state.read_debts.idle_timer =
+                IdleTimer { written: db.inner().visible(), since: sync::now() - IDLE_TIME };
         }
         db.inner().next_for_reads(&mut state).map(|(_, plan)| plan)
     }
@@ -265,9 +266,10 @@ mod tests {
         // The first check notes the write, and the idle timer starts over.
         drop(pause);
         let mut state = db.inner().state();
-        state.read_debts.quiet = Quiet { written: db.inner().visible() - 1, since: sync::now() - QUIET };
+        state.read_debts.idle_timer =
+            IdleTimer { written: db.inner().visible() - 1, since: sync::now() - IDLE_TIME };
         assert!(db.inner().next_for_reads(&mut state).is_none(), "written");
-        state.read_debts.quiet.since = sync::now() - QUIET;
+        state.read_debts.idle_timer.since = sync::now() - IDLE_TIME;
         let (_, plan) = db.inner().next_for_reads(&mut state).expect("a step towards one run");
         assert_eq!((plan.reason, plan.inputs.len()), (Reason::Reads, 3));
     }

@@ -34,7 +34,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::db::counters::WriteCounters;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
-use crate::db::scheduler::{Aside, RETRY};
+use crate::db::scheduler::{Backoff, RETRY};
 use crate::error::{StorageError, WriteError};
 use crate::ids::{KeyspaceId, LogId};
 use crate::read::{MemtableSlot, Memtables};
@@ -67,7 +67,7 @@ struct Suspension {
     /// The log begun in place of the abandoned ones.
     begun: Option<LogId>,
     /// The backoff if the last attempt to resume failed.
-    aside: Option<Aside>,
+    backoff: Option<Backoff>,
 }
 
 impl Health {
@@ -162,7 +162,7 @@ impl Health {
             let mut suspended = self.suspended.lock();
             if suspended.is_none() {
                 log::error!("{}: writes are suspended: {error}", self.dir.display());
-                *suspended = Some(Suspension { cause: error.to_string(), begun: None, aside: None });
+                *suspended = Some(Suspension { cause: error.to_string(), begun: None, backoff: None });
                 self.counters.suspensions.add(1);
             }
         }
@@ -173,7 +173,7 @@ impl Health {
 
     /// Reports whether writes are suspended and an attempt to resume them is due.
     pub(crate) fn resume_is_due(&self) -> bool {
-        let due = |suspension: &Suspension| suspension.aside.as_ref().is_none_or(Aside::is_over);
+        let due = |suspension: &Suspension| suspension.backoff.as_ref().is_none_or(Backoff::is_over);
         self.ailing.load(Relaxed) && self.suspended.lock().as_ref().is_some_and(due)
     }
 
@@ -196,11 +196,11 @@ impl Health {
     /// Records that an attempt to resume failed.
     fn stays_suspended(&self, error: &StorageError) {
         if let Some(suspension) = self.suspended.lock().as_mut() {
-            let before = suspension.aside.take();
+            let before = suspension.backoff.take();
             if before.is_none() {
                 log::warn!("{}: writes stay suspended: {error}", self.dir.display());
             }
-            suspension.aside = Some(Aside::after(before, RETRY, error));
+            suspension.backoff = Some(Backoff::after(before, RETRY, error));
             suspension.cause = error.to_string();
         }
     }

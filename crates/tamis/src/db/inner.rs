@@ -78,11 +78,11 @@ use crate::db::room::Room;
 use crate::db::salvage::SalvageReport;
 use crate::db::scheduler::Scheduler;
 use crate::db::scrub::Scrub;
-use crate::db::snapshot::Held;
+use crate::db::snapshot::PinnedViews;
 use crate::db::throttle::Throttle;
 use crate::db::tune::Decisions;
 use crate::error::StorageError;
-use crate::heat::Sampler;
+use crate::hotness::Sampler;
 use crate::ids::{KeyspaceId, LogId};
 use crate::io::{DirLock, FileSystem};
 use crate::key::SeqNo;
@@ -228,7 +228,7 @@ pub(crate) struct DbInner {
     pub(crate) throttle: Throttle,
     pub(crate) log: Log,
     pub(crate) monitor: Arc<Monitor>,
-    pub(crate) snapshots: Mutex<BTreeMap<SeqNo, Vec<Arc<Held>>>>,
+    pub(crate) snapshots: Mutex<BTreeMap<SeqNo, Vec<Arc<PinnedViews>>>>,
     /// The report if this opening was a salvage.
     pub(crate) salvaged: Mutex<Option<SalvageReport>>,
     pub(crate) expiry: Expiry,
@@ -291,7 +291,7 @@ impl DbInner {
     /// Adds to an edit what every edit records.
     pub(crate) fn complete_edit(&self, catalogue: &Catalogue, edit: &mut VersionEdit) {
         self.expiry.save_ages(catalogue, edit);
-        edit.heat = self.elastic.heat_to_save();
+        edit.hotness = self.elastic.hotness_to_save();
         edit.next_file = Some(self.numbers.next());
         // An ingestion's number is in the edit before it becomes visible.
         edit.last_seq = edit.last_seq.max(Some(self.visible()));

@@ -246,7 +246,7 @@ impl Keyspace {
         let mut recorder = ExplainRecorder::default();
         let at = self.read_at(None);
         let found = at.get(key, &mut recorder)?;
-        Ok(recorder.finish(key, &found, at.horizon, |segment| db.elastic.heat_of(segment)))
+        Ok(recorder.finish(key, &found, at.horizon, |segment| db.elastic.hotness_of(segment)))
     }
 
     /// Writes the keyspace's memtables to tables and waits until that is done.

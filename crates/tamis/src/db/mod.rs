@@ -137,7 +137,7 @@ impl Handle {
             closed = manifest
                 .append(&VersionEdit {
                     times,
-                    heat: db.elastic.heat(),
+                    hotness: db.elastic.hotness(),
                     last_seq: Some(db.visible()),
                     set_options,
                     ..VersionEdit::default()

@@ -32,7 +32,7 @@ use crate::db::scheduler::Scheduler;
 use crate::db::throttle::Throttle;
 use crate::db::tune;
 use crate::error::{OpenError, StorageError, WriteError};
-use crate::heat::Sampler;
+use crate::hotness::Sampler;
 use crate::ids::{DEFAULT_KEYSPACE, KeyspaceId, LogId, TableId};
 use crate::io::batch::BatchReader;
 use crate::io::{DirectFs, DiskFs, FileSystem};
@@ -279,7 +279,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         let state = inner.state();
         let views: Vec<_> =
             state.catalogue.keyspaces().values().map(|keyspace| keyspace.view.load_full()).collect();
-        let stored = |id| state.catalogue.tree().heat(id);
+        let stored = |id| state.catalogue.tree().hotness(id);
         inner.elastic.opened(views.iter().map(|view| &**view), stored);
     }
     inner.expiry.configure(inner.directory.load().values().map(|keyspace| &**keyspace));

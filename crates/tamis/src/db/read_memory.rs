@@ -30,7 +30,7 @@
 //! Pure: no clock, no threads, no lock; the owner calls it from one thread at a time. Time is measured in gets: without gets
 //! nothing moves. A turn costs some tens of nanoseconds.
 
-use crate::heat::Marginal;
+use crate::hotness::Marginal;
 use crate::table::cache::{BlockCache, GhostReport, Resizing};
 
 /// The division of the memory, in bytes. The two always add up to the total.

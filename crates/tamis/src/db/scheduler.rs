@@ -49,7 +49,7 @@ const MORE_ROOM_BYTES: u64 = 64 << 10;
 
 /// Failed work in backoff: it is not retried for a while.
 #[derive(Clone, Debug)]
-pub(crate) struct Aside {
+pub(crate) struct Backoff {
     until: Instant,
     pause: Duration,
     tries: u32,
@@ -58,16 +58,16 @@ pub(crate) struct Aside {
     short: Option<u64>,
 }
 
-impl Aside {
+impl Backoff {
     /// Returns the backoff after one more failure: twice the previous delay, within `(first, longest)`.
     pub(crate) fn after(
-        before: Option<Aside>,
+        before: Option<Backoff>,
         (first, longest): (Duration, Duration),
         error: &StorageError,
-    ) -> Aside {
+    ) -> Backoff {
         let (pause, tries) = before.map_or((first, 1), |before| (before.pause * 2, before.tries + 1));
         let pause = pause.min(longest);
-        Aside { until: sync::now() + pause, pause, tries, cause: error.to_string(), short: None }
+        Backoff { until: sync::now() + pause, pause, tries, cause: error.to_string(), short: None }
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -90,14 +90,14 @@ impl Aside {
 struct Jobs {
     flushing: bool,
     /// The backoff after a failed flush.
-    flush_aside: Option<Aside>,
+    flush_backoff: Option<Backoff>,
     /// Inputs of running compactions.
     busy: HashSet<TableId>,
     running: Vec<ActiveJob>,
     /// Whether a caller is compacting by hand.
     manual: bool,
     /// The backoff after a failed compaction.
-    aside: Option<Aside>,
+    backoff: Option<Backoff>,
     /// Why a compaction that is due lacks room, in words.
     no_room: Option<String>,
     /// Whether a failure or the lack of room was already warned of.
@@ -140,8 +140,9 @@ impl Scheduler {
         let oldest = |ks: &Arc<KeyspaceInner>| {
             ks.view.load().memtables.sealed.last().cloned().map(|slot| (ks.clone(), slot))
         };
-        let held_back =
-            |jobs: &Jobs| jobs.flushing || jobs.flush_aside.as_ref().is_some_and(|aside| !aside.is_over());
+        let held_back = |jobs: &Jobs| {
+            jobs.flushing || jobs.flush_backoff.as_ref().is_some_and(|backoff| !backoff.is_over())
+        };
         let idle = |ks: &&Arc<KeyspaceInner>| !self.get(ks.id).is_some_and(held_back);
         let due = catalogue.keyspaces().values().filter(idle).filter_map(oldest);
         due.min_by_key(|(_, slot)| slot.first_log.load(Ordering::Relaxed))
@@ -162,37 +163,39 @@ impl Scheduler {
     /// Records that a flush failed; returns whether it is the first failure in a row.
     pub(crate) fn flush_failed(&mut self, keyspace: KeyspaceId, error: &StorageError) -> bool {
         let jobs = self.of(keyspace);
-        let before = jobs.flush_aside.take();
+        let before = jobs.flush_backoff.take();
         let first = before.is_none();
-        jobs.flush_aside = Some(Aside::after(before, RETRY, error));
+        jobs.flush_backoff = Some(Backoff::after(before, RETRY, error));
         first
     }
 
     /// Ends the backoff of a keyspace's flushes: one succeeded, or is to be retried now.
     pub(crate) fn allow_flushes(&mut self, keyspace: KeyspaceId) {
-        self.of(keyspace).flush_aside = None;
+        self.of(keyspace).flush_backoff = None;
     }
 
     /// Ends the backoff of all flushes.
     pub(crate) fn allow_all_flushes(&mut self) {
-        self.jobs.values_mut().for_each(|jobs| jobs.flush_aside = None);
+        self.jobs.values_mut().for_each(|jobs| jobs.flush_backoff = None);
     }
 
     /// Reports whether a flush is in backoff.
     pub(crate) fn retries_flushes(&self) -> bool {
-        self.jobs.values().any(|jobs| jobs.flush_aside.is_some())
+        self.jobs.values().any(|jobs| jobs.flush_backoff.is_some())
     }
 
     /// Returns an error if flushes of the keyspace fail repeatedly, for callers that wait for one.
     pub(crate) fn check_flushes(&self, keyspace: KeyspaceId) -> Result<(), WriteError> {
-        suspended(self.get(keyspace).and_then(|jobs| jobs.flush_aside.as_ref()?.told()))
+        suspended(self.get(keyspace).and_then(|jobs| jobs.flush_backoff.as_ref()?.told()))
     }
 
     /// Returns an error if compactions of the keyspace fail or find no room, for callers that wait for one.
     pub(crate) fn check_compactions(&self, keyspace: KeyspaceId) -> Result<(), WriteError> {
         self.check_flushes(keyspace)?;
         let jobs = self.get(keyspace).filter(|jobs| jobs.running.is_empty());
-        suspended(jobs.and_then(|jobs| jobs.aside.as_ref().and_then(Aside::told).or(jobs.no_room.as_deref())))
+        suspended(
+            jobs.and_then(|jobs| jobs.backoff.as_ref().and_then(Backoff::told).or(jobs.no_room.as_deref())),
+        )
     }
 
     /// Returns all keyspaces, in the order in which the next compaction is looked for.
@@ -204,13 +207,13 @@ impl Scheduler {
 
     /// Reports whether no automatic compaction of the keyspace may start, with this many free bytes.
     pub(crate) fn holds_back(&self, keyspace: KeyspaceId, free: Option<u64>) -> bool {
-        let waits = |aside: &Aside| !aside.is_over() && !aside.has_more_room(free);
-        self.get(keyspace).is_some_and(|jobs| jobs.manual || jobs.aside.as_ref().is_some_and(waits))
+        let waits = |backoff: &Backoff| !backoff.is_over() && !backoff.has_more_room(free);
+        self.get(keyspace).is_some_and(|jobs| jobs.manual || jobs.backoff.as_ref().is_some_and(waits))
     }
 
     /// Reports whether compactions of the keyspace are in backoff.
     pub(crate) fn is_aside(&self, keyspace: KeyspaceId) -> bool {
-        self.get(keyspace).is_some_and(|jobs| jobs.aside.as_ref().is_some_and(|aside| !aside.is_over()))
+        self.get(keyspace).is_some_and(|jobs| jobs.backoff.as_ref().is_some_and(|backoff| !backoff.is_over()))
     }
 
     /// Records whether a compaction that is due lacks room; returns the reason recorded before.
@@ -253,7 +256,7 @@ impl Scheduler {
     /// Records that a merge succeeded.
     pub(crate) fn merged(&mut self, keyspace: KeyspaceId) {
         let jobs = self.of(keyspace);
-        (jobs.aside, jobs.warned) = (None, false);
+        (jobs.backoff, jobs.warned) = (None, false);
     }
 
     /// Records that a compaction failed, with this many free bytes.
@@ -264,8 +267,8 @@ impl Scheduler {
         free: Option<u64>,
     ) {
         let jobs = self.of(keyspace);
-        let aside = Aside::after(jobs.aside.take(), RETRY_COMPACTION, error);
-        jobs.aside = Some(Aside { short: free.filter(|_| error.is_out_of_space()), ..aside });
+        let backoff = Backoff::after(jobs.backoff.take(), RETRY_COMPACTION, error);
+        jobs.backoff = Some(Backoff { short: free.filter(|_| error.is_out_of_space()), ..backoff });
     }
 
     /// Returns the running compactions of a keyspace.
@@ -334,8 +337,8 @@ impl Scheduler {
     /// Returns what fails and is being retried in one keyspace: the kind of work, and why.
     pub(crate) fn troubles(&self, keyspace: KeyspaceId) -> Vec<(&'static str, &str)> {
         let Some(jobs) = self.get(keyspace) else { return Vec::new() };
-        let flushes = jobs.flush_aside.as_ref().map(|aside| ("flushes", &*aside.cause));
-        let compactions = jobs.aside.as_ref().map(|aside| ("compactions", &*aside.cause));
+        let flushes = jobs.flush_backoff.as_ref().map(|backoff| ("flushes", &*backoff.cause));
+        let compactions = jobs.backoff.as_ref().map(|backoff| ("compactions", &*backoff.cause));
         let no_room = jobs.no_room.as_deref().map(|cause| ("compactions", cause));
         [flushes, compactions, no_room].into_iter().flatten().collect()
     }
@@ -358,9 +361,9 @@ mod tests {
         let mut pauses = Vec::new();
         for tries in 1..=9 {
             scheduler.compaction_failed(0, &full, Some(1 << 20));
-            let aside = scheduler.of(0).aside.as_ref().unwrap();
-            assert_eq!((aside.tries, aside.told().is_some()), (tries, tries > 1));
-            pauses.push(aside.pause.as_secs());
+            let backoff = scheduler.of(0).backoff.as_ref().unwrap();
+            assert_eq!((backoff.tries, backoff.told().is_some()), (tries, tries > 1));
+            pauses.push(backoff.pause.as_secs());
         }
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
         assert!(scheduler.holds_back(0, Some(1 << 20)) && scheduler.holds_back(0, None));

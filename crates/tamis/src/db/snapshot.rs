@@ -28,7 +28,7 @@ type Views = Vec<(KeyspaceId, Arc<View>)>;
 
 /// What a live snapshot pins besides its place in the list.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct PinnedViews {
     /// When it was taken, in seconds since 1970.
     pub(crate) taken: u64,
     /// Horizons of the keyspaces where something had expired.
@@ -37,7 +37,7 @@ pub(crate) struct Held {
     views: ArcSwapOption<Views>,
 }
 
-impl Held {
+impl PinnedViews {
     /// Returns the expiry horizon of a keyspace.
     pub(crate) fn expired(&self, keyspace: KeyspaceId) -> SeqNo {
         self.expired.iter().find(|(id, _)| *id == keyspace).map_or(0, |(_, expired)| *expired)
@@ -61,7 +61,7 @@ impl Held {
 pub(crate) struct SnapshotPin {
     handle: Arc<Handle>,
     pub(crate) seq: SeqNo,
-    pub(crate) held: Arc<Held>,
+    pub(crate) held: Arc<PinnedViews>,
 }
 
 impl SnapshotPin {
@@ -87,7 +87,7 @@ impl SnapshotPin {
             }
         };
         let views = ArcSwapOption::new((!views.is_empty()).then(|| Arc::new(views)));
-        let held = Arc::new(Held { taken, expired, views });
+        let held = Arc::new(PinnedViews { taken, expired, views });
         live.entry(seq).or_default().push(held.clone());
         drop(live);
         Arc::new(SnapshotPin { handle: handle.clone(), seq, held })

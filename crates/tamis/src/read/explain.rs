@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::heat::SegmentId;
+use crate::hotness::SegmentId;
 use crate::read::MemtableSlot;
 use crate::read::{Lookup, Recorder};
 use crate::select::{Candidate, Candidates, Probe};
@@ -49,7 +49,7 @@ pub struct ExplainUnits {
     /// Total number of its units.
     pub units: u32,
     /// Its hotness: the estimated number of lookups of absent keys that probe it, per get of the database.
-    pub heat: f64,
+    pub hotness: f64,
 }
 
 /// One step of a read, in the order taken.
@@ -141,7 +141,7 @@ fn units(table: &OpenTable, probe: &Probe<'_>) -> Option<ExplainUnits> {
         segments: filter.directory().segments(),
         enabled: filter.enabled(segment),
         units: filter.directory().units(),
-        heat: 0.0,
+        hotness: 0.0,
     })
 }
 
@@ -158,17 +158,17 @@ pub(crate) struct ExplainRecorder {
 
 impl ExplainRecorder {
     /// Returns the explanation. `horizon` is that of the lookup, which treats it as a range tombstone over all keys.
-    /// `heat` returns the hotness of segments.
+    /// `hotness` returns the hotness of segments.
     pub(crate) fn finish(
         mut self,
         key: &[u8],
         outcome: &Lookup,
         horizon: u64,
-        heat: impl Fn(SegmentId) -> f64,
+        hotness: impl Fn(SegmentId) -> f64,
     ) -> Explanation {
         for step in &mut self.steps {
             if let ExplainStep::Run { table: Some(table), units: Some(units), .. } = step {
-                units.heat = heat(SegmentId { table: *table, segment: units.segment as u32 });
+                units.hotness = hotness(SegmentId { table: *table, segment: units.segment as u32 });
             }
         }
         let found = self.steps.iter().any(|step| match step {

@@ -8,8 +8,8 @@ use crate::key::{Kind, MAX_SEQNO, SeqNo, prefix_successor};
 use crate::operators::MergeOperator;
 use crate::read::ReadCounters;
 use crate::read::View;
-use crate::read::chain::{Base, Chain, Order};
 use crate::read::merge::{MergeCursor, Tables};
+use crate::read::operands::{Base, Operands, Order};
 use crate::slice::Slice;
 use crate::table::CursorOptions;
 use crate::table::ReadCost;
@@ -86,7 +86,7 @@ pub struct Iter {
     /// The position of the front after the last [`seek`](Iter::seek): the back does not go below it.
     floor: Option<Vec<u8>>,
     /// Whether the iteration has been empty since an end was positioned.
-    barren: bool,
+    empty: bool,
     front: End,
     back: End,
     cost: ReadCost,
@@ -116,7 +116,7 @@ impl Iter {
             bounds,
             tombstones,
             floor: None,
-            barren: true,
+            empty: true,
             front: End::default(),
             back: End::default(),
             cost: ReadCost::default(),
@@ -165,7 +165,7 @@ impl Iter {
         };
         self.front = End { finished: true, failed: true, ..End::default() };
         self.cost.scans += 1;
-        self.barren = true;
+        self.empty = true;
         counted(&mut cursor, &mut self.cost, |cursor| cursor.seek(start, MAX_SEQNO))?;
         self.floor = Some(start.to_vec());
         self.front = End { cursor: Some(cursor), ..End::default() };
@@ -178,10 +178,10 @@ impl Iter {
         match item {
             Some(Ok(_)) => {
                 self.cost.entries += 1;
-                self.barren = false;
+                self.empty = false;
             }
             // Once for each empty end.
-            None if self.barren => self.cost.empty_scans += 1,
+            None if self.empty => self.cost.empty_scans += 1,
             _ => {}
         }
     }
@@ -259,13 +259,13 @@ impl Iter {
             let operator = self.context.operator.as_deref();
             // Versions of one key come oldest first: the last visible one counts, and the operands after it.
             let mut newest = Base::Nothing;
-            let mut chain = Chain::new(Order::OldestFirst);
+            let mut operands = Operands::new(Order::OldestFirst);
             while cursor.valid() && cursor.key() == &coming[..] {
                 if (cover..=self.context.snapshot).contains(&cursor.seq()) {
                     match cursor.kind() {
-                        Kind::Merge => chain.push(coming, cursor.pinned_value(), operator),
+                        Kind::Merge => operands.push(coming, cursor.pinned_value(), operator),
                         kind => {
-                            chain.clear();
+                            operands.clear();
                             newest = match kind {
                                 Kind::Put => Base::Value(cursor.pinned_value()),
                                 _ => Base::Nothing,
@@ -275,8 +275,8 @@ impl Iter {
                 }
                 cursor.prev()?;
             }
-            if !chain.is_empty() {
-                newest = Base::Value(chain.resolve(coming, &newest, operator, &mut self.cost)?);
+            if !operands.is_empty() {
+                newest = Base::Value(operands.resolve(coming, &newest, operator, &mut self.cost)?);
             }
             let last = self.back.last.get_or_insert_default();
             std::mem::swap(last, coming);
@@ -299,11 +299,11 @@ fn merge_forward(
     cost: &mut ReadCost,
 ) -> Result<(Slice, Slice), ReadError> {
     let pinned_key = cursor.pinned_key();
-    let mut chain = Chain::new(Order::NewestFirst);
+    let mut operands = Operands::new(Order::NewestFirst);
     let mut base = Base::Nothing;
     while cursor.valid() && cursor.key() == key && cursor.seq() >= cover {
         match cursor.kind() {
-            Kind::Merge => chain.push(key, cursor.pinned_value(), operator),
+            Kind::Merge => operands.push(key, cursor.pinned_value(), operator),
             Kind::Put => {
                 base = Base::Value(cursor.pinned_value());
                 break;
@@ -312,7 +312,7 @@ fn merge_forward(
         }
         cursor.next()?;
     }
-    Ok((pinned_key, chain.resolve(key, &base, operator, cost)?))
+    Ok((pinned_key, operands.resolve(key, &base, operator, cost)?))
 }
 
 /// Positions a cursor. If that fails, some of its sources may be prepared for a seek that did not happen: the cursor

@@ -9,7 +9,7 @@ use tamis_filter::Digest;
 
 use crate::error::ReadError;
 use crate::key::{Entry, Kind, SeqNo};
-use crate::read::chain::{Base, Chain, Order};
+use crate::read::operands::{Base, Operands, Order};
 use crate::read::{Counted, FilterAnswer, MemtableSlot, ReadAt};
 use crate::select::{Candidate, Candidates, LeanKey, Probe, next_step};
 use crate::slice::Slice;
@@ -100,7 +100,7 @@ pub(super) struct KeyLookup<'k> {
     pub(super) probe: Probe<'k>,
     /// See [`ReadAt::cover`].
     cover: SeqNo,
-    operands: Chain,
+    operands: Operands,
     /// The newest operand's sequence number.
     newest_operand: SeqNo,
 }
@@ -127,7 +127,7 @@ impl<'k> KeyLookup<'k> {
     // which would be copied out of a variable.
     #[inline(always)]
     fn of(probe: Probe<'k>, cover: SeqNo) -> KeyLookup<'k> {
-        KeyLookup { probe, cover, operands: Chain::new(Order::NewestFirst), newest_operand: 0 }
+        KeyLookup { probe, cover, operands: Operands::new(Order::NewestFirst), newest_operand: 0 }
     }
 
     #[inline]

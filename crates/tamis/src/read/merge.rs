@@ -11,10 +11,10 @@ use crate::slice::Slice;
 use crate::table::CursorOptions;
 use crate::table::ReadCost;
 
-mod dormant;
+mod lazy;
 mod together;
 
-use dormant::{Dormant, Start};
+use lazy::{LazyRuns, Start};
 
 /// There are few sources and they never move after creation, so the size of the larger variant costs nothing.
 #[expect(clippy::large_enum_variant, reason = "see above")]
@@ -85,20 +85,20 @@ pub(crate) struct MergeCursor {
     heap: Vec<u32>,
     backward: bool,
     /// Set if the tables are those of a version whose filter is global.
-    dormant: Option<Box<Dormant>>,
+    lazy_runs: Option<Box<LazyRuns>>,
 }
 
 impl MergeCursor {
     /// Returns a merge without sources, with room for `sources` of them.
     pub(crate) fn new(tables: Tables, options: CursorOptions, sources: usize) -> Self {
-        let dormant = Dormant::of(&tables).map(Box::new);
+        let lazy_runs = LazyRuns::of(&tables).map(Box::new);
         MergeCursor {
             context: RunContext { tables, options, start: Vec::new(), end: None, until: None },
             sources: Vec::with_capacity(sources),
             prefixes: Vec::with_capacity(sources),
             heap: Vec::with_capacity(sources),
             backward: false,
-            dormant,
+            lazy_runs,
         }
     }
 
@@ -123,8 +123,8 @@ impl MergeCursor {
     /// are those of a version, the run is one of the version's runs or a part of one, and no run is added twice.
     pub(crate) fn add_run(&mut self, tables: Range<usize>) {
         if !tables.is_empty() {
-            if let (Some(dormant), Tables::Of(view)) = (&mut self.dormant, &self.context.tables) {
-                dormant.add_run(&view.version, &tables, self.sources.len());
+            if let (Some(lazy_runs), Tables::Of(view)) = (&mut self.lazy_runs, &self.context.tables) {
+                lazy_runs.add_run(&view.version, &tables, self.sources.len());
                 return self.push(Source::Asleep(tables));
             }
             self.push(Source::Run(RunCursor::new(tables)));
@@ -138,7 +138,7 @@ impl MergeCursor {
 
     /// Moves to the first version at or after (`key`, `seq`) in version order, and forward from there.
     pub(crate) fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<(), StorageError> {
-        if self.dormant.is_some() {
+        if self.lazy_runs.is_some() {
             return self.start(Start::At(key, seq));
         }
         for source in &mut self.sources {
@@ -158,7 +158,7 @@ impl MergeCursor {
     }
 
     pub(crate) fn seek_to_first(&mut self) -> Result<(), StorageError> {
-        if self.dormant.is_some() {
+        if self.lazy_runs.is_some() {
             let first = self.context.start.clone();
             return self.start(Start::At(&first, MAX_SEQNO));
         }
@@ -174,7 +174,7 @@ impl MergeCursor {
 
     /// Moves to the oldest version of the last key before `key`, and backward from there.
     pub(crate) fn seek_before(&mut self, key: &[u8]) -> Result<(), StorageError> {
-        if self.dormant.is_some() {
+        if self.lazy_runs.is_some() {
             return self.start(Start::Before(Some(key)));
         }
         self.position(true, |source, context| match source {
@@ -188,7 +188,7 @@ impl MergeCursor {
     }
 
     pub(crate) fn seek_to_last(&mut self) -> Result<(), StorageError> {
-        if self.dormant.is_some() {
+        if self.lazy_runs.is_some() {
             return self.start(Start::Before(None));
         }
         self.position(true, |source, context| match source {
@@ -237,7 +237,7 @@ impl MergeCursor {
             let Some(&top) = self.heap.first() else { break };
             let top = top as usize;
             let Source::Run(run) = &mut self.sources[top] else { break };
-            if !run.is_parked() {
+            if !run.is_lazy() {
                 break;
             }
             if !self.backward && self.context.ends_before(run.key()) {
@@ -376,8 +376,8 @@ impl MergeCursor {
                 run.drain_cost(cost);
             }
         }
-        if let Some(dormant) = &mut self.dormant {
-            dormant.drain_cost(cost);
+        if let Some(lazy_runs) = &mut self.lazy_runs {
+            lazy_runs.drain_cost(cost);
         }
     }
 }

@@ -1,12 +1,12 @@
 //! The read path: digest, memtables, selector, tables, block, value.
 
-mod chain;
 mod counters;
 pub(crate) mod explain;
 mod iter;
 mod lookup;
 pub(crate) mod merge;
 mod multi_get;
+mod operands;
 mod read_at;
 pub(crate) mod run_cursor;
 mod sample;

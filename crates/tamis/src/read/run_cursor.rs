@@ -1,11 +1,11 @@
 //! A cursor over the tables of one run, which it opens one at a time and as late as possible.
 //!
 //! If the next version is known to lie at or beyond some key without reading a block (by the next table's smallest key, or by a
-//! range filter), the cursor takes a *lazy* position there (`Parked`): it takes part in a merge with that key, and its table is
+//! range filter), the cursor takes a *lazy* position there (`LazyAt`): it takes part in a merge with that key, and its table is
 //! opened only when the merge gets there. A run without versions before the end of the iteration is then never opened.
 //!
-//! Under a global filter a cursor may also be lazy without any position (`Dormant`), because the filter excluded the
-//! run from the key range that the merge goes through (see [`dormant`](super::merge)).
+//! Under a global filter a cursor may also be lazy without any position (`Unopened`), because the filter excluded the
+//! run from the key range that the merge goes through (see [`lazy`](super::merge)).
 //!
 //! # Invariants
 //! * The key of a lazy position is a bound: no remaining version of the run lies before it (behind it, when moving backwards).
@@ -31,11 +31,11 @@ enum Position {
     /// Nothing left in this direction.
     Done,
     /// Lazy, without a position.
-    Dormant,
-    /// Lazy at this table, at or beyond `parked_key`.
-    Parked(usize),
-    /// Lazy in this table, below `parked_key`; backwards only.
-    ParkedBelow(usize),
+    Unopened,
+    /// Lazy at this table, at or beyond `lazy_key`.
+    LazyAt(usize),
+    /// Lazy in this table, below `lazy_key`; backwards only.
+    LazyBelow(usize),
     /// In the table that is open.
     Open,
 }
@@ -56,7 +56,7 @@ enum Admitted {
 pub(crate) struct RunCursor {
     tables: Range<usize>,
     position: Position,
-    parked_key: Vec<u8>,
+    lazy_key: Vec<u8>,
     /// The table of `cursor`.
     at: usize,
     cursor: Option<TableCursor>,
@@ -75,7 +75,7 @@ impl RunCursor {
             at: tables.start,
             tables,
             position: Position::Done,
-            parked_key: Vec::new(),
+            lazy_key: Vec::new(),
             cursor: None,
             touched: TouchCounts::default(),
             counts: Counts::default(),
@@ -86,23 +86,23 @@ impl RunCursor {
 
     /// Reports whether there is a position; it may be a lazy one.
     pub(crate) fn valid(&self) -> bool {
-        !matches!(self.position, Position::Done | Position::Dormant)
+        !matches!(self.position, Position::Done | Position::Unopened)
     }
 
     #[inline]
-    pub(crate) fn is_parked(&self) -> bool {
-        matches!(self.position, Position::Parked(_) | Position::ParkedBelow(_))
+    pub(crate) fn is_lazy(&self) -> bool {
+        matches!(self.position, Position::LazyAt(_) | Position::LazyBelow(_))
     }
 
-    pub(crate) fn is_dormant(&self) -> bool {
-        self.position == Position::Dormant
+    pub(crate) fn is_unopened(&self) -> bool {
+        self.position == Position::Unopened
     }
 
     /// Returns the key at the position; for a lazy one the bound.
     #[inline]
     pub(crate) fn key(&self) -> &[u8] {
         match self.position {
-            Position::Parked(_) | Position::ParkedBelow(_) => &self.parked_key,
+            Position::LazyAt(_) | Position::LazyBelow(_) => &self.lazy_key,
             _ => self.current().key(),
         }
     }
@@ -113,9 +113,9 @@ impl RunCursor {
     #[inline]
     pub(crate) fn seq(&self, backward: bool) -> SeqNo {
         match self.position {
-            Position::Parked(_) if backward => 0,
-            Position::Parked(_) => MAX_SEQNO,
-            Position::ParkedBelow(_) => SeqNo::MAX,
+            Position::LazyAt(_) if backward => 0,
+            Position::LazyAt(_) => MAX_SEQNO,
+            Position::LazyBelow(_) => SeqNo::MAX,
             _ => self.current().seq(),
         }
     }
@@ -153,9 +153,9 @@ impl RunCursor {
     }
 
     fn park(&mut self, table: usize, key: &[u8]) {
-        self.parked_key.clear();
-        self.parked_key.extend_from_slice(key);
-        self.position = Position::Parked(table);
+        self.lazy_key.clear();
+        self.lazy_key.extend_from_slice(key);
+        self.position = Position::LazyAt(table);
     }
 
     /// Takes a lazy position at the first table from `table` on, if the iteration gets there.
@@ -189,7 +189,7 @@ impl RunCursor {
         if std::mem::take(&mut self.prepared) {
             self.retire();
         }
-        self.position = Position::Dormant;
+        self.position = Position::Unopened;
     }
 
     /// Drops the position, and any seek that was prepared but did not happen.
@@ -219,11 +219,11 @@ impl RunCursor {
     }
 
     /// Starts fetching what opening the table of the lazy position will read.
-    pub(crate) fn prepare_parked(&mut self, context: &RunContext) -> Result<(), StorageError> {
-        let Position::Parked(table) = self.position else { return Ok(()) };
-        let key = std::mem::take(&mut self.parked_key);
+    pub(crate) fn prepare_lazy(&mut self, context: &RunContext) -> Result<(), StorageError> {
+        let Position::LazyAt(table) = self.position else { return Ok(()) };
+        let key = std::mem::take(&mut self.lazy_key);
         let prepared = self.open(context, table).prepare(&key);
-        self.parked_key = key;
+        self.lazy_key = key;
         self.prepared = true;
         prepared
     }
@@ -239,7 +239,7 @@ impl RunCursor {
         match self.reaching_from_below(context, bound) {
             Ok(table) => {
                 self.park(table, bound);
-                self.position = Position::ParkedBelow(table);
+                self.position = Position::LazyBelow(table);
             }
             Err(after) => self.park_at_end_before(context, after),
         }
@@ -356,13 +356,13 @@ impl RunCursor {
     /// Moves from a lazy position to a version, to another lazy position, or to none.
     pub(crate) fn unpark(&mut self, context: &RunContext, backward: bool) -> Result<(), StorageError> {
         let (table, below) = match self.position {
-            Position::Parked(table) => (table, false),
-            Position::ParkedBelow(table) => (table, true),
+            Position::LazyAt(table) => (table, false),
+            Position::LazyBelow(table) => (table, true),
             _ => return Ok(()),
         };
         self.prepared = false;
         self.counts.seeks += 1;
-        let key = std::mem::take(&mut self.parked_key);
+        let key = std::mem::take(&mut self.lazy_key);
         let cursor = self.open(context, table);
         let sought = match (backward, below) {
             (false, _) => cursor.seek(&key, MAX_SEQNO),
@@ -370,7 +370,7 @@ impl RunCursor {
             // Backwards, a lazy position that is not below a key is at the end of a table.
             (true, false) => cursor.seek_to_last(),
         };
-        self.parked_key = key;
+        self.lazy_key = key;
         sought?;
         if backward {
             self.opened_backward(context)

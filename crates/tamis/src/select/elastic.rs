@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 use tamis_filter::BloomScheme;
 
 use super::Probe;
-use crate::heat::SegmentId;
+use crate::hotness::SegmentId;
 use crate::table::{ElasticFilter, FoundUnits, ReadCost};
 
 /// Reports whether the segment found may hold the probe's key. Without units in memory it may.
@@ -43,13 +43,13 @@ pub(crate) enum Counting {
     /// The get is not sampled.
     No,
     /// The get is sampled. Stored in place, so that a get does not allocate in a tree of up to sixteen runs.
-    Yes(Asked),
+    Yes(SampledProbes),
 }
 
 /// The elastic segments that a get probed, newest run first.
 #[derive(Debug, Default)]
-pub(crate) struct Asked {
-    segments: SmallVec<[AskedSegment; 16]>,
+pub(crate) struct SampledProbes {
+    segments: SmallVec<[SampledSegment; 16]>,
     /// The number of segments that had to be probed: the answer was in the last of them. Filters are probed ahead of
     /// the search, so more may have been probed.
     needed: Option<usize>,
@@ -57,7 +57,7 @@ pub(crate) struct Asked {
 
 /// A segment that a get probed.
 #[derive(Clone, Copy, Debug)]
-struct AskedSegment {
+struct SampledSegment {
     /// The table's number within the version.
     table: u32,
     id: SegmentId,
@@ -65,9 +65,9 @@ struct AskedSegment {
     held: bool,
 }
 
-impl Asked {
+impl SampledProbes {
     pub(crate) fn push(&mut self, table: usize, id: SegmentId) {
-        self.segments.push(AskedSegment { table: table as u32, id, held: false });
+        self.segments.push(SampledSegment { table: table as u32, id, held: false });
     }
 
     /// Records that a table (its number within the version) held a version of the key.

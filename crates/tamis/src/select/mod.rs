@@ -20,7 +20,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tamis_filter::{Digest, IndependentDigests, KeyRange, Next};
 
-use crate::heat::Sampler;
+use crate::hotness::Sampler;
 use crate::ids::TableId;
 use crate::key::prefix_of;
 use crate::operators::KeyspaceOperators;
@@ -37,8 +37,8 @@ mod global;
 pub(crate) mod keys;
 mod table_filters;
 
-use elastic::Asked;
 use elastic::Counting;
+use elastic::SampledProbes;
 pub use global::{GlobalFilterStats, KeyMapStats};
 pub(crate) use global::{Grf, Span, Task};
 pub(crate) use keys::key_list_problem;
@@ -117,16 +117,17 @@ impl<'k> Probe<'k> {
     /// Like [`counted`](Self::counted), for a get that probes an elastic filter: the first call decides whether the get
     /// is sampled.
     #[inline]
-    fn count_with(&mut self, sampler: &Sampler) -> Option<&mut Asked> {
+    fn count_with(&mut self, sampler: &Sampler) -> Option<&mut SampledProbes> {
         if matches!(self.counting, Counting::Undecided) {
-            self.counting = if sampler.tick() { Counting::Yes(Asked::default()) } else { Counting::No };
+            self.counting =
+                if sampler.tick() { Counting::Yes(SampledProbes::default()) } else { Counting::No };
         }
         self.counted()
     }
 
     /// Returns the record of a sampled get, if this one is.
     #[inline]
-    pub(crate) fn counted(&mut self) -> Option<&mut Asked> {
+    pub(crate) fn counted(&mut self) -> Option<&mut SampledProbes> {
         match &mut self.counting {
             Counting::Yes(asked) => Some(asked),
             _ => None,

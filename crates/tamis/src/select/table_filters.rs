@@ -10,7 +10,7 @@ use tamis_filter::{
     probe_selected,
 };
 
-use crate::heat::{Sampler, SegmentId};
+use crate::hotness::{Sampler, SegmentId};
 use crate::key::MAX_SEQNO;
 use crate::select::elastic;
 use crate::select::{Candidate, Candidates, LeanKey, MAX_BATCH, MAX_STEP, Probe, RunSelector};
@@ -21,7 +21,7 @@ use crate::tree::version::Version;
 
 /// One probe of [`RunSelector::select_many`]: a table and a digest, the places of the key and of the run.
 #[derive(Clone, Copy)]
-struct Asked {
+struct PairProbe {
     pair: (u32, Digest),
     key: u8,
     run: u8,
@@ -108,13 +108,13 @@ impl RunSelector for TableFilters {
         cost: &mut ReadCost,
     ) {
         // All lines are being fetched before the first is read.
-        let mut asked: SmallVec<[Asked; 2 * MAX_BATCH]> = SmallVec::new();
+        let mut asked: SmallVec<[PairProbe; 2 * MAX_BATCH]> = SmallVec::new();
         for (run, place) in runs.zip(0..) {
             let run = &version.runs[run];
             for (key, k) in keys.iter().zip(0..) {
                 if let Some(table) = version.table_for(run, key.key, key.prefix) {
                     self.blocked[table].prefetch(key.digest);
-                    asked.push(Asked { pair: (table as u32, key.digest), key: k, run: place });
+                    asked.push(PairProbe { pair: (table as u32, key.digest), key: k, run: place });
                 }
             }
         }

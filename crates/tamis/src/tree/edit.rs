@@ -56,7 +56,7 @@ pub(crate) struct VersionEdit {
     /// Keyspaces whose entries expire, or used to.
     pub(crate) ages: Vec<(KeyspaceId, Ages)>,
     /// The known hotness of tables with elastic filters, encoded.
-    pub(crate) heat: Vec<(TableId, Vec<u8>)>,
+    pub(crate) hotness: Vec<(TableId, Vec<u8>)>,
 }
 
 /// The known ages of a keyspace's entries. A keyspace that once had a time to live keeps this forever.
@@ -88,7 +88,7 @@ mod tag {
     /// Even: a reader that does not know it would return old entries whose replacements have since been dropped.
     pub(super) const AGES: u64 = 28;
     /// Odd: a reader that does not know it learns the hotness anew.
-    pub(super) const HEAT: u64 = 29;
+    pub(super) const HOTNESS: u64 = 29;
 }
 
 mod table_tag {
@@ -172,10 +172,10 @@ impl VersionEdit {
                 f.put_varint(ages.expired);
             });
         }
-        for (table, heat) in &self.heat {
-            out.put(tag::HEAT, |f| {
+        for (table, hotness) in &self.hotness {
+            out.put(tag::HOTNESS, |f| {
                 f.put_varint(*table);
-                f.put_bytes(heat);
+                f.put_bytes(hotness);
             });
         }
     }
@@ -214,7 +214,7 @@ impl VersionEdit {
                     let keyspace = keyspace(&mut f)?;
                     edit.ages.push((keyspace, Ages { since: seqno(&mut f)?, expired: seqno(&mut f)? }));
                 }
-                tag::HEAT => edit.heat.push((number(&mut f)?, f.bytes().ok_or(CUT)?.to_vec())),
+                tag::HOTNESS => edit.hotness.push((number(&mut f)?, f.bytes().ok_or(CUT)?.to_vec())),
                 _ => {
                     skip_unknown(tag)?;
                     continue;
@@ -527,10 +527,11 @@ pub(crate) mod tests {
         );
         let added = prop::collection::vec((any::<u32>(), 0..=MAX_LEVEL, 0..NUMBER_LIMIT, a_table()), 0..4);
         let removed = prop::collection::vec((any::<u32>(), 0..NUMBER_LIMIT), 0..4);
-        let heat = prop::collection::vec((0..NUMBER_LIMIT, prop::collection::vec(any::<u8>(), 0..9)), 0..3);
-        (counters, keyspaces, added, removed, heat).prop_map(|(counters, keyspaces, added, removed, heat)| {
-            VersionEdit {
-                heat,
+        let hotness =
+            prop::collection::vec((0..NUMBER_LIMIT, prop::collection::vec(any::<u8>(), 0..9)), 0..3);
+        (counters, keyspaces, added, removed, hotness).prop_map(
+            |(counters, keyspaces, added, removed, hotness)| VersionEdit {
+                hotness,
                 next_file: counters.0,
                 last_seq: counters.1,
                 next_epoch: counters.2,
@@ -552,8 +553,8 @@ pub(crate) mod tests {
                     .collect(),
                 added,
                 removed,
-            }
-        })
+            },
+        )
     }
 
     fn encoded(edit: &VersionEdit) -> Vec<u8> {

@@ -102,7 +102,7 @@ pub(crate) struct ManifestState {
     /// Times of writes.
     pub(crate) times: SeqTimes,
     /// The hotness of tables with elastic filters when it was last saved, encoded.
-    heat: BTreeMap<TableId, Vec<u8>>,
+    hotness: BTreeMap<TableId, Vec<u8>>,
     /// The location of each table: keyspace, level, run and smallest key.
     places: HashMap<TableId, (KeyspaceId, u32, RunId, KeyBytes)>,
     /// The names of all keyspaces.
@@ -141,8 +141,8 @@ impl ManifestState {
     }
 
     /// Returns the last saved hotness of a table.
-    pub(crate) fn heat(&self, table: TableId) -> Option<&[u8]> {
-        self.heat.get(&table).map(|bytes| &bytes[..])
+    pub(crate) fn hotness(&self, table: TableId) -> Option<&[u8]> {
+        self.hotness.get(&table).map(|bytes| &bytes[..])
     }
 
     /// The smallest log floor: no keyspace needs logs with smaller ids.
@@ -190,12 +190,12 @@ impl ManifestState {
             self.add_table(*keyspace, *level, *run, table)?;
         }
         for (_, table) in edit.removed.iter().filter(|(_, table)| !self.places.contains_key(table)) {
-            self.heat.remove(table);
+            self.hotness.remove(table);
         }
-        for (table, heat) in &edit.heat {
+        for (table, hotness) in &edit.hotness {
             // Hotness is advisory: for an unknown table it is ignored, not an error.
             if self.places.contains_key(table) {
-                self.heat.insert(*table, heat.clone());
+                self.hotness.insert(*table, hotness.clone());
             }
         }
         for (id, ages) in &edit.ages {
@@ -222,7 +222,7 @@ impl ManifestState {
             next_run: Some(self.next_run),
             next_keyspace: Some(self.next_keyspace),
             times: self.times.samples().to_vec(),
-            heat: self.heat.iter().map(|(id, heat)| (*id, heat.clone())).collect(),
+            hotness: self.hotness.iter().map(|(id, hotness)| (*id, hotness.clone())).collect(),
             ..Default::default()
         };
         for (&id, keyspace) in &self.keyspaces {
@@ -263,7 +263,7 @@ impl ManifestState {
         self.names.remove(&keyspace.name);
         for table in keyspace.tables() {
             self.places.remove(&table.id);
-            self.heat.remove(&table.id);
+            self.hotness.remove(&table.id);
         }
         Ok(())
     }

@@ -91,20 +91,20 @@ fn hotness_survives_closing() {
         assert_eq!((was.table, was.segment, &was.smallest), (is.table, is.segment, &is.smallest));
         // One byte each: steps of 9 %.
         let near = |a: f64, b: f64| (a - b).abs() <= 0.1 * a.max(b) + 1e-9;
-        assert!(near(was.heat, is.heat) && near(was.asked, is.asked), "{was:?} {is:?}");
+        assert!(near(was.hotness, is.hotness) && near(was.asked, is.asked), "{was:?} {is:?}");
     }
     let (within, outside) = units_within(&db, &hot);
     assert!(within > outside + 0.5, "{within} {outside}");
 }
 
 /// Probes of the lower levels per get, inside and outside the hot range.
-fn heat_of_the_last_level(db: &Db, hot: &std::ops::Range<u64>) -> (f64, f64) {
+fn hotness_of_the_last_level(db: &Db, hot: &std::ops::Range<u64>) -> (f64, f64) {
     let (from, to) = (key(hot.start).to_vec(), key(hot.end).to_vec());
     let segments = db.segments();
     let deepest = segments.iter().map(|segment| segment.level).max().unwrap();
     let sum = |within: bool| {
         let last = segments.iter().filter(|s| s.level == deepest);
-        last.filter(|s| (s.end > from && s.smallest < to) == within).map(|s| s.heat).sum::<f64>()
+        last.filter(|s| (s.end > from && s.smallest < to) == within).map(|s| s.hotness).sum::<f64>()
     };
     (sum(true), sum(false))
 }
@@ -121,13 +121,13 @@ fn merged_tables_inherit_hotness_if_enabled() {
         let db = open(&options);
         let hot = 10_000..11_000;
         read(&db, hot.clone(), 30_000);
-        let (before, _) = heat_of_the_last_level(&db, &hot);
+        let (before, _) = hotness_of_the_last_level(&db, &hot);
         let old: Vec<u64> = db.segments().iter().map(|s| s.table).collect();
         (0..KEYS).step_by(7).for_each(|i| db.put(key(i), value(i)).expect("a put"));
         db.compact().expect("a compaction");
         db.settle_filters().expect("settling");
         assert!(db.segments().iter().all(|s| !old.contains(&s.table)), "every table is rewritten");
-        let (within, outside) = heat_of_the_last_level(&db, &hot);
+        let (within, outside) = hotness_of_the_last_level(&db, &hot);
         if inheritance {
             assert!(
                 within > before / 3.0 && within > 2.0 * outside,
@@ -151,10 +151,10 @@ fn a_flushed_table_starts_with_the_hotness_of_the_run_below() {
     db.settle_filters().expect("settling");
     let newest: Vec<_> = db.segments().into_iter().filter(|s| s.level == 0).collect();
     assert!(newest.len() > 2);
-    let hottest = newest.iter().max_by(|a, b| a.heat.total_cmp(&b.heat)).unwrap();
+    let hottest = newest.iter().max_by(|a, b| a.hotness.total_cmp(&b.hotness)).unwrap();
     assert!(hottest.smallest[..] < key(1000)[..] && hottest.enabled >= 1, "{newest:#?}");
-    let others: f64 = newest.iter().filter(|s| s.smallest[..] > key(1000)[..]).map(|s| s.heat).sum();
-    assert!(hottest.heat > 2.0 * others && hottest.heat > 0.5, "{newest:#?}");
+    let others: f64 = newest.iter().filter(|s| s.smallest[..] > key(1000)[..]).map(|s| s.hotness).sum();
+    assert!(hottest.hotness > 2.0 * others && hottest.hotness > 0.5, "{newest:#?}");
 }
 
 /// A table that only changes its level keeps its number, and with it its recorded hotness.
@@ -170,7 +170,7 @@ fn moved_tables_keep_hotness_and_units() {
     for _ in 0..20 {
         (0..100).for_each(|i| assert_eq!(db.get(absent(i)).expect("a get"), None));
     }
-    wait_until("the gets to be counted", || stats(&db).gets >= 2000 && db.segments()[0].heat > 0.0);
+    wait_until("the gets to be counted", || stats(&db).gets >= 2000 && db.segments()[0].hotness > 0.0);
     let before = db.segments();
     assert_eq!(before[0].level, 0);
     db.close().expect("closing");
@@ -182,12 +182,12 @@ fn moved_tables_keep_hotness_and_units() {
     assert!(after[0].level > 0, "the table was moved");
     for (was, is) in before.iter().zip(&after) {
         assert_eq!((was.table, was.enabled), (is.table, is.enabled));
-        assert!((was.heat - is.heat).abs() <= 0.1 * was.heat + 1e-9, "{was:?} {is:?}");
+        assert!((was.hotness - is.hotness).abs() <= 0.1 * was.hotness + 1e-9, "{was:?} {is:?}");
     }
     // And the hotness recorded in the manifest, too.
     db.close().expect("closing");
     let again = open(&options).segments();
-    assert!(again.iter().zip(&after).all(|(a, b)| (a.heat - b.heat).abs() <= 0.2 * b.heat + 1e-9));
+    assert!(again.iter().zip(&after).all(|(a, b)| (a.hotness - b.hotness).abs() <= 0.2 * b.hotness + 1e-9));
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn explain_shows_which_units_were_probed() {
             db.segments().into_iter().find(|s| s.table == *table && s.segment == units.segment).unwrap();
         assert_eq!((known.units, known.enabled), (units.units, units.enabled));
         assert!(known.smallest <= absent(3500).to_vec() && known.end >= absent(3500).to_vec());
-        assert!(units.heat > 0.0);
+        assert!(units.hotness > 0.0);
     }
     assert!(elastic > 0, "{explanation:?}");
 }

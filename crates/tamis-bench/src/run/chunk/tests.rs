@@ -193,8 +193,8 @@ fn mixgraph_gets_puts_and_scans_in_its_shares_and_reads_hot_ranges_of_the_key_or
     for (at, &i) in order.iter().enumerate() {
         place[i as usize] = at as u64;
     }
-    let heat = |i: u64| 14.18 * (-2.917 * i as f64).exp() + 0.0164 * (-0.08082 * i as f64).exp();
-    let total: f64 = (1..=30).map(heat).sum();
+    let hotness = |i: u64| 14.18 * (-2.917 * i as f64).exp() + 0.0164 * (-0.08082 * i as f64).exp();
+    let total: f64 = (1..=30).map(hotness).sum();
     for of in [&scan as &dyn Fn(&Action) -> bool, &|action: &Action| !matches!(action, Action::Seek(_))] {
         let mut ranges = [0u64; 30];
         for (_, key, _) in asked.iter().filter(|(action, ..)| of(action)) {
@@ -203,7 +203,7 @@ fn mixgraph_gets_puts_and_scans_in_its_shares_and_reads_hot_ranges_of_the_key_or
         let draws: u64 = ranges.iter().sum();
         ranges.sort_unstable_by(|a, b| b.cmp(a));
         for (i, &range) in ranges.iter().enumerate().take(2) {
-            let (got, expected) = (range as f64 / draws as f64, heat(i as u64 + 1) / total);
+            let (got, expected) = (range as f64 / draws as f64, hotness(i as u64 + 1) / total);
             assert!(near(got, expected, draws as usize), "range {i}: {got} of {expected}");
         }
     }

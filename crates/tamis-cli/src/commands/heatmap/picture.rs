@@ -230,7 +230,7 @@ impl Picture<'_> {
         area.line(vec![(MARGIN, top), (WIDTH - MARGIN, top)], GROUND, 1)?;
         let (bar, below) = (top + 42, top + 42 + LANE + 4);
         let what = match self.what {
-            What::Heat => "hotness: lookups of absent keys, per get and key",
+            What::Hotness => "hotness: lookups of absent keys, per get and key",
             What::Asked => "lookups, per get and key",
         };
         text(area, what.to_owned(), (MARGIN, top + 12), SMALL, INK, Anchor::Start)?;

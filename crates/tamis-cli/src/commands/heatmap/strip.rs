@@ -10,7 +10,7 @@ use tamis::stats::SegmentStats;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum What {
     /// Lookups of absent keys, which filters can save
-    Heat,
+    Hotness,
     /// All lookups
     Asked,
 }
@@ -19,7 +19,7 @@ impl What {
     /// Returns the lookups per get of the database.
     pub(super) fn of(self, segment: &SegmentStats) -> f64 {
         let lookups = match self {
-            What::Heat => segment.heat,
+            What::Hotness => segment.hotness,
             What::Asked => segment.asked,
         };
         if lookups.is_finite() { lookups.max(0.0) } else { 0.0 }
@@ -118,14 +118,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn asked(heat: f64, keys: u64, enabled: u32) -> SegmentStats {
-        filled!(SegmentStats { heat, enabled, asked: 2.0 * heat, ..segment(0, 1, "a", "b", keys) })
+    fn asked(hotness: f64, keys: u64, enabled: u32) -> SegmentStats {
+        filled!(SegmentStats { hotness, enabled, asked: 2.0 * hotness, ..segment(0, 1, "a", "b", keys) })
     }
 
     #[test]
     fn a_column_shows_the_segment_that_covers_it() {
         let (a, b) = (asked(0.5, 100, 1), asked(0.25, 50, 3));
-        let columns = columns([(&a, (0.0, 0.5)), (&b, (0.75, 1.0))].into_iter(), What::Heat, 4);
+        let columns = columns([(&a, (0.0, 0.5)), (&b, (0.75, 1.0))].into_iter(), What::Hotness, 4);
         let shown = columns.iter().map(|c| c.map(|c| (c.density(), c.units())));
         let of_a = Some((0.005, 1.0));
         assert_eq!(shown.collect::<Vec<_>>(), [of_a, of_a, None, Some((0.005, 3.0))]);
@@ -145,15 +145,15 @@ mod tests {
         let old = filled!(SegmentStats { expired: true, ..asked(0.0, 60, 1) });
         let new = asked(0.0, 50, 1);
         let all = [(&old, (0.0, 0.5)), (&new, (0.5, 1.0))];
-        assert!(columns(all.into_iter(), What::Heat, 1)[0].unwrap().expired());
-        assert!(!whole([&new, &new, &old].into_iter(), What::Heat).expired());
+        assert!(columns(all.into_iter(), What::Hotness, 1)[0].unwrap().expired());
+        assert!(!whole([&new, &new, &old].into_iter(), What::Hotness).expired());
     }
 
     #[test]
     fn a_very_narrow_segment_is_still_visible() {
         let a = asked(0.5, 1, 1);
         for place in [0.0, 0.3, 1.0] {
-            let columns = columns([(&a, (place, place))].into_iter(), What::Heat, 10);
+            let columns = columns([(&a, (place, place))].into_iter(), What::Hotness, 10);
             assert_eq!(columns.iter().flatten().count(), 1, "{place}");
         }
     }
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn borders_that_are_off_by_rounding_fill_no_gap() {
         let a = asked(0.5, 1, 1);
-        let columns = columns([(&a, (0.0, 0.5 + 1e-12))].into_iter(), What::Heat, 10);
+        let columns = columns([(&a, (0.0, 0.5 + 1e-12))].into_iter(), What::Hotness, 10);
         assert_eq!(columns.iter().flatten().count(), 5);
     }
 
@@ -181,10 +181,10 @@ mod tests {
         ) {
             let segments: Vec<_> = segments
                 .into_iter()
-                .map(|(a, b, keys, heat)| (asked(heat, keys, 1), (a.min(b), a.max(b))))
+                .map(|(a, b, keys, hotness)| (asked(hotness, keys, 1), (a.min(b), a.max(b))))
                 .collect();
-            let columns = columns(segments.iter().map(|(s, span)| (s, *span)), What::Heat, count);
-            let whole = whole(segments.iter().map(|(s, _)| s), What::Heat);
+            let columns = columns(segments.iter().map(|(s, span)| (s, *span)), What::Hotness, count);
+            let whole = whole(segments.iter().map(|(s, _)| s), What::Hotness);
             let keys: f64 = columns.iter().flatten().map(|column| column.keys).sum();
             let lookups: f64 = columns.iter().flatten().map(|column| column.lookups).sum();
             prop_assert!((keys - whole.keys).abs() <= 1e-3 * (1.0 + whole.keys), "{keys} {whole:?}");

@@ -27,9 +27,9 @@ use std::time::{Duration, Instant};
 
 use crate::db::inner::DbInner;
 use crate::db::read_memory::Divider;
-use crate::heat::{
-    Adjustment, Heat, HeatConfig, Load, Manager, Origin, Sampler, SegmentId, SegmentSpec, TableSpec,
-    decode_heat,
+use crate::hotness::{
+    Adjustment, Hotness, HotnessConfig, Load, Manager, Origin, Sampler, SegmentId, SegmentSpec, TableSpec,
+    decode_hotness,
 };
 use crate::ids::TableId;
 use crate::options::Options;
@@ -128,7 +128,7 @@ impl Elastic {
             }
         };
         let config =
-            HeatConfig { life_time: options.filter_life_time, inheritance: options.heat_inheritance };
+            HotnessConfig { life_time: options.filter_life_time, inheritance: options.heat_inheritance };
         let elastic = Arc::new(Elastic {
             sampler: Arc::new(Sampler::new(options.heat_sampling.map_or(1, |gets| gets as u32))),
             budget: Arc::new(Budget::new(budget)),
@@ -159,7 +159,7 @@ impl Elastic {
         if self.inner.was_poisoned() {
             inner.dead = true;
             // The old one may be in any intermediate state.
-            inner.manager = Manager::new(HeatConfig::default(), 0);
+            inner.manager = Manager::new(HotnessConfig::default(), 0);
             inner.waiting.clear();
             inner.under_way = 0;
             self.inner.clear_poison();
@@ -183,10 +183,10 @@ impl Elastic {
                 for (table, filter) in elastic(tables) {
                     let spec = spec_of(table, filter);
                     let known =
-                        stored(table.meta.id).and_then(|bytes| decode_heat(bytes, spec.segments.len()));
-                    let heat = known
+                        stored(table.meta.id).and_then(|bytes| decode_hotness(bytes, spec.segments.len()));
+                    let hotness = known
                         .unwrap_or_else(|| inner.manager.inherited(&spec, Origin::Nothing, run_segments));
-                    came.push(inner.add(table, filter, spec, heat));
+                    came.push(inner.add(table, filter, spec, hotness));
                 }
             }
         }
@@ -234,8 +234,8 @@ impl Elastic {
                     ([], older) => Origin::Flushed(older),
                     (merged, _) => Origin::Merged(merged),
                 };
-                let heat = inner.manager.inherited(&spec, origin, run_segments);
-                came.push(inner.add(table, filter, spec, heat));
+                let hotness = inner.manager.inherited(&spec, origin, run_segments);
+                came.push(inner.add(table, filter, spec, hotness));
             }
         }
         gone.iter().for_each(|table| inner.remove(table.meta.id));
@@ -273,7 +273,7 @@ impl Elastic {
     }
 
     /// Returns the hotness of every table for the next edit of the manifest; empty if it was saved recently.
-    pub(crate) fn heat_to_save(&self) -> Vec<(TableId, Vec<u8>)> {
+    pub(crate) fn hotness_to_save(&self) -> Vec<(TableId, Vec<u8>)> {
         {
             let mut inner = self.inner();
             let (when, gets) = inner.saved;
@@ -282,24 +282,24 @@ impl Elastic {
             }
             inner.saved = (sync::now(), inner.gets);
         }
-        self.heat()
+        self.hotness()
     }
 
     /// Returns the hotness of every table for the manifest.
-    pub(crate) fn heat(&self) -> Vec<(TableId, Vec<u8>)> {
+    pub(crate) fn hotness(&self) -> Vec<(TableId, Vec<u8>)> {
         let inner = self.inner();
         if inner.dead {
             // The saved values are closer to the truth.
             return Vec::new();
         }
-        let mut heat: Vec<_> =
+        let mut hotness: Vec<_> =
             inner.tables.keys().filter_map(|&id| Some((id, inner.manager.encode(id)?))).collect();
-        heat.sort_unstable_by_key(|(id, _)| *id);
-        heat
+        hotness.sort_unstable_by_key(|(id, _)| *id);
+        hotness
     }
 
     /// Returns the segment's lookups of absent keys per get.
-    pub(crate) fn heat_of(&self, id: SegmentId) -> f64 {
+    pub(crate) fn hotness_of(&self, id: SegmentId) -> f64 {
         self.inner().manager.segments_of(id.table).nth(id.segment as usize).map_or(0.0, |known| known.misses)
     }
 }
@@ -310,10 +310,10 @@ impl Inner {
         table: &Arc<OpenTable>,
         filter: &Arc<ElasticFilter>,
         spec: TableSpec,
-        heat: Vec<Heat>,
+        hotness: Vec<Hotness>,
     ) -> TableId {
         let id = table.meta.id;
-        self.manager.add_table(spec, heat);
+        self.manager.add_table(spec, hotness);
         self.tables.insert(id, Known { filter: filter.clone(), table: table.table.clone() });
         id
     }

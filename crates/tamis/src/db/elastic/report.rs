@@ -87,7 +87,7 @@ pub struct SegmentStats {
     /// The total number of its units.
     pub units: u32,
     /// Its hotness: lookups of keys that it does not hold, per get of the database, which its filter can save.
-    pub heat: f64,
+    pub hotness: f64,
     /// Lookups of any keys that probed it, per get of the database.
     pub asked: f64,
     /// Whether it has expired.
@@ -157,7 +157,7 @@ impl Elastic {
                             unit_bytes: filter.charge_of(segment),
                             enabled: filter.enabled(segment),
                             units: directory.units(),
-                            heat: known.misses,
+                            hotness: known.misses,
                             asked: known.asked,
                             expired: known.expired,
                         });

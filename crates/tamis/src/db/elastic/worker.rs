@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::{Elastic, Inner, Known, Shared, Worker};
-use crate::heat::{Adjustment, Load, Outcome, Sample, SegmentId, Unload};
+use crate::hotness::{Adjustment, Load, Outcome, Sample, SegmentId, Unload};
 use crate::ids::TableId;
 use crate::sync::{self, Mutex, thread};
 
@@ -65,7 +65,7 @@ impl Elastic {
         let mut worker = self.worker.lock();
         if matches!(*worker, Worker::May) {
             let elastic = self.clone();
-            match thread::spawn("tamis-heat".into(), move || elastic.work()) {
+            match thread::spawn("tamis-hotness".into(), move || elastic.work()) {
                 Ok(thread) => *worker = Worker::Runs(thread),
                 Err(why) => {
                     log::warn!("elastic filters stay as they are, no thread can be started: {why}");

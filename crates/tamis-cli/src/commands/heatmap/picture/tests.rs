@@ -4,21 +4,21 @@ use super::*;
 use crate::commands::heatmap::tests::segment;
 
 fn picture<'a>(segments: &'a [SegmentStats], elastic: Option<&'a ElasticStats>) -> Picture<'a> {
-    Picture { name: "./data", elastic, segments, by: By::Data, what: What::Heat, hex: false }
+    Picture { name: "./data", elastic, segments, by: By::Data, what: What::Hotness, hex: false }
 }
 
 /// Returns the segments of a run over keys `k000000` to `k999999`.
-fn run(level: usize, run: u64, count: usize, heat: impl Fn(f64) -> f64) -> Vec<SegmentStats> {
+fn run(level: usize, run: u64, count: usize, hotness: impl Fn(f64) -> f64) -> Vec<SegmentStats> {
     let key = |at: usize| format!("k{:06}", at * 999_999 / count);
     let one = |at: usize| {
         let place = at as f64 / count as f64;
-        let heat = heat(place);
-        let enabled = if heat == 0.0 { 0 } else { (8.0 + heat.log10()).clamp(0.0, 6.0) as u32 };
+        let hotness = hotness(place);
+        let enabled = if hotness == 0.0 { 0 } else { (8.0 + hotness.log10()).clamp(0.0, 6.0) as u32 };
         filled!(SegmentStats {
-            heat,
-            asked: 1.5 * heat,
+            hotness,
+            asked: 1.5 * hotness,
             enabled,
-            expired: heat < 2e-5,
+            expired: hotness < 2e-5,
             ..segment(level, run, &key(at), &key(at + 1), 4000)
         })
     };
@@ -83,7 +83,7 @@ fn rectangles(svg: &str, y: i32) -> Vec<(i32, i32, &str)> {
 
 #[test]
 fn strips_lie_where_their_keys_do() {
-    let hot = filled!(SegmentStats { heat: 0.1, enabled: 6, ..segment(0, 2, "c", "d", 100) });
+    let hot = filled!(SegmentStats { hotness: 0.1, enabled: 6, ..segment(0, 2, "c", "d", 100) });
     let segments = [hot, segment(1, 1, "a", "c", 100), segment(1, 1, "d", "e", 200)];
     let svg = picture(&segments, None).to_svg().unwrap();
     let quarter = COLUMNS / 4;
@@ -138,7 +138,7 @@ fn keys_and_names_cannot_break_the_picture() {
 #[test]
 fn each_keyspace_has_its_own_keys() {
     let other =
-        filled!(SegmentStats { keyspace: "users".to_owned(), heat: 0.5, ..segment(0, 3, "x1", "x9", 7) });
+        filled!(SegmentStats { keyspace: "users".to_owned(), hotness: 0.5, ..segment(0, 3, "x1", "x9", 7) });
     let svg = picture(&[segment(0, 1, "a", "b", 5), other], None).to_svg().unwrap();
     for part in ["keyspace default", "keyspace users", ">\nb\n", ">\nx9\n"] {
         assert!(svg.contains(part), "{part:?} in\n{svg}");
@@ -162,13 +162,13 @@ fn without_hotness_there_is_still_a_picture() {
     let svg = picture(&[segment(0, 1, "a", "b", 5)], None).to_svg().unwrap();
     assert!(svg.contains("level 0, run 1") && svg.contains("none"), "{svg}");
     let broken = filled!(SegmentStats {
-        heat: f64::NAN,
+        hotness: f64::NAN,
         asked: f64::INFINITY,
         keys: 0,
         units: 0,
         ..segment(0, 1, "", "", 0)
     });
-    for what in [What::Heat, What::Asked] {
+    for what in [What::Hotness, What::Asked] {
         let svg = Picture { what, ..picture(std::slice::from_ref(&broken), None) }.to_svg().unwrap();
         assert!(!svg.contains("NaN") && !svg.contains("inf "), "{svg}");
     }

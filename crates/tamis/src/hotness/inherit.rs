@@ -17,7 +17,7 @@
 
 use std::ops::Bound;
 
-use super::{Heat, Manager, Table, TableSpec};
+use super::{Hotness, Manager, Table, TableSpec};
 use crate::ids::TableId;
 use crate::key::{KeyBytes, KeyEnd, common_prefix_len, prefix_of};
 
@@ -47,18 +47,19 @@ impl Manager {
     /// `run_segments` is the number of segments of the run that the table joins, at least 1: where nothing is known, they are
     /// assumed to be asked equally often, once per get in total. Without inheritance, merged and flushed tables are cold.
     /// O((segments of the table + old segments that overlap it) · log of old segments).
-    pub(crate) fn inherited(&self, spec: &TableSpec, origin: Origin<'_>, run_segments: u64) -> Vec<Heat> {
+    pub(crate) fn inherited(&self, spec: &TableSpec, origin: Origin<'_>, run_segments: u64) -> Vec<Hotness> {
         let alike = 1.0 / run_segments.max(1) as f64;
-        let unknown = Heat { misses: alike, asked: alike, recent: true };
+        let unknown = Hotness { misses: alike, asked: alike, recent: true };
         let known = |tables: &[TableId]| tables.iter().filter_map(|&id| self.table(id)).collect();
         let (runs, flushed) = match origin {
             Origin::Nothing => return vec![unknown; spec.segments.len()],
-            _ if !self.inheritance => return vec![Heat::default(); spec.segments.len()],
+            _ if !self.inheritance => return vec![Hotness::default(); spec.segments.len()],
             Origin::Merged(runs) => (runs, false),
             Origin::Flushed(runs) => (runs, true),
         };
         let runs: Vec<Vec<&Table>> = runs.iter().map(|tables| known(tables)).collect();
-        let as_it_will_be = |heat: Heat| if flushed { Heat { misses: heat.asked, ..heat } } else { heat };
+        let as_it_will_be =
+            |hotness: Hotness| if flushed { Hotness { misses: hotness.asked, ..hotness } } else { hotness };
         let ends = spec.segments.iter().skip(1).map(|segment| Some(&segment.start)).chain([None]);
         let ranges = spec
             .segments
@@ -69,22 +70,26 @@ impl Manager {
     }
 
     /// The access rates of the runs within a range, averaged over their keys in it; `None` if no run has anything there.
-    fn inherit(&self, new: Range<'_>, runs: &[Vec<&Table>]) -> Option<Heat> {
-        let (mut heat, mut weights) = (Heat::default(), 0.0);
+    fn inherit(&self, new: Range<'_>, runs: &[Vec<&Table>]) -> Option<Hotness> {
+        let (mut hotness, mut weights) = (Hotness::default(), 0.0);
         for (asked, keys) in runs.iter().filter_map(|tables| self.asked_within(new, tables)) {
             let weight = keys.max(LEAST);
-            heat.misses += weight * asked.misses;
-            heat.asked += weight * asked.asked;
-            heat.recent |= asked.recent;
+            hotness.misses += weight * asked.misses;
+            hotness.asked += weight * asked.asked;
+            hotness.recent |= asked.recent;
             weights += weight;
         }
-        (weights > 0.0).then(|| Heat { misses: heat.misses / weights, asked: heat.asked / weights, ..heat })
+        (weights > 0.0).then(|| Hotness {
+            misses: hotness.misses / weights,
+            asked: hotness.asked / weights,
+            ..hotness
+        })
     }
 
     /// The access rates of tables of one run within a range, and their number of keys there; `None` if they have no segment
     /// there.
-    fn asked_within(&self, new: Range<'_>, tables: &[&Table]) -> Option<(Heat, f64)> {
-        let (mut heat, mut keys, mut found) = (Heat::default(), 0.0, false);
+    fn asked_within(&self, new: Range<'_>, tables: &[&Table]) -> Option<(Hotness, f64)> {
+        let (mut hotness, mut keys, mut found) = (Hotness::default(), 0.0, false);
         for table in tables {
             let first = table.starts.partition_point(|start| start[..] <= *new.start).saturating_sub(1);
             let places = (first..table.slots.len()).take_while(|&i| reaches(new.end, &table.starts[i]));
@@ -96,14 +101,14 @@ impl Manager {
                 let segment = &self.queues[table.slots[i]];
                 let share = share(old, new);
                 let part = share * self.clock.decay(segment.last);
-                heat.misses += part * segment.misses;
-                heat.asked += part * segment.asked;
-                heat.recent |= !self.clock.expired(segment.last);
+                hotness.misses += part * segment.misses;
+                hotness.asked += part * segment.asked;
+                hotness.recent |= !self.clock.expired(segment.last);
                 keys += share * f64::from(segment.keys);
                 found = true;
             }
         }
-        found.then_some((heat, keys))
+        found.then_some((hotness, keys))
     }
 }
 

@@ -43,7 +43,7 @@ impl Simulation {
     /// Simulates gets of segments whose frequency falls with their rank to the power of `skew`, with a budget of `budget_units`
     /// units and one get in `interval` counted.
     fn of(skew: f64, budget_units: usize, interval: u32) -> Simulation {
-        let config = HeatConfig { life_time: None, inheritance: true };
+        let config = HotnessConfig { life_time: None, inheritance: true };
         let mut manager = Manager::new(config, budget_units as u64 * UNIT);
         manager.sample(interval);
         for (table, &segments) in RUNS.iter().enumerate() {
@@ -59,8 +59,8 @@ impl Simulation {
                 segments: (0..segments).map(segment).collect(),
                 end: KeyEnd::Unbounded,
             };
-            let heat = manager.inherited(&spec, Origin::Nothing, segments as u64);
-            manager.add_table(spec, heat);
+            let hotness = manager.inherited(&spec, Origin::Nothing, segments as u64);
+            manager.add_table(spec, hotness);
         }
         for load in manager.fill(&[0, 1, 2]) {
             assert!(manager.loaded(&load, Outcome::Done));
@@ -130,7 +130,7 @@ impl Simulation {
 
 #[test]
 #[expect(clippy::print_stdout, reason = "measurements, shown with --nocapture")]
-fn units_follow_the_heat_and_come_after_it_when_it_moves() {
+fn units_follow_the_hotness() {
     let mut simulation = Simulation::new();
     simulation.gets(200_000);
     let (before, (fixed, best)) = (simulation.reads(), simulation.fixed_and_best());

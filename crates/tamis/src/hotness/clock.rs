@@ -10,7 +10,7 @@
 //! keeps f and only alters the pace of its decay. The lifetime shrinks step by step, at most by half per lifetime: segments
 //! that were sampled rarely until now must not expire at once.
 
-use super::Heat;
+use super::Hotness;
 
 /// The window over which frequencies decay by half, in lifetimes.
 const WINDOW: u64 = 8;
@@ -121,10 +121,10 @@ impl Clock {
         f64::from(weight) * std::f64::consts::LN_2 / self.window()
     }
 
-    /// The hotness as of a time that makes the segment expired or not, as `heat` says. Invalid frequencies count as 0.
-    pub(super) fn warmth(&self, heat: Heat) -> Warmth {
-        let last = if heat.recent { self.now } else { self.now - self.life_time() - 1 };
+    /// The hotness as of a time that makes the segment expired or not, as `hotness` says. Invalid frequencies count as 0.
+    pub(super) fn warmth(&self, hotness: Hotness) -> Warmth {
+        let last = if hotness.recent { self.now } else { self.now - self.life_time() - 1 };
         let then = |f: f64| if f > 0.0 { f.min(1.0) / self.decay(last) } else { 0.0 };
-        Warmth { misses: then(heat.misses), asked: then(heat.asked), last }
+        Warmth { misses: then(hotness.misses), asked: then(hotness.asked), last }
     }
 }

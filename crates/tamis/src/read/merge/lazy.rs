@@ -8,7 +8,7 @@
 //! # Invariants
 //! * A run is in one of three states. *In the heap*: it has a version, or a lazy position at a bound before which it has
 //!   nothing in the range. *Done*: nothing of it is left within the bounds of the merge. *Lazy without a position*
-//!   ([`Dormant`]): it has nothing left before the end of the range (`RunContext::until`), in the direction of the merge.
+//!   ([`LazyRuns`]): it has nothing left before the end of the range (`RunContext::until`), in the direction of the merge.
 //! * Nothing is missed as long as the merge returns no version at or beyond the end of the range before it asks about
 //!   these runs again. This is checked whenever the top of the heap changes.
 //! * A run that stands on a version stays in the heap: keeping it there costs nothing. One with a lazy position at the
@@ -53,7 +53,7 @@ pub(super) enum Start<'k> {
 
 /// State of a merge under a global filter.
 #[derive(Debug)]
-pub(super) struct Dormant {
+pub(super) struct LazyRuns {
     /// For each run of the version, its number among the sources, if it is one of them.
     sources: Vec<Option<u32>>,
     listed: RangeRuns,
@@ -62,11 +62,11 @@ pub(super) struct Dormant {
     cost: ReadCost,
 }
 
-impl Dormant {
+impl LazyRuns {
     /// Returns `None` unless these are the tables of a version with a global filter.
-    pub(super) fn of(tables: &Tables) -> Option<Dormant> {
+    pub(super) fn of(tables: &Tables) -> Option<LazyRuns> {
         match tables {
-            Tables::Of(view) if view.selector.is_global() => Some(Dormant {
+            Tables::Of(view) if view.selector.is_global() => Some(LazyRuns {
                 sources: vec![None; view.version.runs.len()],
                 listed: RangeRuns::default(),
                 woken: SmallVec::new(),
@@ -151,7 +151,7 @@ impl Dormant {
     ) -> Result<(), StorageError> {
         let until = context.until.as_ref().map(|until| &until.key[..]).or(context.end.as_deref());
         for (place, bound) in self.listed.runs() {
-            let Some((source, run)) = dormant(&self.sources, place, sources) else { continue };
+            let Some((source, run)) = lazy_run(&self.sources, place, sources) else { continue };
             if until.is_some_and(|until| bound >= until) {
                 continue;
             }
@@ -162,7 +162,7 @@ impl Dormant {
                 run.wake_from(context, bound);
                 // An iteration through a whole range will need it: its cache misses overlap with those of the others.
                 if self.listed.wanted() > FIRST_KEYS {
-                    run.prepare_parked(context)?;
+                    run.prepare_lazy(context)?;
                 }
             }
             self.woken.push(source);
@@ -187,7 +187,7 @@ impl Dormant {
     ) -> Result<(), StorageError> {
         let until = context.until.as_ref().map_or(&context.start[..], |until| &until.key);
         for (place, bound) in self.listed.runs() {
-            let Some((source, run)) = dormant(&self.sources, place, sources) else { continue };
+            let Some((source, run)) = lazy_run(&self.sources, place, sources) else { continue };
             let bound = if bound.is_empty() { None } else { Some(bound) };
             if bound.is_some_and(|bound| bound <= until) {
                 continue;
@@ -237,14 +237,14 @@ impl Dormant {
 }
 
 /// Returns the run at this place of the version if it is lazy without a position, with its number among the sources.
-fn dormant<'s>(
+fn lazy_run<'s>(
     of_run: &[Option<u32>],
     place: usize,
     sources: &'s mut [Source],
 ) -> Option<(u32, &'s mut RunCursor)> {
     let source = of_run.get(place).copied().flatten()?;
     let run = with_cursor(&mut sources[source as usize])?;
-    run.is_dormant().then_some((source, run))
+    run.is_unopened().then_some((source, run))
 }
 
 /// Returns the cursor of a run, creating it if necessary.
@@ -264,15 +264,15 @@ fn with_cursor(source: &mut Source) -> Option<&mut RunCursor> {
 fn sleeping(sources: &mut [Source]) -> impl Iterator<Item = (u32, &mut RunCursor)> {
     sources.iter_mut().enumerate().filter_map(|(source, at)| {
         let run = with_cursor(at)?;
-        run.is_dormant().then_some((source as u32, run))
+        run.is_unopened().then_some((source as u32, run))
     })
 }
 
 impl MergeCursor {
     /// Starts over, with all runs lazy except those needed first.
     pub(super) fn start(&mut self, start: Start<'_>) -> Result<(), StorageError> {
-        if let Some(dormant) = &mut self.dormant {
-            dormant.listed.set_wanted(FIRST_KEYS);
+        if let Some(lazy_runs) = &mut self.lazy_runs {
+            lazy_runs.listed.set_wanted(FIRST_KEYS);
         }
         self.backward = matches!(start, Start::Before(_));
         self.heap.clear();
@@ -316,7 +316,7 @@ impl MergeCursor {
         let Some(until) = self.context.until.take() else { return Ok(()) };
         let sources = &mut self.sources;
         self.heap.retain(|source| match &mut sources[*source as usize] {
-            Source::Run(run) if run.is_parked() => {
+            Source::Run(run) if run.is_lazy() => {
                 run.sleep();
                 false
             }
@@ -324,9 +324,9 @@ impl MergeCursor {
         });
         let start =
             if self.backward { Start::Before(Some(&until.key)) } else { Start::At(&until.key, MAX_SEQNO) };
-        if let Some(dormant) = &mut self.dormant {
+        if let Some(lazy_runs) = &mut self.lazy_runs {
             // An iteration that has come this far may go on.
-            dormant.listed.set_wanted(dormant.listed.wanted().saturating_mul(MORE_KEYS));
+            lazy_runs.listed.set_wanted(lazy_runs.listed.wanted().saturating_mul(MORE_KEYS));
         }
         let woken = self.wake(start);
         if woken.is_err() {
@@ -343,9 +343,9 @@ impl MergeCursor {
     }
 
     fn wake(&mut self, start: Start<'_>) -> Result<(), StorageError> {
-        let Some(dormant) = &mut self.dormant else { return Ok(()) };
-        dormant.wake(start, &mut self.context, &mut self.sources)?;
-        for &source in &dormant.woken {
+        let Some(lazy_runs) = &mut self.lazy_runs else { return Ok(()) };
+        lazy_runs.wake(start, &mut self.context, &mut self.sources)?;
+        for &source in &lazy_runs.woken {
             let at = &self.sources[source as usize];
             if at.valid() {
                 self.prefixes[source as usize] = prefix_of(at.key());

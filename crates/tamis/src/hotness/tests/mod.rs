@@ -13,7 +13,7 @@ use std::f64::consts::LN_2;
 use super::report::{Report, SegmentReport};
 use super::*;
 
-const CONFIG: HeatConfig = HeatConfig { life_time: Some(1000), inheritance: true };
+const CONFIG: HotnessConfig = HotnessConfig { life_time: Some(1000), inheritance: true };
 
 /// Segments "b".."c", "c".."d", … with these bytes per unit; up to four units with a rate of a quarter.
 fn spec(id: TableId, unit_bytes: &[u64]) -> TableSpec {
@@ -30,25 +30,25 @@ fn spec(id: TableId, unit_bytes: &[u64]) -> TableSpec {
     }
 }
 
-fn cold(segments: usize) -> Vec<Heat> {
-    vec![Heat::default(); segments]
+fn cold(segments: usize) -> Vec<Hotness> {
+    vec![Hotness::default(); segments]
 }
 
-fn recent(misses: f64) -> Heat {
-    Heat { misses, asked: misses, recent: true }
+fn recent(misses: f64) -> Hotness {
+    Hotness { misses, asked: misses, recent: true }
 }
 
-fn expired(misses: f64) -> Heat {
-    Heat { misses, asked: misses, recent: false }
+fn expired(misses: f64) -> Hotness {
+    Hotness { misses, asked: misses, recent: false }
 }
 
 fn id(table: TableId, segment: u32) -> SegmentId {
     SegmentId { table, segment }
 }
 
-fn manager(budget: u64, unit_bytes: &[u64], heat: Vec<Heat>) -> Manager {
+fn manager(budget: u64, unit_bytes: &[u64], hotness: Vec<Hotness>) -> Manager {
     let mut manager = Manager::new(CONFIG, budget);
-    manager.add_table(spec(1, unit_bytes), heat);
+    manager.add_table(spec(1, unit_bytes), hotness);
     manager
 }
 
@@ -147,7 +147,7 @@ fn a_segment_expires_after_more_than_a_life_time() {
 
 #[test]
 fn the_life_time_follows_the_number_of_segments() {
-    let mut manager = Manager::new(HeatConfig { life_time: None, inheritance: true }, 0);
+    let mut manager = Manager::new(HotnessConfig { life_time: None, inheritance: true }, 0);
     assert_eq!(manager.report().life_time, 1000);
     for table in 0..15 {
         manager.add_table(spec(table, &[1; 100]), cold(100));
@@ -158,8 +158,8 @@ fn the_life_time_follows_the_number_of_segments() {
 }
 
 /// Segments 0 and 1 have one unit each, and no bytes are free.
-fn full(heat: Vec<Heat>) -> Manager {
-    let mut manager = manager(20, &[10, 10, 10], heat);
+fn full(hotness: Vec<Hotness>) -> Manager {
+    let mut manager = manager(20, &[10, 10, 10], hotness);
     assert_eq!(fill(&mut manager).len(), 2);
     assert_eq!(units(&manager, 1), [1, 1, 0]);
     manager
@@ -249,9 +249,9 @@ fn no_more_units_are_taken_than_needed() {
 /// Otherwise expired segments with expensive units would end every search in their queue.
 #[test]
 fn expensive_segments_of_one_queue_do_not_hide_cheap_ones_of_another() {
-    let mut heat = vec![expired(0.1); 40];
-    heat.extend([expired(1e-9), recent(0.0)]);
-    let mut manager = manager(4 * 40 + 1, &[1; 42], heat);
+    let mut hotness = vec![expired(0.1); 40];
+    hotness.extend([expired(1e-9), recent(0.0)]);
+    let mut manager = manager(4 * 40 + 1, &[1; 42], hotness);
     fill(&mut manager);
     assert_eq!(manager.report().by_units[..5], [1, 1, 0, 0, 40]);
     let (n, adjustment) = misses_until_adjusted(&mut manager, id(1, 41));
@@ -351,8 +351,8 @@ fn a_removed_table_returns_its_bytes_and_wants_no_loads() {
 
 #[test]
 fn a_smaller_budget_evicts_the_cheapest_units_and_a_larger_one_restores_them() {
-    let heat = vec![recent(0.4), recent(0.2), recent(0.002)];
-    let mut manager = manager(110, &[10; 3], heat);
+    let hotness = vec![recent(0.4), recent(0.2), recent(0.002)];
+    let mut manager = manager(110, &[10; 3], hotness);
     let loads = manager.fill(&[1]);
     assert_eq!(units(&manager, 1), [4, 4, 3]);
     // Value of the last units: 0.4 / 256, 0.2 / 256, 0.002 / 64; then 0.002 / 16, 0.002 / 4 …, times 3.
@@ -399,14 +399,14 @@ fn hotness_round_trips_and_the_coldest_are_least_recently_used() {
         manager.access(id(1, 0), 1, true);
     }
     let bytes = manager.encode(1).unwrap();
-    let heat = decode_heat(&bytes, 3).unwrap();
-    for (heat, segment) in heat.iter().zip(manager.segments_of(1)) {
-        assert!((heat.misses / segment.misses - 1.0).abs() < 0.05);
-        assert!((heat.asked / segment.asked - 1.0).abs() < 0.05);
-        assert!(heat.recent);
+    let hotness = decode_hotness(&bytes, 3).unwrap();
+    for (hotness, segment) in hotness.iter().zip(manager.segments_of(1)) {
+        assert!((hotness.misses / segment.misses - 1.0).abs() < 0.05);
+        assert!((hotness.asked / segment.asked - 1.0).abs() < 0.05);
+        assert!(hotness.recent);
     }
     let mut again = Manager::new(CONFIG, 0);
-    again.add_table(spec(1, &[10; 3]), heat);
+    again.add_table(spec(1, &[10; 3]), hotness);
     let order = again.queues.from(End::Lru, 0).map(|slot| again.queues[slot].index);
     assert_eq!(order.collect::<Vec<_>>(), [1, 2, 0]);
     assert_eq!(again.encode(1).unwrap(), bytes);
@@ -465,7 +465,7 @@ fn a_hot_new_table_takes_units_from_expired_segments_at_once() {
 /// Regression: one get in 64 was counted, then all of them; no segment may expire because of that.
 #[test]
 fn a_life_time_has_the_same_number_of_counted_gets_at_any_sampling() {
-    let config = |life_time| HeatConfig { life_time, inheritance: true };
+    let config = |life_time| HotnessConfig { life_time, inheritance: true };
     let mut manager = Manager::new(config(None), 20);
     manager.add_table(spec(1, &[10, 10]), vec![recent(0.01), recent(0.01)]);
     let life_time = |manager: &Manager| manager.report().life_time;

@@ -4,7 +4,7 @@
 //! A byte encodes a frequency in steps of 9 %: 255 is 1, each lower value divides by 1.09, 1 is 3 · 10⁻¹⁰, 0 is none. Whether a
 //! segment was expired is not stored: after a restart no segment has been accessed lately.
 
-use super::{Heat, Manager};
+use super::{Hotness, Manager};
 use crate::ids::TableId;
 
 const VERSION: u8 = 1;
@@ -29,18 +29,18 @@ impl Manager {
 
 /// Decodes what [`Manager::encode`] wrote for a table of `segments` segments, each as if accessed now; `None` for anything
 /// else.
-pub(crate) fn decode_heat(bytes: &[u8], segments: usize) -> Option<Vec<Heat>> {
+pub(crate) fn decode_hotness(bytes: &[u8], segments: usize) -> Option<Vec<Hotness>> {
     let (&version, rest) = bytes.split_first()?;
     let (pairs, odd) = rest.as_chunks::<2>();
     if version != VERSION || pairs.len() != segments || !odd.is_empty() {
         return None;
     }
-    let heat = |&[misses, asked]: &[u8; 2]| Heat {
+    let hotness = |&[misses, asked]: &[u8; 2]| Hotness {
         misses: from_byte(misses),
         asked: from_byte(asked),
         recent: true,
     };
-    Some(pairs.iter().map(heat).collect())
+    Some(pairs.iter().map(hotness).collect())
 }
 
 /// The byte nearest to a frequency, by ratio.
@@ -72,14 +72,14 @@ mod tests {
 
     #[test]
     fn other_bytes_are_rejected() {
-        assert_eq!(decode_heat(&[], 0), None);
-        assert_eq!(decode_heat(&[VERSION], 0), Some(Vec::new()));
-        assert_eq!(decode_heat(&[VERSION + 1], 0), None);
-        assert_eq!(decode_heat(&[VERSION, 1, 2], 0), None);
-        assert_eq!(decode_heat(&[VERSION, 1], 1), None);
-        assert_eq!(decode_heat(&[VERSION, 1, 2, 3], 1), None);
-        assert_eq!(decode_heat(&[VERSION, 1, 2], usize::MAX), None);
-        let one = Heat { misses: 1.0, asked: 0.0, recent: true };
-        assert_eq!(decode_heat(&[VERSION, 255, 0], 1), Some(vec![one]));
+        assert_eq!(decode_hotness(&[], 0), None);
+        assert_eq!(decode_hotness(&[VERSION], 0), Some(Vec::new()));
+        assert_eq!(decode_hotness(&[VERSION + 1], 0), None);
+        assert_eq!(decode_hotness(&[VERSION, 1, 2], 0), None);
+        assert_eq!(decode_hotness(&[VERSION, 1], 1), None);
+        assert_eq!(decode_hotness(&[VERSION, 1, 2, 3], 1), None);
+        assert_eq!(decode_hotness(&[VERSION, 1, 2], usize::MAX), None);
+        let one = Hotness { misses: 1.0, asked: 0.0, recent: true };
+        assert_eq!(decode_hotness(&[VERSION, 255, 0], 1), Some(vec![one]));
     }
 }

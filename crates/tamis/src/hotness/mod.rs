@@ -63,7 +63,7 @@ use crate::ids::TableId;
 use crate::key::{KeyBytes, KeyEnd};
 
 pub(crate) use inherit::Origin;
-pub(crate) use persist::decode_heat;
+pub(crate) use persist::decode_hotness;
 pub(crate) use report::Marginal;
 pub(crate) use sampler::{Sample, Sampler};
 
@@ -109,7 +109,7 @@ pub(crate) struct SegmentSpec {
 
 /// How hotness is measured.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct HeatConfig {
+pub(crate) struct HotnessConfig {
     /// A segment that is not asked during this many gets of the database is expired. `None`: as many gets as there are
     /// segments, at least 1000, times the gets that one counted get stands for.
     pub(crate) life_time: Option<u64>,
@@ -119,7 +119,7 @@ pub(crate) struct HeatConfig {
 
 /// How hot a segment is, as inherited and as stored in the manifest.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Heat {
+pub(crate) struct Hotness {
     /// Lookups of keys that the segment does not hold, per get of the database.
     pub(crate) misses: f64,
     /// All lookups that asked the segment, per get of the database.
@@ -193,7 +193,7 @@ pub(crate) struct Manager {
 
 impl Manager {
     /// Creates a manager without tables.
-    pub(crate) fn new(config: HeatConfig, budget_bytes: u64) -> Manager {
+    pub(crate) fn new(config: HotnessConfig, budget_bytes: u64) -> Manager {
         Manager {
             clock: Clock::new(config.life_time),
             inheritance: config.inheritance,
@@ -222,9 +222,9 @@ impl Manager {
 
     /// Adds a table, with the hotness of each of its segments in key order. It has no units yet: call [`fill`](Manager::fill).
     /// O(segments · log segments).
-    pub(crate) fn add_table(&mut self, spec: TableSpec, heat: Vec<Heat>) {
+    pub(crate) fn add_table(&mut self, spec: TableSpec, hotness: Vec<Hotness>) {
         debug_assert!(!self.places.contains_key(&spec.id), "table {} is known already", spec.id);
-        debug_assert_eq!(spec.segments.len(), heat.len());
+        debug_assert_eq!(spec.segments.len(), hotness.len());
         self.remove_table(spec.id);
         let place = self.free_places.pop().unwrap_or_else(|| {
             self.tables.push(None);
@@ -233,14 +233,14 @@ impl Manager {
         self.clock.add_segments(spec.segments.len());
 
         // The coldest are linked first, so they end up nearest to the end that loses units first.
-        let heat_of = |index: usize| heat.get(index).copied().unwrap_or_default();
+        let hotness_of = |index: usize| hotness.get(index).copied().unwrap_or_default();
         let mut order: Vec<usize> = (0..spec.segments.len()).collect();
-        order.sort_by(|&a, &b| heat_of(a).misses.total_cmp(&heat_of(b).misses));
+        order.sort_by(|&a, &b| hotness_of(a).misses.total_cmp(&hotness_of(b).misses));
         let mut slots = vec![Slot::NONE; order.len()];
         for index in order {
             let SegmentSpec { keys, unit_bytes, .. } = spec.segments[index];
             let limit = if unit_bytes == 0 { 0 } else { spec.units.min(MAX_UNITS) };
-            let warmth = self.clock.warmth(heat_of(index));
+            let warmth = self.clock.warmth(hotness_of(index));
             let keys = u32::try_from(keys).unwrap_or(u32::MAX);
             slots[index] =
                 self.queues.insert(Segment::new(place, index as u32, keys, unit_bytes, limit, warmth));

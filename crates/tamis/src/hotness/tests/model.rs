@@ -10,7 +10,7 @@ use super::*;
 enum Op {
     Advance(u64),
     Access { segment: usize, weight: u32, held: bool },
-    Add { unit_bytes: Vec<u64>, heat: u8, fill: bool },
+    Add { unit_bytes: Vec<u64>, hotness: u8, fill: bool },
     Remove(usize),
     Fill,
     Budget(u64),
@@ -28,7 +28,7 @@ fn op() -> impl Strategy<Value = Op> {
         40 => (any::<usize>(), 1..9u32, prop::bool::weighted(0.3))
             .prop_map(|(segment, weight, held)| Op::Access { segment, weight, held }),
         3 => (prop::collection::vec(0..40u64, 1..12), any::<u8>(), any::<bool>())
-            .prop_map(|(unit_bytes, heat, fill)| Op::Add { unit_bytes, heat, fill }),
+            .prop_map(|(unit_bytes, hotness, fill)| Op::Add { unit_bytes, hotness, fill }),
         1 => any::<usize>().prop_map(Op::Remove),
         2 => Just(Op::Fill),
         1 => (0..600u64).prop_map(Op::Budget),
@@ -153,8 +153,8 @@ fn run(ops: Vec<Op>) {
                     model.adjust(adjustment);
                 }
             }
-            Op::Add { unit_bytes, heat, fill } => {
-                let heat_of = |i: usize| match usize::from(heat).wrapping_mul(i + 1) % 5 {
+            Op::Add { unit_bytes, hotness, fill } => {
+                let hotness_of = |i: usize| match usize::from(hotness).wrapping_mul(i + 1) % 5 {
                     0 => expired(0.0),
                     n => {
                         if n % 2 == 0 {
@@ -165,7 +165,7 @@ fn run(ops: Vec<Op>) {
                     }
                 };
                 for (segment, &bytes) in unit_bytes.iter().enumerate() {
-                    let heat = heat_of(segment);
+                    let hotness = hotness_of(segment);
                     model.segments.insert(
                         id(next_table, segment as u32),
                         Known {
@@ -173,13 +173,15 @@ fn run(ops: Vec<Op>) {
                             units: 0,
                             limit: if bytes == 0 { 0 } else { 4 },
                             under_way: BTreeSet::new(),
-                            last: if heat.recent { model.now } else { model.now - 1001 },
-                            misses: vec![(model.now, heat.misses)],
+                            last: if hotness.recent { model.now } else { model.now - 1001 },
+                            misses: vec![(model.now, hotness.misses)],
                         },
                     );
                 }
-                manager
-                    .add_table(spec(next_table, &unit_bytes), (0..unit_bytes.len()).map(heat_of).collect());
+                manager.add_table(
+                    spec(next_table, &unit_bytes),
+                    (0..unit_bytes.len()).map(hotness_of).collect(),
+                );
                 if fill {
                     manager.fill(&[next_table]).into_iter().for_each(|load| model.begin(load));
                     manager.take_for(&[next_table]).into_iter().for_each(|more| model.adjust(more));
@@ -235,10 +237,10 @@ proptest! {
 
     #[test]
     fn any_bytes_are_read_or_rejected(bytes in prop::collection::vec(any::<u8>(), 0..40), segments in 0..20usize) {
-        if let Some(heat) = decode_heat(&bytes, segments) {
-            prop_assert_eq!(heat.len(), segments);
-            prop_assert!(heat.iter().all(|heat| (0.0..=1.0).contains(&heat.misses)));
-            prop_assert!(heat.iter().all(|heat| (0.0..=1.0).contains(&heat.asked)));
+        if let Some(hotness) = decode_hotness(&bytes, segments) {
+            prop_assert_eq!(hotness.len(), segments);
+            prop_assert!(hotness.iter().all(|hotness| (0.0..=1.0).contains(&hotness.misses)));
+            prop_assert!(hotness.iter().all(|hotness| (0.0..=1.0).contains(&hotness.asked)));
         }
     }
 }

@@ -47,7 +47,7 @@ pub(crate) enum Order {
 
 /// See the module documentation.
 #[derive(Debug)]
-pub(crate) struct Chain {
+pub(crate) struct Operands {
     order: Order,
     /// In the order of addition.
     operands: Vec<Slice>,
@@ -57,9 +57,9 @@ pub(crate) struct Chain {
     count: u64,
 }
 
-impl Chain {
-    pub(crate) const fn new(order: Order) -> Chain {
-        Chain { order, operands: Vec::new(), unfolded: 0, count: 0 }
+impl Operands {
+    pub(crate) const fn new(order: Order) -> Operands {
+        Operands { order, operands: Vec::new(), unfolded: 0, count: 0 }
     }
 
     #[inline]
@@ -89,7 +89,7 @@ impl Chain {
         }
     }
 
-    /// Returns the value of `key`: applies the operands, of which there must be one, to `base`. Empties the chain.
+    /// Returns the value of `key`: applies the operands, of which there must be one, to `base`. Empties the operands.
     pub(crate) fn resolve(
         &mut self,
         key: &[u8],
@@ -181,24 +181,24 @@ mod tests {
         let count = 5 * FOLD + 7;
         let expected: Vec<u8> = (0..count).flat_map(|i| format!("{i},").into_bytes()).collect();
         for order in [Order::OldestFirst, Order::NewestFirst] {
-            let mut chain = Chain::new(order);
+            let mut operands = Operands::new(order);
             for i in 0..count {
                 let i = if order == Order::OldestFirst { i } else { count - 1 - i };
-                chain.push(b"key", Slice::from(format!("{i},").into_bytes()), operator);
-                assert!(chain.operands.len() < 5 + FOLD, "{} operands are kept", chain.operands.len());
+                operands.push(b"key", Slice::from(format!("{i},").into_bytes()), operator);
+                assert!(operands.operands.len() < 5 + FOLD, "{} operands are kept", operands.operands.len());
             }
             let mut cost = ReadCost::default();
-            let value = chain.resolve(b"key", &Base::Nothing, operator, &mut cost).expect("well-formed");
+            let value = operands.resolve(b"key", &Base::Nothing, operator, &mut cost).expect("well-formed");
             assert_eq!(value, expected);
-            assert_eq!((cost.merge_operands, chain.is_empty()), (count as u64, true));
+            assert_eq!((cost.merge_operands, operands.is_empty()), (count as u64, true));
         }
     }
 
     #[test]
     fn operands_without_an_operator_are_an_error_that_names_the_key() {
-        let mut chain = Chain::new(Order::NewestFirst);
-        chain.push(b"k\xff", Slice::copy_of(b"1"), None);
-        let error = chain.resolve(b"k\xff", &Base::Nothing, None, &mut ReadCost::default()).unwrap_err();
+        let mut operands = Operands::new(Order::NewestFirst);
+        operands.push(b"k\xff", Slice::copy_of(b"1"), None);
+        let error = operands.resolve(b"k\xff", &Base::Nothing, None, &mut ReadCost::default()).unwrap_err();
         assert!(error.to_string().contains("`k\\xff`: the keyspace has no merge operator"), "{error}");
     }
 }
