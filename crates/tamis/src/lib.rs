@@ -36,7 +36,7 @@
 //! * Errors: a narrow enum per kind of operation, all of which convert into [`Error`].
 //! * [`io`] and [`clock`]: the file system and the time as the engine sees them, for tests and other media.
 //!
-//! Handles are `Send + Sync` and cheap to clone. Reads take no lock and never wait for writers.
+//! Handles are `Send + Sync` and cheap to clone. Reads take none of the database's locks and do not wait for writers.
 //!
 //! Features: `zstd` adds Zstandard compression and compiles its C library; the default build is Rust only.
 //! `unstable-selector` lets the program supply a filter for the whole tree. `measure` adds knobs that show what a design

@@ -123,7 +123,6 @@ fn wrong_arrows<'f>(files: impl Iterator<Item = (PathBuf, &'f str)>) -> Vec<Stri
             match place.get(&*other) {
                 Some(&place) if place <= own => {}
                 None if ENVIRONMENT.contains(&&*other) => {}
-                // The code that applies the advisor's results calls it, until the advisor has left.
                 _ => wrong.push(format!("{} -> {other}", file.display())),
             }
         }

@@ -62,9 +62,8 @@ struct Pending {
     waiter: Arc<Waiter>,
 }
 
-/// The place where one writer waits for its turn. The turn, and whether the writer sleeps, are behind the lock; `given` shows
-/// without the lock that there is a turn, for a writer that has not gone to sleep yet. It publishes nothing (`Relaxed`): the
-/// turn is taken under the lock.
+/// The place where one writer waits for its turn. The turn, and whether the writer sleeps, are behind the lock. `given` is a hint that
+/// lets a spinning writer avoid the lock; the turn itself is read under it, so `Relaxed` suffices.
 #[derive(Debug, Default)]
 struct Waiter {
     given: AtomicBool,

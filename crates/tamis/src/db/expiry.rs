@@ -26,7 +26,7 @@
 //!
 //! # Threads and costs
 //!
-//! `times` has its own lock, the last to be taken, held for a few comparisons. A database without any time to live pays a
+//! `times` has its own lock (for its place see [`inner`](super::inner)), held for a few comparisons. A database without any time to live pays a
 //! relaxed load per group of writes, and a read pays a load and a comparison. With one, each group of writes and each read of
 //! a keyspace that has it reads the clock (on common systems without a system call: about 25 ns), each group takes the lock,
 //! and reads take it once a second altogether. Nothing under the lock can fail; samples lost by a panic make entries live longer.
@@ -47,10 +47,10 @@ use crate::read::Memtables;
 use crate::tree::edit::{Ages, VersionEdit};
 use crate::tree::times::{PRECISION, Sample, SeqTimes};
 
-/// New samples are stored at least this often, in seconds,
+/// New samples are stored at least this often, in seconds, or every shortest time to live divided by [`SAVE_PART`] if that is longer.
 const SAVE_EVERY: u64 = 60;
 
-/// or, if that is longer, every shortest time to live divided by this.
+/// See [`SAVE_EVERY`].
 const SAVE_PART: u64 = 16;
 
 /// What an open keyspace knows about the ages of its entries.

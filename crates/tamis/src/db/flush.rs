@@ -1,7 +1,8 @@
 //! Flushes: turning a sealed memtable into a run in level 0, and releasing the logs behind it.
 //!
-//! Called by the single flush thread, and by opening before there are any threads. A failed flush changes nothing and is
-//! retried ([`health`](super::health)): the memtable stays readable, and the logs behind it stay.
+//! The single flush thread writes tables, and so does opening before there are any threads; any holder of the log's lock seals. A
+//! flush that fails before its edit changes nothing and is retried ([`health`](super::health)): the memtable stays readable, and the
+//! logs behind it stay. After a failed edit the manifest is written anew first ([`catalogue`](super::catalogue)).
 
 use std::sync::Arc;
 
@@ -79,7 +80,7 @@ impl DbInner {
             return Ok(());
         }
         let mut edit = VersionEdit { next_epochs: vec![(keyspace.id, epoch + 1)], ..VersionEdit::default() };
-        // Not earlier: tables ingested since may have been joined with older runs, which must not come to lie above.
+        // Not earlier: an ingestion may meanwhile have been merged with older runs, and those must not sort above this flush.
         let run = self.numbers.take();
         edit.added.extend(opened.iter().map(|table| (keyspace.id, 0, run, (*table.meta).clone())));
         edit.log_floor = state.catalogue.log_floors(state.logs.current(), slot);

@@ -38,6 +38,10 @@
 //! 6. `expiry.times`: samples of when writes were made.
 //! 7. The in-memory state of elastic filters ([`Elastic`]).
 //!
+//! Leaf locks, which may be taken while any of these is held and under which no other is taken: the queue of writers and their turns,
+//! a memtable's two, the reserve's, the cause of a late beginning, those within a global filter, obsolete files, scrub, warnings,
+//! decisions, the directory lock.
+//!
 //! The mutexes within [`Background`], [`Room`] and [`Health`] (free space, the budget of background writes, why writes are
 //! suspended) may be taken while any of these is held; no lock is taken while they are held.
 //!

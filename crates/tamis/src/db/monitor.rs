@@ -2,7 +2,7 @@
 //!
 //! # Threads
 //!
-//! Any thread may lock the state, for bookkeeping and never during work, and wait on it for a change. Whoever changes something
+//! Any thread may lock the state, for bookkeeping and edits of the manifest with their sync, never during a flush or a compaction, and wait on it for a change. Whoever changes something
 //! that another thread may wait for notifies afterwards. A waiting thread checks its condition again after a second at the
 //! latest, since a few flags are set by threads that cannot take the lock.
 //!

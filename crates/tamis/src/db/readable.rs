@@ -59,7 +59,7 @@ pub trait HasPlace {
 /// ```
 pub trait Readable: HasPlace {
     /// Returns the value of `key`, if it has one. Costs one key digest, one probe of each filter, and one block read per
-    /// filter that answers "maybe"; allocates nothing.
+    /// filter that answers "maybe"; allocates nothing unless many runs hold candidates or operands are merged.
     ///
     /// # Errors
     ///
@@ -172,7 +172,7 @@ macro_rules! readable {
 
         impl $type {
             /// Returns the value of `key`, if it has one. Costs one key digest, one probe of each filter, and one block read
-            /// per filter that answers "maybe"; allocates nothing.
+            /// per filter that answers "maybe"; allocates nothing unless many runs hold candidates or operands are merged.
             ///
             /// # Errors
             ///

@@ -11,7 +11,8 @@
 //!   returns: a reader that learns of a sequence number after the insertion gets no false negative for it.
 //!
 //! # Threads
-//! One writer at a time, enforced by a mutex; readers take no lock and never wait. A version inserted during a read
+//! One writer at a time, enforced by a mutex. Readers take no lock and never wait, except that the first read after a range delete
+//! copies the list of range tombstones under a mutex. A version inserted during a read
 //! is seen whole or not at all; readers filter versions by sequence number.
 //!
 //! # Why a custom skip list

@@ -1,10 +1,10 @@
 //! The point at which a read happens. Gets, multi-gets, iterations and explanations all start from one.
 //!
-//! # Invariant: the view before the sequence number
+//! # Invariant: a read sees a prefix of all writes that includes everything acknowledged before it began
 //!
-//! A [`ReadAt`] is made by loading the view first, then the horizon, then the visible sequence number. The view
-//! therefore holds every write up to that number, and no later compaction has dropped anything that the read may need.
-//! What has expired by the horizon has also expired for every read at a later number (see
+//! A [`ReadAt`] is made by loading the view first, then the horizon, then the visible sequence number. So nothing that the read
+//! needs at that number has been dropped by a compaction. If the view is replaced between the loads, it lacks only writes made
+//! after that, which form a suffix. What has expired by the horizon has also expired for every read at a later number (see
 //! [`expiry`](crate::db::expiry)). A read at a snapshot uses the snapshot's number and horizon.
 //!
 //! A read point belongs to one read of one thread. While it lives, no memtable and no table of its view is freed.

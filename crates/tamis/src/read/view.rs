@@ -99,8 +99,7 @@ impl Memtables {
 /// Everything that a read of one keyspace sees: memtables, a version, and the selector of the version's candidate tables.
 /// Immutable except for the active memtable, which grows; a reader ignores entries newer than its sequence number.
 ///
-/// A reader loads the view *before* the visible sequence number. The view therefore holds all writes at least up to
-/// that number, and no later compaction has dropped anything that the read may need.
+/// A reader loads the view *before* the visible sequence number: see [`read_at`](super::read_at).
 #[derive(Debug)]
 pub(crate) struct View {
     pub(crate) memtables: Memtables,

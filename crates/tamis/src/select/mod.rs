@@ -4,6 +4,9 @@
 //! read path does not depend on how this is decided: by a filter per table, by units that are loaded and dropped, or by
 //! one filter for the whole tree.
 //!
+//! Implementations: `table_filters` (the default: one filter per table, elastic ones included), `global` (one for the tree),
+//! `external` (supplied by the program).
+//!
 //! # Contract
 //!
 //! * No false negatives: a table of the version that holds a version of the key is always among the candidates of its

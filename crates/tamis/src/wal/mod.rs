@@ -10,6 +10,7 @@
 //! * Every record states the offset up to which the log was known to be durable when it was written. This
 //!   distinguishes damage (a bad record that had been synced) from a torn tail (a bad record that had not).
 //! * A log that was finished properly ends with a closing record.
+//! * A torn tail is cut, and damage is an error; replay ([`db/replay`](crate::db)) and the manifest rely on this distinction.
 //!
 //! Threads: a [`LogWriter`] and a [`LogReader`] have one owner at a time and may be sent between threads.
 

@@ -3,6 +3,11 @@
 //! [`Versions`] takes the versions of one key at a time, newest first, and passes on those that stay, in the same order.
 //! It knows nothing of files.
 //!
+//! # Invariant
+//!
+//! Every version that a snapshot, a current reader, an operand above it or an older run outside the merge still needs is kept: no
+//! read at any live number, before or after the merge, gives another answer.
+//!
 //! # Stripes
 //!
 //! Live snapshots divide the order of writes into stripes: stripe `i` holds the numbers that snapshot `i` sees and snapshot
