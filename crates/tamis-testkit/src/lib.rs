@@ -4,6 +4,7 @@
 //! * [`Ledger`]: the states that a crash may leave.
 //! * [`EmulatedFs`]: a file system that emulates the read cost of a given device and times the reads.
 //! * [`Rng`]: seeded random numbers, stable across machines and versions, for repeatable histories.
+//! * [`script`]: tests as text files of commands and expected outputs.
 //! * [`fuzz`]: decisions from a fuzzer's bytes, and mutations of a corpus for ordinary tests.
 //!
 //! The file systems implement the trait [`FileSystem`](tamis_env::io::FileSystem) of `tamis-env`: any store that
@@ -30,6 +31,7 @@ mod faulty;
 pub mod fuzz;
 mod ledger;
 mod random;
+pub mod script;
 
 pub use emulated::{Device, DeviceTime, EmulatedFs};
 pub use faulty::{CrashMode, FaultPlan, FaultyFs, OpClass};

@@ -8,6 +8,8 @@ pub(crate) mod manifest;
 pub(crate) mod meta;
 pub(crate) mod open_table;
 pub(crate) mod state;
+#[cfg(test)]
+mod tests;
 pub(crate) mod times;
 pub(crate) mod tombstones;
 pub(crate) mod version;

@@ -128,12 +128,6 @@ impl ManifestState {
         }
     }
 
-    /// Reports whether the state has a table of this id.
-    #[cfg(test)]
-    pub(crate) fn has_table(&self, id: TableId) -> bool {
-        self.places.contains_key(&id)
-    }
-
     /// The number of tables.
     #[cfg(test)]
     pub(crate) fn table_count(&self) -> usize {
@@ -322,7 +316,6 @@ fn raise<T: Ord + Copy>(counter: &mut T, to: Option<T>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::KeyEnd;
     use crate::tree::edit::tests::table;
     use crate::tree::times::Sample;
 
@@ -341,116 +334,6 @@ mod tests {
         };
         state.apply(&edit).unwrap();
         state
-    }
-
-    fn ids(state: &ManifestState, keyspace: KeyspaceId, level: u32, run: RunId) -> Vec<TableId> {
-        state.keyspaces[&keyspace].runs[&(level, run)].iter().map(|table| table.id).collect()
-    }
-
-    fn refusal(edit: VersionEdit) -> String {
-        state().apply(&edit).unwrap_err()
-    }
-
-    #[test]
-    fn runs_are_ordered_by_key_and_counters_exceed_numbers_in_use() {
-        let state = state();
-        assert_eq!(ids(&state, 0, 6, 2), [11, 10]);
-        assert_eq!((state.next_file, state.next_run, state.next_keyspace, state.last_seq), (14, 5, 2, 30));
-        assert_eq!((state.table_count(), state.log_floor()), (4, 5));
-        assert_eq!([0, 1].map(|id| state.keyspaces[&id].next_epoch), [2, 2]);
-    }
-
-    #[test]
-    fn counters_never_decrease() {
-        let mut state = state();
-        let edit = VersionEdit {
-            next_file: Some(3),
-            last_seq: Some(1),
-            next_epoch: Some(40),
-            log_floor: vec![(0, 2)],
-            ..Default::default()
-        };
-        state.apply(&edit).unwrap();
-        assert_eq!((state.next_file, state.last_seq), (14, 30));
-        assert_eq!([0, 1].map(|id| state.keyspaces[&id].next_epoch), [40, 40]);
-        let edit = VersionEdit { next_epochs: vec![(0, 41), (1, 3)], ..Default::default() };
-        state.apply(&edit).unwrap();
-        assert_eq!([0, 1].map(|id| state.keyspaces[&id].next_epoch), [41, 40]);
-        assert_eq!(state.keyspaces[&0].log_floor, 8);
-    }
-
-    #[test]
-    fn a_table_moves_to_another_level_by_one_edit() {
-        let mut state = state();
-        let moved = table(12, "a", "z");
-        let edit =
-            VersionEdit { removed: vec![(0, 12)], added: vec![(0, 1, 9, moved)], ..Default::default() };
-        state.apply(&edit).unwrap();
-        assert_eq!(ids(&state, 0, 1, 9), [12]);
-        assert!(!state.keyspaces[&0].runs.contains_key(&(0, 3)), "no run stays empty");
-    }
-
-    #[test]
-    fn dropping_a_keyspace_drops_its_tables_and_its_number_is_not_reused() {
-        let mut state = state();
-        state.apply(&VersionEdit { drop_keyspaces: vec![1], ..Default::default() }).unwrap();
-        assert!(!state.has_table(13) && state.has_table(12));
-        assert_eq!((state.next_keyspace, state.log_floor()), (2, 8));
-    }
-
-    #[test]
-    fn edits_that_do_not_apply_are_rejected() {
-        let add =
-            |level, run, table| VersionEdit { added: vec![(0, level, run, table)], ..Default::default() };
-        assert!(refusal(add(6, 2, table(20, "c", "d"))).contains("overlap"), "overlaps its left neighbour");
-        assert!(refusal(add(6, 2, table(20, "d", "n"))).contains("overlap"), "overlaps its right neighbour");
-        assert!(refusal(add(6, 2, table(20, "m", "m"))).contains("overlap"), "starts with its neighbour");
-        assert!(refusal(add(6, 7, table(10, "a", "b"))).contains("already"));
-        assert!(refusal(add(MAX_LEVEL + 1, 7, table(20, "a", "b"))).contains("too large"));
-        assert!(refusal(add(6, 7, table(20, "b", "a"))).contains("before it starts"));
-        let remove = |keyspace, id| VersionEdit { removed: vec![(keyspace, id)], ..Default::default() };
-        assert!(refusal(remove(0, 99)).contains("no table 99"));
-        assert!(refusal(remove(1, 10)).contains("no table 10"), "the table of another keyspace");
-        let create = |id, name: &str| VersionEdit {
-            create_keyspaces: vec![(id, name.into(), String::new())],
-            ..Default::default()
-        };
-        assert!(refusal(create(1, "new")).contains("already"));
-        assert!(refusal(create(5, "other")).contains("already"));
-        assert!(
-            refusal(VersionEdit { drop_keyspaces: vec![7], ..Default::default() }).contains("no keyspace")
-        );
-        assert!(refusal(VersionEdit { drop_keyspaces: vec![0], ..Default::default() }).contains("default"));
-        assert!(
-            refusal(VersionEdit { set_options: vec![(7, "".into())], ..Default::default() }).contains("7")
-        );
-    }
-
-    #[test]
-    fn tables_that_only_touch_fit_into_one_run() {
-        let mut state = state();
-        let mut left = table(20, "d", "");
-        left.largest = KeyEnd::Excluded(b"m"[..].into());
-        state.apply(&VersionEdit { added: vec![(0, 6, 2, left)], ..Default::default() }).unwrap();
-        assert_eq!(ids(&state, 0, 6, 2), [11, 20, 10]);
-    }
-
-    #[test]
-    fn ages_and_times_never_decrease() {
-        let mut state = state();
-        let sample = |time, seq| Sample { time, seq };
-        let ages = |since, expired| vec![(1, Ages { since, expired })];
-        let apply = |state: &mut ManifestState, ages, times| {
-            state.apply(&VersionEdit { ages, times, ..Default::default() }).unwrap();
-        };
-        apply(&mut state, ages(5, 9), vec![sample(100, 9), sample(110, 12)]);
-        apply(&mut state, ages(3, 7), vec![sample(90, 20)]);
-        assert_eq!(state.keyspaces[&1].ages, Some(Ages { since: 5, expired: 9 }));
-        assert_eq!(state.keyspaces[&0].ages, None);
-        assert_eq!(state.times.samples(), [sample(100, 9), sample(110, 20)]);
-        assert!(
-            refusal(VersionEdit { ages: vec![(7, Ages::default())], ..Default::default() }).contains("7")
-        );
     }
 
     /// Each of these edits makes some ten megabytes of manifest. With time quadratic in their number, any of them would keep an

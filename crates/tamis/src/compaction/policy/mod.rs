@@ -20,6 +20,8 @@ pub(crate) mod fragmented;
 pub(crate) mod layered;
 mod promise;
 mod retention;
+#[cfg(test)]
+mod tests;
 pub(crate) mod time_window;
 
 /// How writers must be throttled so that compaction keeps up.

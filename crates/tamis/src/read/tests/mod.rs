@@ -3,4 +3,5 @@
 mod costs;
 mod model;
 mod points;
+mod scripts;
 mod truth;

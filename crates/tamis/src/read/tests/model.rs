@@ -97,7 +97,7 @@ fn manner() -> impl Strategy<Value = Manner> {
         })
 }
 
-fn options() -> Options {
+pub(super) fn options() -> Options {
     let mut options = Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() };
     options.keyspace.auto_compaction = false;
     options.keyspace.merge_operator = Some("append".into());

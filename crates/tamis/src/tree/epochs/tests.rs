@@ -8,53 +8,6 @@ fn key(k: u16) -> KeyBytes {
     k.to_be_bytes()[..].into()
 }
 
-fn segments(map: &EpochMap) -> Vec<(&[u8], Epoch, Epoch)> {
-    map.segments().iter().map(|s| (&s.start[..], s.lo, s.hi)).collect()
-}
-
-#[test]
-fn a_merge_takes_the_hull_only_where_both_inputs_cover_the_key() {
-    let upper = EpochMap::flush((*b"d").into(), 7);
-    let lower = EpochMap::flush((*b"a").into(), 3);
-    let merged = EpochMap::merge(
-        &[
-            (&upper, b"d", &KeyEnd::Included((*b"m").into())),
-            (&lower, b"a", &KeyEnd::Excluded((*b"h").into())),
-        ],
-        b"a",
-        &KeyEnd::Included((*b"m").into()),
-    );
-    assert_eq!(segments(&merged), [(&b"a"[..], 3, 4), (b"d", 3, 8), (b"h", 7, 8)]);
-    assert_eq!(
-        (merged.at(b"c"), merged.at(b"d"), merged.at(b"gz"), merged.at(b"z")),
-        ((3, 4), (3, 8), (3, 8), (7, 8))
-    );
-    assert_eq!(merged.hull(), (3, 8));
-}
-
-#[test]
-fn keys_between_two_inputs_have_no_epoch() {
-    let (a, b) = (EpochMap::flush((*b"a").into(), 5), EpochMap::flush((*b"m").into(), 5));
-    let (a_end, b_end) = (KeyEnd::Included((*b"c").into()), KeyEnd::Unbounded);
-    let merged = EpochMap::merge(&[(&a, b"a", &a_end), (&b, b"m", &b_end)], b"b", &KeyEnd::Unbounded);
-    assert_eq!(segments(&merged), [(&b"b"[..], 5, 6), (b"c\0", 0, 0), (b"m", 5, 6)]);
-    assert_eq!(merged.hull(), (5, 6), "a gap does not pull the hull down to 0");
-}
-
-#[test]
-fn segments_that_violate_an_invariant_are_rejected() {
-    let segment = |start: &[u8], lo, hi| EpochSegment { start: start.into(), lo, hi };
-    assert_eq!(EpochMap::from_segments(vec![]), None);
-    assert_eq!(EpochMap::from_segments(vec![segment(b"a", 3, 3)]), None, "empty, but not a gap");
-    assert_eq!(EpochMap::from_segments(vec![segment(b"a", 4, 3)]), None);
-    assert_eq!(EpochMap::from_segments(vec![segment(b"b", 1, 2), segment(b"a", 2, 3)]), None, "not sorted");
-    assert_eq!(EpochMap::from_segments(vec![segment(b"a", 1, 2), segment(b"b", 1, 2)]), None, "not joined");
-    assert!(
-        EpochMap::from_segments(vec![segment(b"a", 1, 2), segment(b"b", 0, 0), segment(b"c", 1, 2)])
-            .is_some()
-    );
-}
-
 /// A table with the epoch of each of its keys.
 #[derive(Clone, Debug)]
 struct Table {

@@ -10,54 +10,10 @@ fn tombstone(start: u8, end: Option<u8>, seq: SeqNo) -> RangeTombstone {
     RangeTombstone { start: key(start), end: end.map(key), seq }
 }
 
-fn shape(set: &Tombstones) -> Vec<(u8, Option<u8>, &[SeqNo])> {
-    set.fragments().iter().map(|f| (f.start[0], f.end.as_ref().map(|end| end[0]), &f.seqs[..])).collect()
-}
-
 /// The definition: the newest tombstone over the key that is visible to the reader.
 fn naive_cover(tombstones: &[RangeTombstone], k: u8, snapshot: SeqNo) -> SeqNo {
     let covers = |t: &&RangeTombstone| t.start[0] <= k && t.end.as_ref().is_none_or(|end| k < end[0]);
     tombstones.iter().filter(covers).map(|t| t.seq).filter(|seq| *seq <= snapshot).max().unwrap_or(0)
-}
-
-#[test]
-fn overlapping_tombstones_are_cut_at_each_others_borders() {
-    let set =
-        Tombstones::fragment(vec![tombstone(1, Some(6), 5), tombstone(4, None, 9), tombstone(8, Some(8), 7)]);
-    assert_eq!(shape(&set), [(1, Some(4), &[5][..]), (4, Some(6), &[9, 5]), (6, None, &[9])]);
-    assert_eq!((set.cover(&[5], 100), set.cover(&[5], 8), set.cover(&[5], 4)), (9, 5, 0));
-    assert_eq!((set.cover(&[0], 100), set.cover(&[255, 255], 100)), (0, 9));
-    assert_eq!(set.fragment_at(&[4]).unwrap().end, Some(key(6)));
-    assert_eq!(set.fragment_at(&[0]), None);
-}
-
-#[test]
-fn pieces_of_one_tombstone_join_again() {
-    let whole = Tombstones::fragment(vec![tombstone(1, Some(9), 3)]);
-    let parts = [whole.clip(&[1], Some(&[4])), whole.clip(&[4], None), whole.clip(&[2], Some(&[6]))];
-    assert_eq!(Tombstones::merge(&parts), whole);
-    assert_eq!(Tombstones::merge(&parts[..1]), parts[0]);
-    assert!(Tombstones::merge([]).is_empty());
-}
-
-#[test]
-fn a_compaction_keeps_the_newest_of_each_stripe_of_readers() {
-    let set = Tombstones::fragment([2, 3, 5, 6, 8, 9].map(|seq| tombstone(1, Some(2), seq)).to_vec());
-    let kept = |readers: &[SeqNo], bottommost| {
-        set.retain_visible(readers, bottommost).fragments().first().map_or(vec![], |f| f.seqs.to_vec())
-    };
-    assert_eq!(kept(&[3, 7], false), [9, 8, 6, 3], "those behind the last reader stay");
-    assert_eq!(kept(&[3, 7], true), [9, 8, 6]);
-    assert_eq!(kept(&[20], false), [9]);
-    assert_eq!(kept(&[20], true), []);
-    assert_eq!(kept(&[], true), [9, 8, 6, 5, 3, 2], "nothing is known of readers");
-}
-
-#[test]
-fn fragments_that_become_equal_are_joined_by_a_compaction() {
-    let set = Tombstones::fragment(vec![tombstone(1, Some(9), 7), tombstone(4, Some(6), 3)]);
-    assert_eq!(set.len(), 3);
-    assert_eq!(shape(&set.retain_visible(&[10], false)), [(1, Some(9), &[7][..])]);
 }
 
 #[test]

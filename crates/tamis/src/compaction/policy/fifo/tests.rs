@@ -29,46 +29,6 @@ fn random_flush<P: CompactionPolicy>(sim: &mut Sim<P>, keys: usize, deletes: usi
 }
 
 #[test]
-fn the_oldest_runs_are_dropped_until_the_rest_fits() {
-    let mut sim = Sim::new(policy(5 * BATCH, 100), 1, 1);
-    for i in 0..20u16 {
-        sim.flush(i * 32..i * 32 + 32, 0);
-        sim.settle();
-        assert_eq!(sim.levels[0].len(), (i as usize + 1).min(5));
-        assert_eq!(sim.dropped, u64::from(i + 1).saturating_sub(5));
-    }
-    sim.check_reads();
-    assert_eq!(sim.compacted_bytes, 0);
-}
-
-#[test]
-fn the_newest_run_stays_even_if_it_exceeds_retain_bytes() {
-    let mut sim = Sim::new(policy(BATCH / 4, 100), 1, 1);
-    for _ in 0..3 {
-        sim.flush(0..32, 0);
-        sim.settle();
-        assert_eq!(sim.levels[0].len(), 1);
-    }
-    sim.expired = 3;
-    sim.settle();
-    assert!(sim.levels[0].is_empty(), "by age everything is dropped");
-}
-
-#[test]
-fn an_expired_run_is_dropped_with_all_older_ones_and_independently_of_newer_ones() {
-    let mut sim = Sim::new(policy(u64::MAX, 100), 1, 1);
-    for i in 0..6u16 {
-        sim.flush(i * 32..i * 32 + 32, 0);
-    }
-    sim.expired = 4;
-    let plan = sim.policy.plan(&sim.shape()).unwrap();
-    assert_eq!((plan.reason, plan.work, plan.inputs.len()), (Reason::Expired, Work::Drop, 4));
-    sim.settle();
-    assert_eq!(sim.levels[0].len(), 2);
-    sim.check_reads();
-}
-
-#[test]
 fn a_run_without_sequence_numbers_expires_by_its_flush_time() {
     let mut sim = Sim::new(policy(u64::MAX, 100), 1, 1);
     sim.policy.retention.time_to_live = Some(Duration::from_secs(100));
@@ -85,21 +45,6 @@ fn a_run_without_sequence_numbers_expires_by_its_flush_time() {
     assert!(!sim.start());
     sim.now = 1101;
     assert!(sim.start());
-}
-
-#[test]
-fn a_drop_waits_for_jobs_that_read_its_inputs_and_includes_older_runs() {
-    let mut sim = Sim::new(policy(u64::MAX, 3), 1, 1);
-    for _ in 0..20 {
-        sim.flush(0..8, 0);
-    }
-    assert!(sim.start(), "a join");
-    sim.expired = 20;
-    assert!(!sim.start(), "the oldest runs are being joined");
-    sim.finish(0);
-    assert!(sim.start());
-    sim.finish(0);
-    assert!(sim.levels[0].is_empty());
 }
 
 #[test]

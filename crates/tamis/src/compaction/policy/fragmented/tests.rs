@@ -294,21 +294,6 @@ fn a_fragment_goes_into_the_oldest_run_that_is_free_and_has_only_free_runs_above
 }
 
 #[test]
-fn a_job_that_overlaps_a_running_one_at_its_output_waits() {
-    let mut sim = Sim::new(policy(4, 4), 4, 1);
-    for _ in 0..4 {
-        sim.flush(0..200, 0);
-    }
-    assert!(sim.start());
-    for _ in 0..4 {
-        sim.flush(0..200, 0);
-    }
-    assert!(!sim.start(), "the older runs are still being merged");
-    sim.finish(0);
-    assert!(sim.start());
-}
-
-#[test]
 fn write_pressure_follows_level_0_and_the_debt() {
     let mut sim = Sim::new(policy(4, 4), 4, 1);
     let mut felt = Vec::new();
@@ -326,18 +311,6 @@ fn write_pressure_follows_level_0_and_the_debt() {
     assert_eq!(sim.policy.write_pressure(&sim.shape()), Pressure::None);
     sim.flush([1, 2, 3], 0);
     assert_eq!(sim.policy.write_pressure(&sim.shape()), Pressure::Stop);
-}
-
-#[test]
-fn merges_without_room_are_not_planned() {
-    let mut sim = Sim::new(policy(4, 4), 4, 1);
-    for _ in 0..4 {
-        sim.flush(0..50, 0);
-    }
-    sim.room = Some(199 * ENTRY);
-    assert!(!sim.start());
-    sim.room = Some(200 * ENTRY);
-    assert!(sim.start());
 }
 
 proptest! {

@@ -150,40 +150,6 @@ fn a_manual_compaction_of_a_range_leaves_the_rest_alone() {
     assert!(sim.bytes(3) > 0, "data outside the range stays");
 }
 
-#[test]
-fn write_pressure_follows_level_0() {
-    let mut sim = Sim::new(policy(4, 4), 4, 1);
-    let mut felt = Vec::new();
-    for _ in 0..12 {
-        sim.flush([1, 2, 3], 0);
-        felt.push(sim.policy.write_pressure(&sim.shape()));
-    }
-    assert_eq!(felt[..7], [Pressure::None; 7]);
-    assert!(felt[7..11].iter().all(|felt| matches!(felt, Pressure::Slowdown(_))), "{felt:?}");
-    assert_eq!(felt[11], Pressure::Stop);
-}
-
-#[test]
-fn targets_follow_the_last_level() {
-    let mut sim = Sim::new(policy(10, 5), 5, 1);
-    let base = sim.policy.base_bytes;
-    assert_eq!(
-        sim.policy.level_targets(&sim.shape()),
-        [0, 0, 0, 0, base],
-        "an empty tree fills its last level"
-    );
-    let entries: Entries = (0..20_000u16).map(|k| (k, (1, false))).collect();
-    let table = sim.table(entries, (0, 0), |smallest, _| EpochMap::flush(smallest.clone(), 1));
-    sim.levels[4].push((1, vec![table]));
-    assert_eq!(sim.policy.level_targets(&sim.shape()), [0, 200, 2_000, 20_000, 200_000]);
-    sim.policy.base_bytes = 2_000;
-    assert_eq!(
-        sim.policy.level_targets(&sim.shape()),
-        [0, 0, 2_000, 20_000, 200_000],
-        "level 0 goes to level 2"
-    );
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
@@ -224,35 +190,3 @@ mod counted;
 mod family;
 mod merges;
 mod shapes_only;
-
-/// The simulation's seed 8843: a last level of pure tiering, left behind by another policy with runs of disjoint tables, was to be
-/// merged without room for it, and its tables were moved to a level that the tree does not have.
-#[test]
-fn no_plan_leaves_the_last_level() {
-    use crate::compaction::shape::{LevelShape, RunShape, TableShape};
-    use crate::tree::edit::tests::table;
-
-    let mut options =
-        KeyspaceOptions { compaction: CompactionChoice::Tiering, levels: 2, ..Default::default() };
-    options.set("size_ratio", "2").unwrap();
-    let policy = Layered::new(&options);
-    let run = |id: u64, tables: &[(u64, &str, &str)]| {
-        let shape = |(id, from, to): &(u64, &str, &str)| {
-            // Without deletes they may be moved as they are.
-            let meta = crate::tree::meta::TableMeta { deletes: 0, ..table(*id, from, to) };
-            TableShape { meta: meta.into(), busy: false, free: true }
-        };
-        RunShape { id, tables: tables.iter().map(shape).collect() }
-    };
-    let mut shape = Shape { levels: vec![LevelShape::default(); 2], ..Shape::default() };
-    shape.levels[1].runs = vec![
-        run(26, &[(24, "a", "c"), (36, "p", "q")]),
-        run(14, &[(12, "b", "c"), (33, "r", "s")]),
-        run(11, &[(31, "d", "e"), (44, "f", "g"), (9, "h", "o")]),
-    ];
-    for room in [Some(0), Some(1), Some(1 << 40), None] {
-        shape.room = room;
-        let plan = policy.plan(&shape);
-        assert!(plan.as_ref().is_none_or(|plan| plan.output_level == 1), "with {room:?}: {plan:?}");
-    }
-}

@@ -73,20 +73,6 @@ fn a_window_is_written_a_logarithmic_number_of_times() {
 }
 
 #[test]
-fn a_clock_that_jumps_back_enlarges_a_window_and_keeps_the_order() {
-    let mut sim = Sim::new(policy(u64::MAX, 4), 1, 1);
-    for now in [1000, 1050, 5000, 1010, 1120, 900, 5010, 5100] {
-        sim.now = now;
-        random_flush(&mut sim, 500, 2);
-    }
-    assert_eq!(windows(&sim), [(10, 2), (50, 5), (51, 1)]);
-    sim.now = 5110;
-    sim.settle();
-    sim.check_reads();
-    assert_eq!(windows(&sim), [(10, 1), (50, 1), (51, 1)]);
-}
-
-#[test]
 fn windows_in_the_future_do_not_stall_writes_forever() {
     let mut sim = Sim::new(policy(u64::MAX, 4), 1, 1);
     sim.policy.fan_in = 8;
@@ -112,20 +98,6 @@ fn mixed_sizes_are_merged_when_there_are_too_many_runs() {
         most = most.max(sim.levels[0].len());
     }
     assert!(sim.compacted_bytes > 0 && most >= 8);
-}
-
-#[test]
-fn a_merge_takes_only_what_there_is_room_for() {
-    let mut sim = Sim::new(policy(u64::MAX, 4), 1, 1);
-    for _ in 0..6 {
-        sim.flush(0..32, 0);
-    }
-    sim.now = 1000;
-    sim.room = Some(3 * BATCH);
-    let plan = sim.policy.plan(&sim.shape()).unwrap();
-    assert_eq!((plan.reason, plan.inputs.len()), (Reason::Window, 3));
-    sim.room = Some(BATCH);
-    assert!(!sim.start());
 }
 
 #[test]

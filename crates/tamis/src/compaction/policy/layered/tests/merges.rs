@@ -46,25 +46,6 @@ fn a_full_merge_takes_every_level_that_would_be_due_and_writes_nothing_twice() {
 }
 
 #[test]
-fn a_tiering_tree_counts_like_an_odometer() {
-    let mut sim = Sim::new(layered(way(CompactionChoice::Tiering, MergeGranularity::Full), 4), 4, 1);
-    let shape_after = |sim: &mut Sim<Layered>, flushes: u64| {
-        while sim.seq < flushes {
-            random_flush(sim, 30_000);
-            sim.settle();
-        }
-        sim.levels.iter().map(Vec::len).collect::<Vec<_>>()
-    };
-    assert_eq!(shape_after(&mut sim, 3), [3, 0, 0, 0]);
-    assert_eq!(shape_after(&mut sim, 15), [3, 3, 0, 0]);
-    assert_eq!(shape_after(&mut sim, 16), [0, 0, 1, 0], "level 1 is skipped");
-    assert_eq!(shape_after(&mut sim, 255), [3, 3, 3, 3]);
-    assert_eq!(shape_after(&mut sim, 256), [0, 0, 0, 1], "the last level becomes one run");
-    assert_eq!(shape_after(&mut sim, 256 + 3 * 64), [0, 0, 0, 1]);
-    sim.check_reads();
-}
-
-#[test]
 fn groups_overlap_perfectly_and_nothing_enters_a_draining_level() {
     for way in ways().into_iter().filter(|way| way.merge == MergeGranularity::Partitioned) {
         let mut sim = Sim::new(layered(way, 4), 4, 17);
@@ -197,43 +178,6 @@ fn pieces_of_a_stack_come_from_its_oldest_run_and_include_newer_tables_over_them
     }
     assert!(with_newer > 5);
     assert!(sim.levels[2].is_empty());
-}
-
-#[test]
-fn pickers_choose_as_their_names_say() {
-    let order = |picker: FilePicker, sim: &Sim<Layered>| {
-        let policy = Layered { picker, ..sim.policy.clone() };
-        let shape = sim.shape();
-        policy.order(&shape, &shape.runs(2)[0], 3)
-    };
-    let mut sim = Sim::new(layered(way(CompactionChoice::Leveling, MergeGranularity::Partial), 4), 4, 1);
-    let table =
-        |sim: &mut Sim<Layered>, level: usize, keys: std::ops::Range<u16>, epoch: u64, deletes: u16| {
-            let start = keys.start;
-            let entries: Entries = keys.map(|key| (key, (epoch, key < start + deletes))).collect();
-            let table = sim.table(entries, (0, 0), |smallest, _| EpochMap::flush(smallest.clone(), epoch));
-            match sim.levels[level].first_mut() {
-                Some((_, tables)) => tables.push(table),
-                None => {
-                    let id = sim.id();
-                    sim.levels[level].push((id, vec![table]));
-                }
-            }
-        };
-    // Level 2: four tables. Level 3 overlaps the first (much), the third (little) and the fourth (some); its last table
-    // was written last.
-    for (i, (epoch, deletes)) in [(7, 1), (5, 3), (8, 0), (6, 2)].into_iter().enumerate() {
-        let from = i as u16 * 100;
-        table(&mut sim, 2, from..from + 50, epoch, deletes);
-    }
-    table(&mut sim, 3, 300..330, 2, 0);
-    table(&mut sim, 3, 200..205, 2, 0);
-    table(&mut sim, 3, 0..90, 1, 0);
-    sim.levels[3][0].1.sort_by(|a, b| a.smallest.cmp(&b.smallest));
-    assert_eq!(order(FilePicker::LeastOverlap, &sim), [1, 2, 3, 0]);
-    assert_eq!(order(FilePicker::RoundRobin, &sim), [1, 2, 3, 0], "after the table written last");
-    assert_eq!(order(FilePicker::MostTombstones, &sim), [1, 3, 0, 2]);
-    assert_eq!(order(FilePicker::Oldest, &sim), [1, 3, 0, 2]);
 }
 
 #[test]
