@@ -77,7 +77,7 @@ fn edit(lines: &[&str]) -> VersionEdit {
             ["time", time, "write", seq] => {
                 edit.times.push(Sample { time: number(time), seq: number(seq) });
             }
-            ["heat", "of", table, heat] => edit.heat.push((number(table), heat.into())),
+            ["hotness", "of", table, hotness] => edit.hotness.push((number(table), hotness.into())),
             _ => panic!("no part of an edit: {line}"),
         }
     }
@@ -106,13 +106,14 @@ fn show(state: &ManifestState) -> String {
         text += "\n";
         for ((level, run), tables) in &keyspace.runs {
             let table = |table: &std::sync::Arc<TableMeta>| {
-                let heat =
-                    state.heat(table.id).map(|heat| format!(" heat {}", String::from_utf8_lossy(heat)));
+                let hotness = state
+                    .hotness(table.id)
+                    .map(|hotness| format!(" hotness {}", String::from_utf8_lossy(hotness)));
                 format!(
                     "table {} {}{}",
                     table.id,
                     show_range(&table.smallest, &table.largest),
-                    heat.unwrap_or_default()
+                    hotness.unwrap_or_default()
                 )
             };
             let tables: Vec<String> = tables.iter().map(table).collect();
