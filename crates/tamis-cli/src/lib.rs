@@ -1,5 +1,5 @@
 //! The `tamis` program ([`program`]), and the code that it shares with the laboratory's programs (`lab/`): printing ([`output`]),
-//! progress reports ([`progress`]), exit codes ([`failure`], [`end`]), common arguments ([`values`]), the benchmark ([`bench`]).
+//! progress reports ([`progress`]), exit codes ([`failure`], [`end`]), common arguments ([`values`]), the benchmark ([`mod@bench`]).
 //!
 //! Each subcommand is a file of `commands/`: its arguments and one `run`. Without a subcommand the program runs the main job: it
 //! loads the sample, reads it back and shows what the reads cost. Subcommands print only through [`output::Out`] and fail with a

@@ -231,7 +231,7 @@ mod tests {
             for claimed in [100, 1 << 30, u64::MAX] {
                 let filter = CurrentRuns::new(rival.kind, &SelectorSpec::new(10.0, vec![4, 10, 1], 10.0));
                 let run = SelectorRun { level: 0, id: 1, tables: vec![Arc::new(Claiming(claimed))] };
-                let version = filter.next_version(&[run.clone()]);
+                let version = filter.next_version(std::slice::from_ref(&run));
                 assert!(version.unknown_runs().is_empty());
                 let bytes = filter.stats().bytes;
                 assert!(

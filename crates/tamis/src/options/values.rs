@@ -148,7 +148,7 @@ pub enum FilterChoice {
     /// Global: a learned filter for points and ranges; its run codes need no change when runs are merged.
     Grf,
     /// Global: a filter that the program supplies under this name, as `external:NAME` in text. Needs the feature
-    /// `unstable-selector`; see [`external`](Self::external).
+    /// `unstable-selector`, which has a function that makes one.
     External(SelectorName),
 }
 
