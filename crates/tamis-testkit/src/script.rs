@@ -157,7 +157,7 @@ mod tests {
             }
         }
         let (_, wrong) = compare("\necho\na\n----\nb\n", "script", &mut echo);
-        assert_eq!(wrong, "script:2: echo\nexpected:\nb\nactual:\na\n");
+        assert_eq!(wrong, "script:2: echo\nexpected:\nb\nactual:\na\n\n");
     }
 
     #[test]
