@@ -1,8 +1,8 @@
 //! Filters for the whole tree, supplied by the program: the interface behind the feature `unstable-selector`.
 //!
 //! The engine ships filters per table, elastic filters and GRF. Any other filter that answers for all runs at once is a
-//! [`SelectorKind`], registered with [`Operators::with_selector`](crate::Operators::with_selector) and chosen by
-//! [`FilterChoice::external`](crate::FilterChoice::external). The interface follows the engine's internals and may change in any
+//! [`SelectorKind`], registered with [`Operators::with_selector`](crate::operators::Operators::with_selector) and chosen by
+//! [`FilterChoice::external`](crate::options::FilterChoice::external). The interface follows the engine's internals and may change in any
 //! release.
 //!
 //! # Contract
@@ -79,7 +79,7 @@ impl RangeRuns {
 /// A kind of filter for the whole tree, under its name.
 #[cfg(feature = "unstable-selector")]
 pub trait SelectorKind: Send + Sync + Debug {
-    /// The name that options refer to: see [`FilterChoice::external`](crate::FilterChoice::external).
+    /// The name that options refer to: see [`FilterChoice::external`](crate::options::FilterChoice::external).
     fn name(&self) -> &str;
 
     /// Returns the filter of a keyspace about whose tree nothing is known yet.
