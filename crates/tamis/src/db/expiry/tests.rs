@@ -1,4 +1,4 @@
-//! Expiry and snapshots with manually run plans; `tests/expiry.rs` has the histories.
+//! Expiry and snapshots with manually run plans; `tests/engine/expiry.rs` has the histories.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,7 +1,5 @@
 //! Disk space of logs: reserved in steps, bounded, released.
 
-#![allow(missing_docs, reason = "tests")]
-
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,5 @@
 //! Ingestion of external tables: readers, snapshots, compactions and reopening against a model.
 
-#![allow(missing_docs, reason = "tests")]
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

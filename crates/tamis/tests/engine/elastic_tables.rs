@@ -1,8 +1,6 @@
 //! Tables with elastic filters, inside and outside a database: written by flushes, compactions and external builders,
 //! read, verified, dumped, damaged.
 
-#![allow(missing_docs, reason = "tests")]
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

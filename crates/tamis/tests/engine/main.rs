@@ -1,0 +1,22 @@
+//! The engine through its public API, by subject.
+//!
+//! Programs of their own are those that need a process to themselves (`descriptors`, `no_alloc`) and the large suites (`crash`, `damage`,
+//! `elastic`, `global_filters`, `model`).
+
+#![allow(missing_docs, reason = "tests")]
+
+mod api;
+mod basics;
+mod elastic_tables;
+mod expiry;
+mod ingest;
+mod log_space;
+mod many_keys;
+mod merges;
+mod overlap;
+mod quarantine;
+mod range_filters;
+mod seams;
+mod seek_and_back;
+mod shapes;
+mod stored_database;
