@@ -10,7 +10,7 @@ use super::Grf;
 /// A keyspace's global filter at one moment. Sizes are in bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GlobalFilterStats {
-    /// `grf`, `grf-huffman`, `chucky` or `remix`.
+    /// `grf`, or the name of a filter that the program supplies.
     pub kind: String,
     /// Number of key ranges with a partition of their own.
     pub partitions: usize,
