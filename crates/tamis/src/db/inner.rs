@@ -154,7 +154,7 @@ impl KeyspaceInner {
         reads: Arc<ReadCounters>,
     ) -> KeyspaceInner {
         let memtables = Memtables::new(fresh_memtable(&options, 0));
-        let selector = filter.selector(&version);
+        let selector = Arc::new(filter.selector(&version));
         KeyspaceInner {
             id,
             name: name.to_owned(),
@@ -183,7 +183,7 @@ impl KeyspaceInner {
 
     /// Returns the view of a new version. Under the `state` lock.
     pub(crate) fn view_of(&self, memtables: Memtables, version: Arc<Version>) -> View {
-        View { memtables, selector: self.filter.selector(&version), version }
+        View { memtables, selector: Arc::new(self.filter.selector(&version)), version }
     }
 
     /// Returns how merges treat the versions of the keyspace's keys, given this horizon.

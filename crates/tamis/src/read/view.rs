@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU64;
 use crate::ids::LogId;
 use crate::key::{KeyBytes, KeyEnd, SeqNo};
 use crate::memtable::Memtable;
-use crate::select::RunSelector;
+use crate::select::Selector;
 use crate::tree::tombstones::{RangeTombstone, Tombstones};
 use crate::tree::version::Version;
 
@@ -105,7 +105,7 @@ pub(crate) struct View {
     pub(crate) memtables: Memtables,
     pub(crate) version: Arc<Version>,
     /// Belongs to the version.
-    pub(crate) selector: Arc<dyn RunSelector>,
+    pub(crate) selector: Arc<Selector>,
 }
 
 impl View {

@@ -53,7 +53,7 @@ impl External {
     }
 
     /// Returns the selector of the version that follows the version of the previous call.
-    pub(crate) fn selector(&self, version: &Version) -> Arc<dyn RunSelector> {
+    pub(crate) fn selector(&self, version: &Version) -> ExternalSelector {
         let table = |table: &Arc<OpenTable>| -> Arc<dyn SelectorTable> {
             Arc::new(Table { table: table.clone(), notes: self.notes.clone() })
         };
@@ -62,7 +62,7 @@ impl External {
             id: run.id,
             tables: version.tables[run.tables.clone()].iter().map(table).collect(),
         });
-        Arc::new(Selector(self.filter.next_version(&runs.collect::<Vec<_>>())))
+        ExternalSelector(self.filter.next_version(&runs.collect::<Vec<_>>()))
     }
 
     /// Returns the warnings since the last call.
@@ -128,9 +128,9 @@ impl SelectorTable for Table {
 
 /// The selector of one version.
 #[derive(Debug)]
-struct Selector(Arc<dyn VersionSelector>);
+pub(crate) struct ExternalSelector(Arc<dyn VersionSelector>);
 
-impl RunSelector for Selector {
+impl RunSelector for ExternalSelector {
     fn select(
         &self,
         version: &Version,

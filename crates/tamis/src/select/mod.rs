@@ -1,6 +1,6 @@
 //! Run selectors: the single interface between the tree and all filters.
 //!
-//! Given a pinned version and a key, a [`RunSelector`] returns the tables that may hold the key, newest run first. The
+//! Given a pinned version and a key, a [`Selector`] returns the tables that may hold the key, newest run first. The
 //! read path does not depend on how this is decided: by a filter per table, by units that are loaded and dropped, or by
 //! one filter for the whole tree.
 //!
@@ -17,7 +17,7 @@
 use crate::collections::HashSet;
 use crate::sync::{Mutex, MutexGuard};
 use std::fmt::Debug;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -43,7 +43,7 @@ mod table_filters;
 use elastic::Counting;
 use elastic::SampledProbes;
 pub use global::{GlobalFilterStats, KeyMapStats};
-pub(crate) use global::{Grf, Span, Task};
+pub(crate) use global::{GlobalSelector, Grf, Span, Task};
 pub(crate) use keys::key_list_problem;
 pub use table_filters::without_rejection_checks;
 pub(crate) use table_filters::{TableFilters, ask_filter};
@@ -300,6 +300,57 @@ pub(crate) trait RunSelector: Send + Sync + Debug {
     }
 }
 
+/// The selector of one version: what the engine ships, and what the program supplies.
+#[derive(Debug)]
+pub(crate) enum Selector {
+    /// A filter per table, elastic ones included.
+    PerTable(TableFilters),
+    /// One filter for the tree.
+    Global(GlobalSelector),
+    /// One filter for the tree, supplied by the program.
+    #[cfg(feature = "unstable-selector")]
+    External(external::ExternalSelector),
+    /// A test's.
+    #[cfg(test)]
+    Test(Box<dyn RunSelector>),
+}
+
+impl Selector {
+    /// See [`RunSelector::select`]; without a virtual call for the selectors that the engine ships.
+    #[inline]
+    pub(crate) fn select(
+        &self,
+        version: &Version,
+        probe: &mut Probe<'_>,
+        runs: Range<usize>,
+        out: &mut Candidates,
+        cost: &mut ReadCost,
+    ) {
+        match self {
+            Selector::PerTable(filters) => filters.select(version, probe, runs, out, cost),
+            Selector::Global(filter) => filter.select(version, probe, runs, out, cost),
+            #[cfg(any(test, feature = "unstable-selector"))]
+            other => (**other).select(version, probe, runs, out, cost),
+        }
+    }
+}
+
+impl Deref for Selector {
+    type Target = dyn RunSelector;
+
+    #[inline]
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Selector::PerTable(filters) => filters,
+            Selector::Global(filter) => filter,
+            #[cfg(feature = "unstable-selector")]
+            Selector::External(filter) => filter,
+            #[cfg(test)]
+            Selector::Test(selector) => &**selector,
+        }
+    }
+}
+
 /// Warnings for users, one per table, kept until they are taken. Any thread may add.
 #[derive(Debug, Default)]
 struct Warnings(Mutex<(HashSet<TableId>, Vec<String>)>);
@@ -351,13 +402,13 @@ impl TreeFilter {
     }
 
     /// Returns the selector of a new version, which follows the version of the previous call. Under the `state` lock.
-    pub(crate) fn selector(&self, version: &Version) -> Arc<dyn RunSelector> {
+    pub(crate) fn selector(&self, version: &Version) -> Selector {
         let Version { runs, tables, .. } = version;
         match self {
-            TreeFilter::PerTable(sampler) => Arc::new(TableFilters::new(tables, sampler)),
-            TreeFilter::Grf(grf) => Arc::new(grf.selector(runs, tables)),
+            TreeFilter::PerTable(sampler) => Selector::PerTable(TableFilters::new(tables, sampler)),
+            TreeFilter::Grf(grf) => Selector::Global(grf.selector(runs, tables)),
             #[cfg(feature = "unstable-selector")]
-            TreeFilter::External(filter) => filter.selector(version),
+            TreeFilter::External(filter) => Selector::External(filter.selector(version)),
         }
     }
 

@@ -10,7 +10,7 @@ use tamis_filter::Digest;
 use crate::Db;
 use crate::key::MAX_SEQNO;
 use crate::read::View;
-use crate::select::{Candidate, Candidates, Probe, RunSelector};
+use crate::select::{Candidate, Candidates, Probe, RunSelector, Selector};
 use crate::selector::RangeRuns;
 use crate::table::ReadCost;
 use crate::table::{CursorOptions, TableCursor};
@@ -56,7 +56,10 @@ pub(super) fn install(db: &Db, manner: Manner) -> Arc<Asked> {
     let runs: Vec<_> = version.runs.iter().map(|run| keys(version, run.tables.clone())).collect();
     let asked = Arc::new(Asked::default());
     let truth = Truth { all: runs.iter().flatten().cloned().collect(), runs, manner, asked: asked.clone() };
-    view.store(Arc::new(View { selector: Arc::new(truth), ..old.with_memtables(old.memtables.clone()) }));
+    view.store(Arc::new(View {
+        selector: Arc::new(Selector::Test(Box::new(truth))),
+        ..old.with_memtables(old.memtables.clone())
+    }));
     asked
 }
 
