@@ -197,7 +197,7 @@ mod tests {
         assert!(again.contains("gone"), "{again}");
         let mut killed = script("read request; kill -9 $$", LONG);
         let text = text_of(killed.ask(&Request::Settle).unwrap_err());
-        assert!(text.contains("signal") && text.contains("nothing"), "{text}");
+        assert!(text.contains("signal") && text.contains("without any message"), "{text}");
         let good = script(r#"read request; echo '{"answer":"done"}'; exit 3"#, LONG);
         assert!(text_of(good.quit().unwrap_err()).contains("3"));
     }

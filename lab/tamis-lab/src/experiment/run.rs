@@ -355,7 +355,7 @@ mod tests {
         assert_eq!(refused("one- --ops 5"), "one-a does not take --ops");
         let room = refused("one-a --scale paper");
         assert!(
-            room.contains("one-a takes 16384.0 PiB of disk at scale paper") && room.contains("--db"),
+            room.contains("one-a takes 16384.0 PiB of disk space at scale paper") && room.contains("--db"),
             "{room}"
         );
         assert!(!dir.path().join("out").exists(), "what is refused leaves nothing behind");

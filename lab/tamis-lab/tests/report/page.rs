@@ -140,7 +140,7 @@ fn papers_are_in_order_and_the_summary_links_to_all_figures() {
         for count in [
             "2 claims: the same direction",
             "1 claim: the same direction, but",
-            "1 claim: another",
+            "1 claim: the opposite direction",
             "1 claim: nothing",
         ] {
             assert!(said.contains(count), "{count}");
