@@ -1,10 +1,13 @@
 //! Conversion between options and configurations. Pure.
 
-use super::{Allocation, Configuration, Data, Merge, Policy, ReadPath, Selector, Shape};
+use super::{Allocation, Configuration, Data, Merge, Policy, ReadPath, Selector, Shape, Workload, grow};
 use tamis::options::{
-    BloomHashing, CompactionChoice, FilterAllocation, FilterChoice, MergeGranularity, ReadMode, SurfSuffix,
+    BloomHashing, CompactionChoice, FilterAllocation, FilterChoice, KeyMapChoice, MergeGranularity, ReadMode,
+    SurfSuffix,
 };
 use tamis::{KeyspaceOptions, Options};
+use tamis_model::engine::between;
+use tamis_model::tree_filter::TreeFilter;
 
 /// Returns the selector that an option names. How probes are derived from digests makes no difference to the model.
 pub(super) fn selector_of(choice: FilterChoice) -> Selector {
@@ -26,6 +29,8 @@ pub(super) fn selector_of(choice: FilterChoice) -> Selector {
         FilterChoice::REncoder => Selector::REncoder,
         FilterChoice::Grafite => Selector::Grafite,
         FilterChoice::Grf => Selector::Grf,
+        // Until it is known what it chooses: see `resolved`.
+        FilterChoice::Auto => Selector::BlockedBloom,
         // To the model, a filter that it does not know costs nothing and excludes nothing.
         FilterChoice::External(name) => {
             let known = Selector::ALL.into_iter().find(|selector| selector.word() == name.as_str());
@@ -74,6 +79,34 @@ pub(super) fn shape_of(options: &KeyspaceOptions) -> Shape {
     shape
 }
 
+/// Reports whether the engine chooses between a filter per table and one for the tree by itself.
+pub(super) fn is_auto(options: &Options) -> bool {
+    options.keyspace.filter.of_tree() == Some(FilterChoice::Auto)
+}
+
+/// Reports whether a filter for the tree would keep the order of keys: so the engine's rule takes it.
+pub(super) fn keeps_order(options: &Options) -> bool {
+    options.keyspace.key_map != KeyMapChoice::Digest
+}
+
+/// Returns the options with what the engine's own rule makes of `filter = auto` in the tree that this data grows into, over all of
+/// its states.
+pub(super) fn resolved(options: &Options, data: &Data, workload: &Workload) -> Options {
+    if !is_auto(options) {
+        return options.clone();
+    }
+    let keyspace = &options.keyspace;
+    let tree = grow(&shape_of(keyspace), data, workload.puts <= 0.0);
+    let rule = between(None, &tree, data, workload, keyspace.bits_per_key, keeps_order(options));
+    let choice = match rule.filter {
+        TreeFilter::Global => FilterChoice::Grf,
+        TreeFilter::PerTable => FilterChoice::BlockedBloom,
+    };
+    let mut options = options.clone();
+    options.keyspace.filter = choice.into();
+    options
+}
+
 /// Returns the configuration that the options describe, for a tree of this data. Of several filters, that of the last
 /// level counts, since it has most of the keys.
 pub(super) fn configuration_of(options: &Options, data: &Data, budget_bytes: u64) -> Configuration {
@@ -92,7 +125,8 @@ pub(super) fn configuration_of(options: &Options, data: &Data, budget_bytes: u64
     };
     let mut configuration = Configuration::new(selector, bits, shape_of(keyspace));
     configuration.allocation = match keyspace.filter_allocation {
-        FilterAllocation::Monkey => Allocation::Monkey,
+        // The model knows no single tables: without skew between them the two are the same.
+        FilterAllocation::Monkey | FilterAllocation::Mnemosyne => Allocation::Monkey,
         FilterAllocation::Uniform => Allocation::Uniform,
     };
     let through_cache = data.compressed || data.read_path != ReadPath::Mapped;
@@ -111,6 +145,9 @@ pub(super) fn options_for(configuration: &Configuration, data: &Data, current: &
         keyspace.filter = choice.into();
     }
     keyspace.filter_allocation = match configuration.allocation {
+        Allocation::Monkey if keyspace.filter_allocation == FilterAllocation::Mnemosyne => {
+            FilterAllocation::Mnemosyne
+        }
         Allocation::Monkey => FilterAllocation::Monkey,
         _ => FilterAllocation::Uniform,
     };

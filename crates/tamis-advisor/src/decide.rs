@@ -65,8 +65,8 @@ pub fn decide(advice: &Advice, current: &Options, hysteresis: f64) -> Option<Cha
         let name = line.split(" =").next().and_then(|name| name.strip_prefix("keyspace."));
         name.is_some_and(|name| in_use.contains(&name))
     };
-    let global = |options: &Options| options.keyspace.filter.global();
-    let (was, becomes) = (global(current), global(&advice.options));
+    let of_tree = |options: &Options| options.keyspace.filter.of_tree();
+    let (was, becomes) = (of_tree(current), of_tree(&advice.options));
     // A filter for the whole tree is configured when the database is opened.
     let needs_reopening = was.is_some() || becomes.is_some() || !changes.lines().all(changes_in_use);
     Some(Change { options: advice.options.clone(), changes, gain, needs_reopening, reason })

@@ -26,12 +26,15 @@ pub(super) fn summary(advice: &Advice) -> String {
         let _ = writeln!(text, "  {reason}");
     }
     if let Some(first) = advice.best().filter(|first| *first != best) {
+        let first_name = first.configuration.describe();
         let saved = 100.0 * (1.0 - first.prediction.mean_ns / best.prediction.mean_ns);
-        let _ = writeln!(
-            text,
-            "  {} would save {saved:.1} % by prediction, less than the prediction error",
-            first.configuration.describe()
-        );
+        let _ = match first.is_rejected {
+            true => writeln!(text, "  {first_name} is what the rule of filter = auto would not choose here"),
+            false => writeln!(
+                text,
+                "  {first_name} would save {saved:.1} % by prediction, less than the prediction error"
+            ),
+        };
     }
     let others = || advice.ranking.ranked.iter().enumerate().filter(|(_, other)| *other != best);
     for (at, other) in others().filter(|(at, other)| *at <= LISTED || other.is_current) {

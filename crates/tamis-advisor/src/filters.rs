@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hint::black_box;
 
-use tamis_filter::global::{Batch, Cuts, Epochs, MapChoice, Partition, PartitionSpec};
+use tamis_filter::global::{Batch, Cuts, Epochs, MapChoice, Partition, PartitionSpec, QueryMix};
 #[cfg(feature = "rivals")]
 use tamis_filter::global::{RunIndexKind, RunIndexSpec, RunTag, build};
 use tamis_filter::{
@@ -93,8 +93,7 @@ pub(super) fn copying(setup: &Setup, sizes: &Sizes, selector: Selector) -> f64 {
     };
     if selector == Selector::Grf {
         let (last, next) = (Epochs { lo: 0, hi: 100 }, Epochs { lo: 100, hi: 101 });
-        let spec =
-            PartitionSpec { bits_per_key: BITS, growth: 1.3, radices: vec![4, 10, 10], map: MapChoice::Auto };
+        let spec = PartitionSpec { bits_per_key: BITS, map: MapChoice::Auto, mix: QueryMix::default() };
         let Ok(partition) = Partition::build(&batch(&old, last), 100, &spec) else { return 0.0 };
         let cuts = Cuts::of([last, next]);
         let insert = |keys: &[Vec<u8>]| {

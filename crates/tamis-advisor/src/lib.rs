@@ -69,9 +69,10 @@ fn fits(ranked: &Ranked, budget_bytes: u64) -> bool {
 
 /// Returns the recommended configuration of a ranking (best first) among those that fit the budget. This is the current
 /// one unless the best saves more than a twentieth of its time; otherwise it is the one with the smallest filters among
-/// the best and those at most a hundredth slower.
+/// the best and those at most a hundredth slower. One that the rule of `filter = auto` rejects ([`Ranked::is_rejected`]) is not
+/// recommended if there is another.
 pub fn recommend(ranked: &[Ranked], budget_bytes: u64) -> Option<&Ranked> {
-    let fits = |ranked: &&Ranked| fits(ranked, budget_bytes);
+    let fits = |ranked: &&Ranked| fits(ranked, budget_bytes) && !ranked.is_rejected;
     let first = ranked.iter().find(fits).or(ranked.first())?.prediction.mean_ns;
     let within = |part: f64| move |other: &&Ranked| first >= other.prediction.mean_ns * (1.0 - part);
     let bytes = |ranked: &Ranked| ranked.prediction.filter_bytes;
@@ -151,7 +152,8 @@ pub(crate) fn advise_among(
     current: &Options,
     may: impl Fn(Selector) -> bool,
 ) -> Advice {
-    let now = apply::configuration_of(current, data, budget_bytes);
+    let resolved = apply::resolved(current, data, workload);
+    let now = apply::configuration_of(&resolved, data, budget_bytes);
     let drops_data = matches!(now.shape.policy, Policy::Fifo | Policy::TimeWindow);
     let mut space = match drops_data || current.keyspace.deterministic {
         true => Space::of_shape(budget_bytes, now.shape),
@@ -168,10 +170,19 @@ pub(crate) fn advise_among(
     };
     space.current = Some(now);
     space.shapes.dedup();
-    let mut ranking = rank(&calibration.machine, data, workload, &space);
-    ranking.ranked.retain(|ranked| ranked.is_current || may(ranked.configuration.selector));
+    space.selectors.retain(|selector| may(*selector));
+    space.keeps_order = apply::keeps_order(current);
+    let ranking = rank(&calibration.machine, data, workload, &space);
     let options = match recommend(&ranking.ranked, budget_bytes) {
-        Some(best) if !best.is_current => apply::options_for(&best.configuration, data, current),
+        Some(best) if !best.is_current => {
+            let mut options = apply::options_for(&best.configuration, data, &resolved);
+            // The engine finds the way from one of these to the other by itself.
+            let either = matches!(best.configuration.selector, Selector::BlockedBloom | Selector::Grf);
+            if apply::is_auto(current) && either && best.configuration.allocation != Allocation::Monkey {
+                options.keyspace.filter = current.keyspace.filter.clone();
+            }
+            options
+        }
         _ => current.clone(),
     };
     let changes = apply::difference(current, &options);

@@ -11,6 +11,8 @@ use tamis::options::{CompactionChoice, FilterAllocation, FilterChoice};
 use tamis::stats::ReadCost;
 use tamis::{Durability, Options};
 use tamis_filter::Digest;
+use tamis_model::engine::between;
+use tamis_model::tree_filter::{Costs, Reads, Runs, TreeFilter, compare_states};
 
 const KEYS: u64 = 60_000;
 const OPS: u64 = 4_000;
@@ -314,6 +316,141 @@ fn decisions_do_not_flap_at_a_boundary() {
     assert_eq!(change.needs_reopening, change.options.keyspace.filter.global().is_some());
     let advice = advise(&calibration, &data, &workload, 4 << 20, &change.options);
     assert!(decide(&advice, &change.options, 0.15).is_none());
+}
+
+/// `filter = auto` counts as what the engine's rule makes of it, and stays where the best filter is one that it may choose.
+#[test]
+fn a_filter_that_the_engine_chooses_is_compared_as_what_it_chooses() {
+    let mut current = options(FilterChoice::Auto, CompactionChoice::Tiering);
+    let (data, gets) = (data(), Workload { empty_gets: 1.0, puts: 1.0, ..Workload::default() });
+    let ranges = Workload { empty_ranges: 1.0, puts: 1.0, ..Workload::default() };
+    let of = |options: &Options, workload: &Workload| {
+        apply::selector_of(apply::resolved(options, &data, workload).keyspace.filter.at(0))
+    };
+    assert_eq!(of(&current, &ranges), Selector::Grf);
+    current.keyspace.key_map = tamis::options::KeyMapChoice::Digest;
+    current.keyspace.compaction = CompactionChoice::Leveling;
+    current.keyspace.level0_runs = 1;
+    assert_eq!(
+        (of(&current, &ranges), of(&current, &gets)),
+        (Selector::BlockedBloom, Selector::BlockedBloom)
+    );
+    for workload in [gets, ranges] {
+        let advice = advise(&calibration(), &data, &workload, 1 << 20, &current);
+        let now = advice.current().expect("what there is").configuration;
+        assert_eq!(now.selector, Selector::BlockedBloom);
+        let best = advice.recommended().expect("an advice").configuration;
+        let either = matches!(best.selector, Selector::BlockedBloom | Selector::Grf);
+        let kept = advice.options.keyspace.filter == current.keyspace.filter;
+        assert_eq!(kept, best == now || either && best.allocation != Allocation::Monkey, "{best:?}");
+        advice.options.check().expect("options that are accepted");
+    }
+}
+
+/// The rule of `filter = auto` and the ranking are the same between a filter per table and `grf` of equal memory: over numbers of
+/// runs, mixes of reads and bits, whichever is present, the ranking has no candidate of the kind that the rule rejects.
+#[test]
+fn advice_and_the_engine_prefer_the_same_of_a_filter_per_table_and_one_for_the_tree() {
+    let (mut preferred, mut candidates) = ([0, 0], 0);
+    for level0_runs in [1, 4, 8, 16, 32] {
+        for (ranges, absent) in [(0.0, 0.1), (0.0, 0.9), (0.02, 0.5), (0.3, 0.5)] {
+            for bits in [4.0, 6.0, 10.0, 14.0, 20.0] {
+                for filter in [FilterChoice::BlockedBloom, FilterChoice::Grf] {
+                    let mut current = options(filter, CompactionChoice::Tiering);
+                    current.keyspace.level0_runs = level0_runs;
+                    current.keyspace.size_ratio = (level0_runs as u64).clamp(2, 10).into();
+                    current.keyspace.bits_per_key = bits;
+                    current.keyspace.deterministic = true;
+                    let (data, gets) = (data(), 1.0 - ranges);
+                    let workload = Workload {
+                        empty_gets: gets * absent,
+                        existing_gets: gets * (1.0 - absent),
+                        empty_ranges: ranges / 2.0,
+                        seeks: ranges / 2.0,
+                        ..Workload::default()
+                    };
+                    // What the engine decides in each state of the tree, and what that makes over all of them.
+                    let tree = grow(&apply::shape_of(&current.keyspace), &data, true);
+                    let states: Vec<Runs> = (tree.states.iter())
+                        .map(|state| Runs { entries: state.runs.clone(), bits_per_key: bits, ordered: true })
+                        .collect();
+                    let reads = Reads {
+                        absent_gets: workload.empty_gets,
+                        existing_gets: workload.existing_gets,
+                        empty_ranges: workload.empty_ranges,
+                        filled_ranges: workload.seeks,
+                    };
+                    let kind =
+                        if filter == FilterChoice::Grf { TreeFilter::Global } else { TreeFilter::PerTable };
+                    let rule = compare_states(Some(kind), &states, &reads, &Costs::MEMORY).filter;
+                    preferred[rule as usize] += 1;
+                    // Memory for these bits, and not for the next that are tried.
+                    let budget = (KEYS as f64 * (bits + 0.9) / 8.0) as u64;
+                    let advice = advise(&calibration(), &data, &workload, budget, &current);
+                    let what = format!(
+                        "{level0_runs} runs, {ranges} ranges, {absent} absent, {bits} bits, {filter:?}"
+                    );
+                    for ranked in &advice.ranking.ranked {
+                        let configuration = ranked.configuration;
+                        let side = match (configuration.selector, configuration.allocation) {
+                            (Selector::Grf, _) => TreeFilter::Global,
+                            (Selector::BlockedBloom, Allocation::Uniform) => TreeFilter::PerTable,
+                            _ => continue,
+                        };
+                        if configuration.bits_per_key == bits {
+                            candidates += u32::from(!ranked.is_current);
+                            assert_eq!(
+                                ranked.is_rejected,
+                                side != rule,
+                                "{what}: {}",
+                                configuration.describe()
+                            );
+                            assert!(
+                                ranked.is_current || side == rule,
+                                "{what}: {}",
+                                configuration.describe()
+                            );
+                        }
+                    }
+                    let best = advice.recommended().expect("a ranking");
+                    assert!(!best.is_rejected, "{what}: {}", best.configuration.describe());
+                }
+            }
+        }
+    }
+    assert!(preferred.iter().all(|count| *count > 20), "each is preferred somewhere: {preferred:?}");
+    assert!(candidates > 20, "where it is not what there is, the other is offered: {candidates}");
+}
+
+/// Beside the rule's own inputs: what an open keyspace under `filter = auto` says it wants, and what is advised for its tree.
+#[test]
+fn the_filter_that_an_open_keyspace_wants_is_the_one_that_is_advised() {
+    let mut wanted = Vec::new();
+    for (runs, workload) in
+        [(1, "get 50, empty-get 50"), (12, "get 50, empty-get 50"), (3, "get 50, empty-range 50")]
+    {
+        let mut options = options(FilterChoice::Auto, CompactionChoice::Tiering);
+        options.keyspace.auto_compaction = false;
+        options.set("keyspace.workload", workload).expect("a workload");
+        let db = Db::open("/db", options.clone()).expect("opening");
+        for run in 0..runs {
+            (0..500).for_each(|i| db.put(number(i * runs + run, 1).to_be_bytes(), [7; 32]).expect("a write"));
+            db.flush().expect("a flush");
+        }
+        db.settle_filters().expect("filters complete");
+        let stats = db.stats();
+        let auto = stats.keyspaces[0].auto_filter.as_ref().expect("a choice");
+        let workload = options.keyspace.workload.expect("a workload");
+        let bits = options.keyspace.bits_per_key;
+        let advised = between(Some(TreeFilter::PerTable), &tree_of(&db), &data(), &workload, bits, true);
+        let word = if advised.filter == TreeFilter::Global { "global" } else { "per-table" };
+        assert_eq!(auto.wanted, word, "{runs} runs: {auto:?}");
+        let again = |a: f64, b: f64| (a - b).abs() < 1e-6 * a;
+        assert!(again(auto.per_table_ns, advised.per_table_ns), "{auto:?} {advised:?}");
+        assert!(again(auto.global_ns, advised.global_ns), "{auto:?} {advised:?}");
+        wanted.push(word);
+    }
+    assert_eq!(wanted, ["per-table", "global", "global"]);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tamis::Options;
 use tamis::options::{Proposal, Tuner, TuningCase};
 
+use crate::apply::is_auto;
 use crate::observe::data;
 use crate::{Calibration, Data, Effort, Selector, Setup, advise_among, decide, selector_in};
 
@@ -63,12 +64,18 @@ impl Tuner for Advisor {
         let data = data(case.entries, case.key_bytes, case.entry_bytes, case.options);
         let calibration = self.calibration(case.dir, &data, case.options)?;
         let present = selector_in(&case.options.keyspace);
-        let may = |selector: Selector| {
-            case.opening || selector == present || !(selector.is_global() || present.is_global())
+        let chooses_itself = is_auto(case.options);
+        let may = |selector: Selector| match chooses_itself {
+            _ if case.opening => true,
+            true => matches!(selector, Selector::BlockedBloom | Selector::Grf),
+            false => selector == present || !(selector.is_global() || present.is_global()),
         };
         let advice = advise_among(&calibration, &data, case.workload, case.budget_bytes, case.options, may);
         // The rest of the advice concerns the memory of the whole database, which is divided at opening.
         let change = decide(&advice, case.options, case.margin)?;
+        if !case.opening && chooses_itself != is_auto(&change.options) {
+            return None;
+        }
         Some(Proposal { options: change.options.keyspace, gain: change.gain, reason: change.reason })
     }
 }

@@ -191,21 +191,33 @@ impl Measurement {
         }
     }
 
-    /// Returns the repetition with the median `ns_per_op`; the upper of two middle ones.
+    /// Returns the repetition with the median `ns_per_op`; see [`median_by`](Measurement::median_by).
     pub fn median(repetitions: Vec<Measurement>) -> Option<Measurement> {
         Measurement::median_by(repetitions, |m| m.ns_per_op)
     }
 
-    /// Returns the repetition with the median `figure`; the upper of two middle ones.
+    /// Returns the repetition with the median `figure`. Of an even number, the upper of the two in the middle, with times
+    /// and rates half-way between them.
     pub fn median_by(
         mut repetitions: Vec<Measurement>,
         figure: impl Fn(&Measurement) -> f64,
     ) -> Option<Measurement> {
         repetitions.sort_by(|a, b| figure(a).total_cmp(&figure(b)));
         let count = repetitions.len();
-        let mut median = (count > 0).then(|| repetitions.swap_remove(count / 2))?;
+        let mut median = repetitions.get(count / 2)?.clone();
+        median.meet(&repetitions[(count - 1) / 2]);
         median.repeats = u32::try_from(count).unwrap_or(u32::MAX);
         Some(median)
+    }
+
+    /// Moves times and rates half-way to those of another repetition.
+    fn meet(&mut self, other: &Measurement) {
+        self.ns_per_op = self.ns_per_op.midpoint(other.ns_per_op);
+        self.ops_per_second = self.ops_per_second.midpoint(other.ops_per_second);
+        self.wall_ops_per_second = self.wall_ops_per_second.midpoint(other.wall_ops_per_second);
+        self.p50_ns = self.p50_ns.midpoint(other.p50_ns);
+        self.p99_ns = self.p99_ns.midpoint(other.p99_ns);
+        self.p999_ns = self.p999_ns.midpoint(other.p999_ns);
     }
 
     /// Returns the measurement as one line of JSON.
@@ -249,6 +261,12 @@ mod tests {
         let median = Measurement::median(vec![run(5.0), run(1.0), run(3.0)]).unwrap();
         assert_eq!((median.ns_per_op, median.repeats), (3.0, 3));
         assert_eq!(Measurement::median(vec![]), None);
+        let of_two = Measurement::median(vec![run(5.0), run(1.0)]).unwrap();
+        assert_eq!((of_two.ns_per_op, of_two.repeats), (3.0, 2), "the upper one was taken");
+        let rate = |rate: f64| Measurement { wall_ops_per_second: rate, ..Measurement::default() };
+        let of_four = [9.0, 1.0, 2.0, 4.0].map(rate).to_vec();
+        let of_four = Measurement::median_by(of_four, |m| m.wall_ops_per_second).unwrap();
+        assert_eq!(of_four.wall_ops_per_second, 3.0);
     }
 
     #[test]

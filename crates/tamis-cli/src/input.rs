@@ -58,7 +58,9 @@ impl InputArgs {
     fn refuse_database_files(&self) -> Result<(), Failure> {
         let what = match inspect::identify(&DiskFs::default(), &self.file) {
             Ok(Contents::ExternalTable) => "an external table; `tamis ingest` takes it".to_owned(),
-            Ok(held @ (Contents::Table | Contents::Log(_) | Contents::Manifest(_))) => {
+            Ok(
+                held @ (Contents::Table | Contents::FilterImages | Contents::Log(_) | Contents::Manifest(_)),
+            ) => {
                 format!("{held} of a database, not a file of records")
             }
             _ => return Ok(()),

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use tamis::stats::{
-    DamagedTable, ElasticStats, GlobalFilterStats, KeyMapStats, KeyspaceStats, LevelStats, ReadCost,
-    RunStats, SegmentStats, SnapshotStats, Stats, WriteCost,
+    AutoFilterStats, DamagedTable, ElasticStats, GlobalFilterStats, KeyMapStats, KeyspaceStats, LevelStats,
+    QueryStats, ReadCost, RunStats, SegmentStats, SnapshotStats, Stats, WriteCost,
 };
 
 use crate::text::hex;
@@ -92,6 +92,8 @@ fn keyspace(stats: &KeyspaceStats) -> Value {
         deletes,
         range_tombstones,
         table_bytes,
+        filter_files,
+        filter_file_bytes,
         raw_bytes,
         reclaimable_bytes,
         expired_seq,
@@ -103,9 +105,29 @@ fn keyspace(stats: &KeyspaceStats) -> Value {
         tables_with_unusable_filter,
     );
     value["global_filter"] = stats.global_filter.as_ref().map_or(Value::Null, global_filter);
+    value["auto_filter"] = stats.auto_filter.as_ref().map_or(Value::Null, auto_filter);
+    value["queries"] = stats.queries.as_ref().map_or(Value::Null, queries);
     value["levels"] = stats.levels.iter().map(level).collect();
     value["promise"] = fields!(stats.promise, runs_per_level, space_amplification, write_amplification);
     value
+}
+
+fn auto_filter(stats: &AutoFilterStats) -> Value {
+    fields!(stats, in_force, wanted, per_table_ns, global_ns, tables_without_own_filter, changes, reason,)
+}
+
+fn queries(stats: &QueryStats) -> Value {
+    fields!(
+        stats,
+        observed,
+        found_gets,
+        absent_gets,
+        false_positives_per_get,
+        ranges,
+        empty_ranges,
+        seeks,
+        kept,
+    )
 }
 
 fn global_filter(stats: &GlobalFilterStats) -> Value {
@@ -122,7 +144,11 @@ fn global_filter(stats: &GlobalFilterStats) -> Value {
         tables_outside,
         inserted,
         rebuilt,
-        tables_from_data,
+        keys_from_lists,
+        keys_from_data,
+        damaged_lists,
+        images_loaded,
+        images_saved,
     );
     let map = |map: &KeyMapStats| fields!(map, map, partitions, holdout_rate, ideal_rate);
     value["maps"] = stats.maps.iter().map(map).collect();
@@ -135,20 +161,20 @@ pub(crate) fn elastic(stats: &ElasticStats) -> Value {
         budget_bytes,
         used_bytes,
         index_bytes,
+        retired_bytes,
         gets,
         life_time,
         sampling,
         segments,
         keys,
         by_units,
-        expired,
         expected_extra_reads,
+        least_extra_reads,
         loads,
         load_reads,
         load_bytes,
         failed_loads,
         evictions,
-        refused,
         dropped_samples,
     );
     value["bits_per_key"] = stats.bits_per_key().into();
@@ -159,7 +185,7 @@ pub(crate) fn elastic(stats: &ElasticStats) -> Value {
 pub(crate) fn segment(stats: &SegmentStats, as_hex: bool) -> Value {
     let mut value = fields!(
         stats, keyspace, level, run, table, segment, keys, unit_bytes, enabled, units, hotness, asked,
-        expired,
+        uncached,
     );
     if let Value::Object(object) = &mut value {
         bytes(object, "smallest", &stats.smallest, as_hex);

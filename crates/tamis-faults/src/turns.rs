@@ -93,9 +93,11 @@ pub(crate) fn keyspace(turn: u64, sizes: Sizes) -> KeyspaceOptions {
     options.compaction = COMPACTIONS[(turn / 3) as usize % COMPACTIONS.len()];
     options.merge = MERGES[rng.usize(..MERGES.len())];
     options.deterministic = rng.u32(..4) == 0;
-    if rng.u32(..4) == 0 {
-        options.filter_allocation = FilterAllocation::Monkey;
-    }
+    options.filter_allocation = match rng.u32(..8) {
+        0 => FilterAllocation::Monkey,
+        1 => FilterAllocation::Mnemosyne,
+        _ => FilterAllocation::Uniform,
+    };
     for give_up in 0..4 {
         if options.check().is_ok() {
             return options;

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use tamis_filter::Digest;
-use tamis_filter::global::{Batch, Cuts, Epochs, MapChoice, Partition, PartitionSpec};
+use tamis_filter::global::{Batch, Cuts, Epochs, MapChoice, Partition, PartitionSpec, QueryMix};
 
 const KEYS: u64 = 1 << 16;
 const PROBES: usize = 1 << 16;
@@ -41,7 +41,7 @@ fn median(rounds: usize, items: usize, mut run: impl FnMut()) -> f64 {
 }
 
 fn figures(name: &str, map: MapChoice, key: impl Fn(u64, u64) -> u64) {
-    let spec = PartitionSpec { bits_per_key: 10.0, growth: 1.1, radices: vec![10, 10, 10], map };
+    let spec = PartitionSpec { bits_per_key: 10.0, map, mix: QueryMix::default() };
     let last = Epochs { lo: 0, hi: BASE };
     let built = batch((0..KEYS).map(|i| (key(i, 1).to_be_bytes(), last)).collect());
     let start = Instant::now();
@@ -61,7 +61,7 @@ fn figures(name: &str, map: MapChoice, key: impl Fn(u64, u64) -> u64) {
             grown.insert(&batch(keys.map(|key| (key, epochs)).collect()), &Cuts::of(tables.iter().copied()));
     }
     let cuts = Cuts::of(tables);
-    let collected = grown.collect(&cuts, 0);
+    let collected = grown.collect(&cuts);
     let rate = |partition: &Partition| {
         let mut hits = 0;
         absent.iter().for_each(|(key, digest)| partition.probe(key, *digest, |_| hits += 1));
@@ -103,8 +103,123 @@ fn figures(name: &str, map: MapChoice, key: impl Fn(u64, u64) -> u64) {
     );
 }
 
+/// Equal runs that pile up, and then small flushes: one key in a thousand each.
+fn piled(bits_per_key: f64, map: MapChoice, runs: u64) {
+    let key = |i: u64, salt: u64| random(i, salt) >> 14;
+    let spec = PartitionSpec { bits_per_key, map, mix: QueryMix::default() };
+    let (mut tables, mut partition) = (Vec::new(), None::<Partition>);
+    for run in 0..runs {
+        let epochs = Epochs { lo: run, hi: run + 1 };
+        tables.push(epochs);
+        let new = batch(
+            (run * KEYS / runs..(run + 1) * KEYS / runs).map(|i| (key(i, 3).to_be_bytes(), epochs)).collect(),
+        );
+        let cuts = Cuts::of(tables.iter().copied());
+        partition = Some(match partition {
+            None => Partition::build(&new, 0, &spec).expect("a valid specification"),
+            Some(partition) => partition.insert(&new, &cuts),
+        });
+    }
+    let mut partition = partition.expect("there are runs");
+    let absent: Vec<([u8; 8], Digest)> =
+        (0..PROBES as u64).map(|i| key(i, 7).to_be_bytes()).map(|key| (key, Digest::of(&key))).collect();
+    let present: Vec<([u8; 8], Digest)> = (0..KEYS)
+        .map(|i| key(random(i, 9) % KEYS, 3).to_be_bytes())
+        .map(|key| (key, Digest::of(&key)))
+        .collect();
+    let time = |partition: &Partition, keys: &[([u8; 8], Digest)]| {
+        let mut rounds = keys.chunks(ROUND).cycle();
+        median(64, ROUND, || {
+            let (mut hits, keys) = (0u64, rounds.next().unwrap_or_default());
+            keys.iter().for_each(|(key, digest)| partition.probe(key, *digest, |epochs| hits += epochs.lo));
+            black_box(hits);
+        })
+    };
+    let rate = |partition: &Partition| {
+        let mut hits = 0;
+        absent.iter().for_each(|(key, digest)| partition.probe(key, *digest, |_| hits += 1));
+        hits as f64 / PROBES as f64
+    };
+    let report = |when: &str, partition: &Partition| {
+        println!(
+            "  {when:<24} {:6.2} bits/entry, codes {:.2}, names {:.4} runs, absent {:.1} ns, present {:.1} ns",
+            partition.memory_bytes() as f64 * 8.0 / partition.entries() as f64,
+            partition.code_bits(),
+            rate(partition),
+            time(partition, &absent),
+            time(partition, &present),
+        );
+    };
+    println!("{runs} equal runs, {bits_per_key} bits, {map:?}");
+    report("piled up", &partition);
+    let flushes = 100;
+    let started = Instant::now();
+    let mut spent = std::time::Duration::ZERO;
+    for flush in 0..flushes {
+        let epochs = Epochs { lo: runs + flush, hi: runs + flush + 1 };
+        tables.push(epochs);
+        let keys = (0..KEYS / 1000).map(|i| (key(flush << 20 | i, 11).to_be_bytes(), epochs));
+        let (new, cuts) = (batch(keys.collect()), Cuts::of(tables.iter().copied()));
+        let begun = Instant::now();
+        partition = partition.insert(&new, &cuts);
+        spent += begun.elapsed();
+    }
+    let _ = started;
+    println!("  small flushes: {:.0} ns/key", spent.as_nanos() as f64 / (flushes * (KEYS / 1000)) as f64);
+    report("and small flushes", &partition);
+    let cuts = Cuts::of([Epochs { lo: 0, hi: runs + flushes }]);
+    let begun = Instant::now();
+    let merged = partition.collect(&cuts);
+    println!("  encoding anew: {:.1} ns/entry", begun.elapsed().as_nanos() as f64 / merged.entries() as f64);
+    report("all merged", &merged);
+}
+
+/// A dense cluster between two old keys: flushes of a thousand keys, and a build anew whenever the partition is crowded.
+fn shifted(map: MapChoice) {
+    let spec = PartitionSpec { bits_per_key: 10.0, map, mix: QueryMix::default() };
+    let cluster = |i: u64| (1 << 49) + 12_345 + (random(i, 6) >> 32);
+    let mut all: Vec<([u8; 8], Epochs)> =
+        (0..KEYS).map(|i| ((random(i, 1) >> 14).to_be_bytes(), Epochs { lo: 0, hi: BASE })).collect();
+    let mut partition = Partition::build(&batch(all.clone()), BASE, &spec).expect("a valid specification");
+    let mut tables = vec![Epochs { lo: 0, hi: BASE }];
+    let (mut spent, mut slowest, mut built, mut largest) = (0.0, 0.0f64, 0, 0);
+    for flush in 0..20 {
+        let epochs = Epochs { lo: BASE + flush, hi: BASE + flush + 1 };
+        tables.push(epochs);
+        let keys: Vec<_> =
+            (flush * 1000..(flush + 1) * 1000).map(|i| (cluster(i).to_be_bytes(), epochs)).collect();
+        let (new, cuts) = (batch(keys.clone()), Cuts::of(tables.iter().copied()));
+        let begun = Instant::now();
+        partition = partition.insert(&new, &cuts);
+        let taken = begun.elapsed().as_nanos() as f64 / 1000.0;
+        (spent, slowest) = (spent + taken / 20.0, slowest.max(taken));
+        largest = largest.max(partition.largest_block());
+        all.extend(keys);
+        if partition.is_crowded() {
+            partition = Partition::build(&batch(all.clone()), BASE, &spec).expect("a valid specification");
+            built += 1;
+        }
+    }
+    println!(
+        "cluster of 20,000 keys between two of {KEYS}, {map:?}: insert {spent:.0} ns/key, slowest flush {slowest:.0} ns/key, blocks up to \
+         {largest}, {built} builds"
+    );
+}
+
 fn main() {
-    println!("{KEYS} keys, 10 bits per key at growth 1.1, T = 10; absent keys\n");
+    for map in [MapChoice::Learned, MapChoice::Mixed, MapChoice::Local, MapChoice::Digest] {
+        shifted(map);
+    }
+    for bits in [10.0, 14.0] {
+        for map in [MapChoice::Digest, MapChoice::Learned] {
+            for runs in [1, 4, 19, 74] {
+                piled(bits, map, runs);
+            }
+        }
+    }
+    // The bits of a layout of one cache line per bucket, which docs/decisions.md compares with this one.
+    piled(13.1, MapChoice::Digest, 19);
+    println!("{KEYS} keys, 10 bits per key, T = 10; absent keys\n");
     let uniform = |i: u64, salt: u64| random(i, salt) >> 14;
     figures("uniform, learned", MapChoice::Learned, uniform);
     figures("uniform, digest", MapChoice::Digest, uniform);

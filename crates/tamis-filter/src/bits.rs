@@ -73,6 +73,12 @@ impl<'w> Appender<'w> {
         }
     }
 
+    /// Returns the bit behind the last one appended.
+    #[inline]
+    pub(crate) fn end(&self) -> u64 {
+        self.at as u64 * 64 + u64::from(self.filled)
+    }
+
     /// Writes the last, partial word.
     #[inline]
     pub(crate) fn finish(self) {

@@ -132,7 +132,7 @@ impl KeyList {
     }
 
     /// Returns all keys in insertion order.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> + Clone {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &[u8]> + ExactSizeIterator + Clone {
         (0..self.len()).map(|at| self.get(at))
     }
 
@@ -237,6 +237,23 @@ impl KeyMap {
             Place::At(number) => number,
             Place::Above => self.max(),
         }
+    }
+
+    /// Returns the common prefix, and the lengths of the shortest and longest key after it.
+    pub(crate) fn parts(&self) -> (&[u8], u8, u8) {
+        (&self.prefix, self.shortest, self.longest)
+    }
+
+    /// Returns whether different keys of the run can have the same number because they differ in bytes that the map does not see.
+    pub(crate) fn is_blind(&self) -> bool {
+        usize::from(self.longest) >= LONG
+    }
+
+    /// Restores a map from its [parts](Self::parts); `None` if no map has these.
+    pub(crate) fn from_parts(prefix: &[u8], shortest: u32, longest: u32) -> Option<Self> {
+        let (shortest, longest) = (u8::try_from(shortest).ok()?, u8::try_from(longest).ok()?);
+        let sound = prefix.len() <= MAX_PREFIX && shortest <= longest && longest <= LONG as u8;
+        sound.then(|| KeyMap { prefix: prefix.into(), shortest, longest })
     }
 
     /// Returns the bytes held outside the struct itself.

@@ -72,8 +72,8 @@ fn keyspace_options(input: &mut Input<'_>) -> KeyspaceOptions {
     if options.filter.as_slice().iter().any(|choice| choice.is_elastic()) {
         options.filter_allocation = FilterAllocation::Uniform;
     }
-    // A global filter is the only one, and is not divided between levels.
-    if let Some(global) = options.filter.as_slice().iter().copied().find(|choice| choice.is_global()) {
+    // A filter of the tree is the only one, and is not divided between levels.
+    if let Some(global) = options.filter.as_slice().iter().copied().find(|choice| choice.is_of_tree()) {
         options.filter = global.into();
         options.filter_allocation = FilterAllocation::Uniform;
     }
@@ -97,7 +97,10 @@ fn any_options(input: &mut Input<'_>) -> KeyspaceOptions {
             choose(input, FilterChoice::all()),
             choose(input, FilterChoice::all()),
         ),
-        filter_allocation: choose(input, [FilterAllocation::Uniform, FilterAllocation::Monkey]),
+        filter_allocation: choose(
+            input,
+            [FilterAllocation::Uniform, FilterAllocation::Monkey, FilterAllocation::Mnemosyne],
+        ),
         filter_range: choose(input, [64, 1, 1 << 20]),
         bits_per_key: choose(input, [10.0, 1.0]),
         levels: choose(input, [2, 3, 7]),

@@ -8,6 +8,7 @@
 //! | [`elastic`] | ElasticBF, section 3, Equations 1 to 3 | reads saved by filter units, and which units to move |
 //! | [`monkey`] | Monkey, section 4 | how to divide filter memory among runs |
 //! | [`engine`] | none: this engine | the cost of its reads and writes, for every filter and shape; a ranking |
+//! | [`tree_filter`] | none: this engine | whether a tree is read faster with a filter per table or with one for all |
 //! | [`grf`] | GRF, sections 2, 4 and 5 | rates of a global filter, and sizes of its codes |
 //!
 //! # Invariants
@@ -46,3 +47,4 @@ pub mod grf;
 pub mod lookup;
 pub mod monkey;
 mod numbers;
+pub mod tree_filter;

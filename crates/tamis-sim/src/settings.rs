@@ -59,10 +59,18 @@ pub fn reshape(rng: &mut Rng, levels: usize, s: &mut Settings) {
     let all: Vec<FilterChoice> = FilterChoice::all().collect();
     let filter = if rng.u8(..4) == 0 { FilterChoice::BlockedBloom } else { *pick(rng, &all) };
     set(s, "filter", name_of(filter));
+    if filter == FilterChoice::Auto {
+        // Its rule goes to and fro at a few runs.
+        set(s, "workload", "empty-range 1, empty-get 8");
+    }
     set(s, "bits_per_key", pick(rng, &["0.5", "4", "10", "30"]));
     set(s, "filter_unit_bytes", pick(rng, &["128", "512", "4 KiB"]));
-    set(s, "key_map", pick(rng, &["auto", "learned", "digest", "mixed"]));
+    set(s, "key_map", pick(rng, &["auto", "learned", "digest", "mixed", "local"]));
+    set(s, "prefix_filter", pick(rng, &["none", "none", "3", "2,5", "delimiter /"]));
     shape(rng, s);
+    if !filter.is_elastic() && !filter.is_of_tree() {
+        set(s, "filter_allocation", pick(rng, &["uniform", "uniform", "monkey", "mnemosyne"]));
+    }
 }
 
 /// Returns the name of a filter in the options' text.

@@ -12,6 +12,7 @@
 //! Everything works in memory; calls are independent of each other.
 
 mod elastic;
+mod images;
 mod logs;
 mod parts;
 pub mod reseal;
@@ -19,9 +20,10 @@ mod seeds;
 mod tables;
 
 pub use elastic::elastic;
+pub use images::filter_images;
 pub use logs::{log, manifest};
 pub use parts::{batch, data_block, filter, key_list, tombstones};
-pub use seeds::{TableParts, batch_bytes, table_parts};
+pub use seeds::{TableParts, batch_bytes, filter_file, table_parts};
 pub use tables::table;
 
 use std::path::Path;

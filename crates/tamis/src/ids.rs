@@ -13,5 +13,8 @@ pub(crate) type KeyspaceId = u32;
 /// Names a log file within a database; drawn from the same counter as [`TableId`].
 pub(crate) type LogId = u64;
 
+/// Names a filter file within a database; drawn from the same counter as [`TableId`].
+pub(crate) type FilterFileId = u64;
+
 /// The default keyspace, which always exists.
 pub(crate) const DEFAULT_KEYSPACE: KeyspaceId = 0;

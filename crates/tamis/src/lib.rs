@@ -56,6 +56,7 @@ mod external;
 pub mod fuzzing;
 mod hotness;
 mod ids;
+mod images;
 pub mod io;
 #[cfg(feature = "simulation")]
 pub mod simulation {
@@ -128,7 +129,7 @@ pub mod stats {
         DamagedTable, ElasticStats, JobStats, KeyspaceStats, LevelStats, OverlapStats, RunStats, ScrubStats,
         SegmentStats, SnapshotStats, Stats, TableStats, TuningDecision, WriteCost,
     };
-    pub use crate::select::{GlobalFilterStats, KeyMapStats};
+    pub use crate::select::{AutoFilterStats, GlobalFilterStats, KeyMapStats, QueryStats};
     pub use crate::table::ReadCost;
 }
 

@@ -27,8 +27,8 @@ use tamis_filter::Digest;
 /// (included). A run that is not listed has no key in the range.
 #[derive(Debug, Default)]
 pub struct RangeRuns {
-    runs: SmallVec<[(usize, Range<usize>); 8]>,
-    keys: Vec<u8>,
+    runs: SmallVec<[(u32, Range<u32>); 24]>,
+    keys: SmallVec<[u8; 256]>,
     until: Option<Vec<u8>>,
     wanted: usize,
 }
@@ -45,9 +45,9 @@ impl RangeRuns {
     /// them are less than `bound`; an empty bound is then no bound, since there is no greatest key to name. Each run is listed
     /// once.
     pub fn push(&mut self, run: usize, bound: &[u8]) {
-        let start = self.keys.len();
+        let start = self.keys.len() as u32;
         self.keys.extend_from_slice(bound);
-        self.runs.push((run, start..self.keys.len()));
+        self.runs.push((run as u32, start..self.keys.len() as u32));
     }
 
     /// Ends the range.
@@ -57,7 +57,9 @@ impl RangeRuns {
 
     /// Returns the runs with their bounds.
     pub fn runs(&self) -> impl ExactSizeIterator<Item = (usize, &[u8])> {
-        self.runs.iter().map(|(run, bound)| (*run, &self.keys[bound.clone()]))
+        self.runs
+            .iter()
+            .map(|(run, bound)| (*run as usize, &self.keys[bound.start as usize..bound.end as usize]))
     }
 
     /// Returns the end of the range; `None` means the end of the iteration.

@@ -21,6 +21,7 @@ const ROOMS: &[&str] = &[
     "wal",
     "memtable",
     "table",
+    "images",
     "slice",
     "tree",
     "hotness",

@@ -48,7 +48,7 @@ fn an_experiment_is_measured_once_and_reported() {
     let small = [small.split(' ').collect::<Vec<_>>(), vec!["--scale", "small", "--out", &out]].concat();
     let go = |more: &str| experiment(&[&["run"][..], &more.split(' ').collect::<Vec<_>>(), &small].concat());
 
-    let rows = go("grf-fig10 --filters monkey,snarf --bits 8,12 --json").ok();
+    let rows = go("grf-fig10 --filters monkey,snarf --bits 8,12 --key-set normal --json").ok();
     let rows: Vec<Value> = rows.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let of = |kind: &str| rows.iter().filter(|row| row["kind"] == kind).count();
     assert_eq!((of("load"), of("read")), (4, 4));
@@ -63,7 +63,7 @@ fn an_experiment_is_measured_once_and_reported() {
     assert!(pictures > 0, "{files:?}");
 
     // The same command shows the results: both steps are done, and none is started.
-    let again = go("grf-fig10 --filters monkey,snarf --bits 8,12");
+    let again = go("grf-fig10 --filters monkey,snarf --bits 8,12 --key-set normal");
     assert!(again.err.contains("all 2 steps are done"), "{again:?}");
     let text = again.ok();
     assert!(text.contains("paper: ") && text.contains("here: ") && text.contains("rows.csv"), "{text}");
@@ -73,7 +73,7 @@ fn an_experiment_is_measured_once_and_reported() {
     let cut = lines.find("\"done\"").unwrap() + 200;
     assert!(cut < lines.len());
     std::fs::write(&path, &lines[..cut]).unwrap();
-    let resumed = go("grf-fig10 --filters monkey,snarf --bits 8,12");
+    let resumed = go("grf-fig10 --filters monkey,snarf --bits 8,12 --key-set normal");
     assert!(
         resumed.err.contains("1 of them already done") && resumed.err.contains("step 2 of 2"),
         "{resumed:?}"

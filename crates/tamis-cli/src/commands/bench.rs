@@ -108,11 +108,12 @@ pub struct BenchArgs {
     #[arg(long, value_name = "DIR")]
     db: Option<PathBuf>,
     /// The tables' filter: none, bloom, blocked-bloom, ribbon, fuse, xor, cuckoo, elastic, surf, snarf, rosetta, rencoder or
-    /// grafite; or one per level from level 0 down, separated by commas; or one for the whole tree: grf
+    /// grafite; or one per level from level 0 down, separated by commas; or one for the whole tree: grf;
+    /// or auto, the engine's choice of blocked-bloom or grf
     /// (`tamis options filter` lists the variants)
     #[arg(long, value_name = "NAMES")]
     filter: Option<String>,
-    /// How filter memory is divided among the levels: uniform or monkey
+    /// How filter memory is divided between tables: uniform, monkey or mnemosyne
     #[arg(long, value_name = "NAME")]
     filter_allocation: Option<String>,
     /// Filter bits per key

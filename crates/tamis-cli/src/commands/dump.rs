@@ -16,6 +16,8 @@ use crate::output::Out;
 enum Kind {
     /// A sorted table (`….tam`)
     Table,
+    /// A file with images of a global filter (`….flt`)
+    Filter,
     /// A write-ahead log (`….log`)
     Log,
     /// A manifest (`MANIFEST-…`)
@@ -28,6 +30,7 @@ impl Kind {
         match name.rsplit_once('.') {
             _ if name.starts_with("MANIFEST-") => Some(Kind::Manifest),
             Some((_, "tam")) => Some(Kind::Table),
+            Some((_, "flt")) => Some(Kind::Filter),
             Some((_, "log")) => Some(Kind::Log),
             _ => None,
         }
@@ -39,6 +42,7 @@ impl Kind {
     fn of_contents(contents: Contents) -> Option<Kind> {
         match contents {
             Contents::Table | Contents::ExternalTable => Some(Kind::Table),
+            Contents::FilterImages => Some(Kind::Filter),
             Contents::Log(_) => Some(Kind::Log),
             Contents::Manifest(_) => Some(Kind::Manifest),
             _ => None,
@@ -48,13 +52,22 @@ impl Kind {
     fn noun(self) -> &'static str {
         match self {
             Kind::Table => "table",
+            Kind::Filter => "filter file",
             Kind::Log => "log",
             Kind::Manifest => "manifest",
         }
     }
+
+    /// Returns the value of `--kind`.
+    fn flag(self) -> &'static str {
+        match self {
+            Kind::Filter => "filter",
+            kind => kind.noun(),
+        }
+    }
 }
 
-/// Print a table, log or manifest file as text, without opening the database
+/// Print a table, filter, log or manifest file as text, without opening the database
 #[derive(Args)]
 #[command(after_help = "\
 The kind of a file is taken from its name, or from its contents if the name does not tell. If the two contradict each other,\n\
@@ -88,7 +101,7 @@ fn choose(args: &DumpArgs) -> Result<Kind, Failure> {
     match (wanted, Kind::of_contents(contents), contents) {
         (Some(wanted), Some(held), _) if wanted == held => Ok(wanted),
         (Some(wanted), Some(held), _) => {
-            let text = format!("{}; --kind {} prints it", is_not(wanted), held.noun());
+            let text = format!("{}; --kind {} prints it", is_not(wanted), held.flag());
             Err(Failure::usage(text))
         }
         (None, Some(held), _) => Ok(held),
@@ -111,6 +124,7 @@ fn choose(args: &DumpArgs) -> Result<Kind, Failure> {
 pub(crate) fn run(args: DumpArgs, out: &mut Out) -> Result<Outcome, Failure> {
     let dump = match choose(&args)? {
         Kind::Table => inspect::dump_table,
+        Kind::Filter => inspect::dump_filter_images,
         Kind::Log => inspect::dump_log,
         Kind::Manifest => inspect::dump_manifest,
     };
@@ -160,6 +174,7 @@ mod tests {
         for (name, kind) in [
             ("db/000012.tam", Some(Kind::Table)),
             ("000013.log", Some(Kind::Log)),
+            ("000014.flt", Some(Kind::Filter)),
             ("MANIFEST-000001", Some(Kind::Manifest)),
             ("CURRENT", None),
             ("x.txt", None),

@@ -53,7 +53,8 @@ const UNITS_COLUMN: usize = 4;
 fn page(explanation: &Explanation, hex: bool) -> String {
     use Align::{Left, Right};
     let key = if hex { text::hex(&explanation.key) } else { text::printable(&explanation.key) };
-    let mut page = format!("key      {key}\ndigest   {:016x}\n\n", explanation.digest);
+    let mut page =
+        format!("key      {key}\ndigest   {:016x}\nfilter   {}\n\n", explanation.digest, explanation.filter);
     let mut columns = vec![
         ("step", Right),
         ("where", Left),
@@ -189,6 +190,7 @@ fn object(explanation: &Explanation, hex: bool) -> Value {
     let mut object = serde_json::Map::new();
     to_json::bytes(&mut object, "key", &explanation.key, hex);
     object.insert("digest".into(), format!("{:016x}", explanation.digest).into());
+    object.insert("filter".into(), explanation.filter.clone().into());
     object.insert("steps".into(), steps.into());
     object.insert("outcome".into(), outcome);
     object.insert("cost".into(), to_json::read_cost(&explanation.cost));

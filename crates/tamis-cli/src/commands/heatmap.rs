@@ -129,7 +129,7 @@ mod tests {
         let binary = filled!(SegmentStats {
             end: vec![0xff],
             hotness: 0.25,
-            expired: true,
+            uncached: 0.5,
             ..segment(1, 7, "a", "", 10)
         });
         let object = object(&[segment(0, 9, "a", "b", 3), binary], false);
@@ -137,8 +137,8 @@ mod tests {
         let last = &object["segments"][1];
         assert_eq!((&last["smallest"], &last["end_hex"]), (&"a".into(), &"ff".into()));
         assert_eq!(
-            (&last["hotness"], &last["expired"], &last["units"]),
-            (&0.25.into(), &true.into(), &6.into())
+            (&last["hotness"], &last["uncached"], &last["units"]),
+            (&0.25.into(), &0.5.into(), &6.into())
         );
     }
 }

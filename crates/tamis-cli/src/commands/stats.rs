@@ -8,7 +8,7 @@ use std::io::Write;
 
 use clap::Args;
 use tamis::Keyspace;
-use tamis::stats::{GlobalFilterStats, KeyMapStats, KeyspaceStats, LevelStats, Stats};
+use tamis::stats::{GlobalFilterStats, KeyMapStats, KeyspaceStats, LevelStats, QueryStats, Stats};
 use tamis_bench::measure::{ratio, write_amplification};
 use tamis_bench::report::{Align, Table, bytes, grouped, mean};
 
@@ -204,9 +204,19 @@ fn keyspace_page(page: &mut String, tree: &KeyspaceStats, picture: &str, runs: b
             line("key map", key_map(map));
         }
     }
+    if let Some(choice) = &tree.auto_filter {
+        line("filter = auto", format!("{}; {}", choice.in_force, choice.reason));
+    }
+    if let Some(mix) = &tree.queries {
+        line("reads", queries(mix));
+    }
     if tree.tables_with_key_list > 0 {
         let text = format!("{} tables, for the filter of the whole tree", tree.tables_with_key_list);
         line("key lists", text);
+    }
+    if tree.filter_files > 0 {
+        let text = format!("{}, {}", grouped(tree.filter_files as u64), bytes(tree.filter_file_bytes));
+        line("filter files", text);
     }
     if tree.tables_with_unusable_filter > 0 {
         let text = format!("{} tables, read without their filters", tree.tables_with_unusable_filter);
@@ -321,9 +331,38 @@ fn global_filter(filter: &GlobalFilterStats) -> String {
     if filter.tables_outside > 0 {
         let _ = write!(text, "; {} ingested tables not in it yet", grouped(filter.tables_outside as u64));
     }
-    if filter.tables_from_data > 0 {
-        let _ = write!(text, "; {} tables were read in full", grouped(filter.tables_from_data));
+    if filter.images_loaded > 0 {
+        let _ = write!(text, "; {} key ranges from filter files", grouped(filter.images_loaded));
     }
+    if filter.keys_from_lists > 0 {
+        let _ = write!(text, "; {} keys read from key lists", grouped(filter.keys_from_lists));
+    }
+    if filter.keys_from_data > 0 {
+        let _ = write!(text, "; {} keys read from data", grouped(filter.keys_from_data));
+    }
+    text
+}
+
+/// Returns a line about what reads ask for.
+fn queries(mix: &QueryStats) -> String {
+    let percent = |share: f64| mean(share * 100.0);
+    let mut text = format!(
+        "{} % gets of absent keys, {} % of present ones, {} % ranges ({} % empty), {} % seeks",
+        percent(mix.absent_gets),
+        percent(mix.found_gets),
+        percent(mix.ranges),
+        percent(mix.empty_ranges),
+        percent(mix.seeks)
+    );
+    let _ = match mix.observed {
+        0 => write!(text, ": expected, as none were observed"),
+        reads => write!(
+            text,
+            "; {} observed, {} tables searched in vain per get",
+            grouped(reads),
+            mean(mix.false_positives_per_get)
+        ),
+    };
     text
 }
 
@@ -419,11 +458,11 @@ mod tests {
         });
         let stats = filled!(Stats { elastic: Some(elastic), ..Stats::default() });
         let text = page(&stats, &[], false);
-        assert!(text.contains("elastic filters 512 B of 4.0 KiB for units, 4.00 bits per key"), "{text}");
+        assert!(text.contains("elastic filters 512 B of 4.0 KiB, 4.00 bits per key"), "{text}");
         let object = json::stats(&stats);
         assert_eq!(object["elastic"]["by_units"], serde_json::json!([1, 1]));
         assert_eq!(
-            (&object["elastic"]["bits_per_key"], &object["elastic"]["refused"]),
+            (&object["elastic"]["bits_per_key"], &object["elastic"]["evictions"]),
             (&4.0.into(), &0.into())
         );
         let without = Stats::default();

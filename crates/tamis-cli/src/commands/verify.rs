@@ -38,7 +38,7 @@ pub(crate) fn run(args: VerifyArgs, out: &mut Out) -> Result<Outcome, Failure> {
     if args.json {
         let object = json!({
             "tables": report.tables, "blocks": report.blocks, "bytes": report.bytes,
-            "entries": report.entries, "problems": report.problems,
+            "filter_files": report.filter_files, "entries": report.entries, "problems": report.problems,
         });
         writeln!(out, "{object}")?;
     } else {
@@ -47,8 +47,12 @@ pub(crate) fn run(args: VerifyArgs, out: &mut Out) -> Result<Outcome, Failure> {
         }
         writeln!(
             out,
-            "{} tables, {} blocks, {} entries, {} read: {}",
+            "{} tables, {}{} blocks, {} entries, {} read: {}",
             grouped(report.tables as u64),
+            match report.filter_files {
+                0 => String::new(),
+                n => format!("{} filter files, ", grouped(n as u64)),
+            },
             grouped(report.blocks),
             grouped(report.entries),
             bytes(report.bytes),

@@ -41,6 +41,7 @@
 //! # Ok::<(), tamis_filter::FilterError>(())
 //! ```
 
+mod stack;
 mod unit;
 
 use crate::bloom::{BloomScheme, IndependentDigests, units_for};
@@ -50,8 +51,9 @@ use crate::format::Verify;
 use crate::theory;
 use crate::words::{Owned, Words};
 
+pub use stack::{ElasticLine, ElasticStack};
+use unit::{BLOCK_WORDS, LINE_WORDS, Shape};
 pub use unit::{ElasticUnit, ElasticUnitRef};
-use unit::{LINE_WORDS, Shape};
 
 /// Maximum number of units in a group.
 pub const MAX_ELASTIC_UNITS: u32 = 16;
@@ -65,6 +67,23 @@ pub enum ElasticLayout {
     /// In one cache line, as in [`BlockedBloom`](crate::BlockedBloom): one cache miss per unit probed, and a rate
     /// that is 1 % higher per unit at 4 bits per key.
     Blocked = 1,
+    /// In a block of [`theory::INTERLEAVED_BITS`] that has the same place in every unit, so that the units in memory can be
+    /// laid out with a key's blocks side by side ([`ElasticStack`]): one cache miss for up to two units, and mostly for more,
+    /// as the second unit is tested only where the first accepts. The price is in [`theory::interleaved_rates`].
+    Interleaved = 2,
+}
+
+impl ElasticLayout {
+    /// Returns the theoretical false-positive rates of 0, 1, … `units` units of `bits_per_key` with `probes` each, of a large
+    /// group.
+    pub fn rates(self, bits_per_key: f64, probes: u32, units: u32) -> Vec<f64> {
+        let one = match self {
+            ElasticLayout::Standard => theory::bloom_rate(bits_per_key, probes),
+            ElasticLayout::Blocked => theory::blocked_bloom_rate(bits_per_key, probes),
+            ElasticLayout::Interleaved => return theory::interleaved_rates(bits_per_key, probes, units),
+        };
+        (0..=units).map(|units| one.powi(units as i32)).collect()
+    }
 }
 
 /// The parameters of a group of units.
@@ -86,18 +105,16 @@ impl ElasticSpec {
     pub fn probes(&self) -> u32 {
         match self.layout {
             ElasticLayout::Standard => theory::optimal_probes(self.bits_per_key),
-            ElasticLayout::Blocked => theory::optimal_blocked_probes(self.bits_per_key),
+            ElasticLayout::Blocked | ElasticLayout::Interleaved => {
+                theory::optimal_blocked_probes(self.bits_per_key)
+            }
         }
     }
 
     /// Returns the false-positive rate of `loaded` units of any large group; 1 for none. For deciding what to load
     /// before anything is loaded.
     pub fn expected_rate(&self, loaded: u32) -> f64 {
-        let unit = match self.layout {
-            ElasticLayout::Standard => theory::bloom_rate(self.bits_per_key, self.probes()),
-            ElasticLayout::Blocked => theory::blocked_bloom_rate(self.bits_per_key, self.probes()),
-        };
-        unit.powi(loaded as i32)
+        self.layout.rates(self.bits_per_key, self.probes(), loaded)[loaded as usize]
     }
 
     fn shape(&self, keys: u64, salt: u64) -> Result<Shape, FilterError> {
@@ -109,6 +126,10 @@ impl ElasticSpec {
             ElasticLayout::Blocked => {
                 let lines = units_for(keys, self.bits_per_key, f64::from(theory::LINE_BITS))?;
                 lines * LINE_WORDS as u64
+            }
+            ElasticLayout::Interleaved => {
+                let blocks = units_for(keys, self.bits_per_key, f64::from(theory::INTERLEAVED_BITS))?;
+                blocks * BLOCK_WORDS as u64
             }
         };
         let probes = self.probes() as u8;
@@ -123,6 +144,19 @@ impl ElasticSpec {
         };
         shape.check()?;
         Ok(shape)
+    }
+}
+
+/// The theoretical rate of this unit and others of its group, `count` in all.
+fn joint_rate<W: Words>(unit: &ElasticUnit<W>, count: usize) -> f64 {
+    if unit.keys() == 0 && count > 0 {
+        return 0.0;
+    }
+    match unit.layout() {
+        layout @ ElasticLayout::Interleaved => {
+            layout.rates(unit.bits_per_key(), unit.probes(), count as u32)[count]
+        }
+        ElasticLayout::Standard | ElasticLayout::Blocked => unit.expected_rate().powi(count as i32),
     }
 }
 
@@ -204,7 +238,7 @@ impl ElasticGroup {
 
     /// Returns the theoretical false-positive rate of `loaded` units; 1 for none, 0 for no keys.
     pub fn expected_rate(&self, loaded: u32) -> f64 {
-        self.units[0].expected_rate().powi(loaded as i32)
+        joint_rate(&self.units[0], loaded as usize)
     }
 }
 
@@ -267,6 +301,9 @@ impl<W: Words> ElasticSet<W> {
                 self.units.iter().all(|unit| unit.holds_anywhere(shape, sequence))
             }
             (_, ElasticLayout::Blocked) => self.units.iter().all(|unit| unit.holds_in_line(shape, sequence)),
+            (_, ElasticLayout::Interleaved) => {
+                self.units.iter().all(|unit| unit.holds_in_block(shape, sequence))
+            }
         }
     }
 
@@ -290,7 +327,7 @@ impl<W: Words> ElasticSet<W> {
 
     /// Returns the theoretical false-positive rate of the loaded units; 1 for none, 0 for no keys.
     pub fn expected_rate(&self) -> f64 {
-        self.units.first().map_or(1.0, |unit| unit.expected_rate().powi(self.units.len() as i32))
+        self.units.first().map_or(1.0, |unit| joint_rate(unit, self.units.len()))
     }
 
     /// Returns the bytes held in memory.

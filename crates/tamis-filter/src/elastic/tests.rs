@@ -6,7 +6,8 @@ use crate::format::{self, Filter, FilterInfo, FilterKind, Head};
 use crate::point::PointFilter;
 
 const SHARED: [BloomScheme; 2] = [BloomScheme::Rotation, BloomScheme::DoubleHashing];
-const LAYOUTS: [ElasticLayout; 2] = [ElasticLayout::Standard, ElasticLayout::Blocked];
+const LAYOUTS: [ElasticLayout; 3] =
+    [ElasticLayout::Standard, ElasticLayout::Blocked, ElasticLayout::Interleaved];
 
 fn spec(units: u32, bits_per_key: f64, scheme: BloomScheme, layout: ElasticLayout) -> ElasticSpec {
     ElasticSpec { units, bits_per_key, scheme, layout }
@@ -48,6 +49,7 @@ fn any_units_together_match_theory() {
                 let theory = match layout {
                     ElasticLayout::Standard => theory::bloom_rate(4.0 * j as f64, 3 * j as u32),
                     ElasticLayout::Blocked => theory::blocked_bloom_rate(4.0, 3).powi(j as i32),
+                    ElasticLayout::Interleaved => theory::interleaved_rates(4.0, 3, 6)[j],
                 };
                 assert!((group.expected_rate(j as u32) / theory - 1.0).abs() < 0.02);
                 let off = rate / theory - 1.0;
@@ -284,7 +286,7 @@ proptest! {
     fn no_subset_rejects_a_key(
         seeds in prop::collection::vec(prop_oneof![any::<u64>(), Just(0), Just(u64::MAX)], 0..200),
         units in 1u32..=16, bits in prop_oneof![0.1f64..64.0, Just(64.0)], salt: u64,
-        loaded: u16, scheme in 0usize..2, layout in 0usize..2, offset in 0usize..64,
+        loaded: u16, scheme in 0usize..2, layout in 0usize..3, offset in 0usize..64,
     ) {
         let digests: Vec<_> = seeds.into_iter().map(Digest::from_u64).collect();
         let spec = spec(units, bits, SHARED[scheme], LAYOUTS[layout]);
@@ -309,6 +311,26 @@ proptest! {
             prop_assert_eq!(unit.to_bytes(), &places[unit.index() as usize][offset..]);
         }
         prop_assert!(digests.iter().all(|&digest| owned.contains(digest) && views.contains(digest)));
+        // The first units in memory together answer as each by itself; more and fewer are copies of them.
+        let stack = ElasticStack::of(&group.units()[0]);
+        let (most, few) = (units, 1 + u32::from(loaded) % units);
+        let mut lines = vec![ElasticLine::ZERO; stack.lines(few)];
+        group.units()[..few as usize].iter().for_each(|unit| stack.put(&mut lines, few, unit).unwrap());
+        let mut all = vec![ElasticLine::ZERO; stack.lines(most)];
+        stack.copy((&lines, few), (&mut all, most));
+        group.units()[few as usize..].iter().for_each(|unit| stack.put(&mut all, most, unit).unwrap());
+        let mut again = vec![ElasticLine::ZERO; stack.lines(few)];
+        stack.copy((&all, most), (&mut again, few));
+        prop_assert!(digests.iter().all(|&digest| stack.contains(&all, most, digest)));
+        for i in 0..100 {
+            let first = group.set(few).contains(stranger(i));
+            prop_assert_eq!(stack.contains(&lines, few, stranger(i)), first);
+            prop_assert_eq!(stack.contains(&again, few, stranger(i)), first);
+            prop_assert_eq!(stack.contains(&all, most, stranger(i)), group.set(most).contains(stranger(i)));
+            stack.prefetch(&lines, few, stranger(i));
+        }
+        let strange = ElasticGroup::build(spec, &digests, salt ^ 1, Verify::No).unwrap();
+        prop_assert!(stack.put(&mut lines, few, &strange.units()[0]).is_err(), "a unit of another group");
         for i in 0..100 {
             let each = owned.loaded().iter().all(|unit| unit.contains(stranger(i)));
             prop_assert_eq!(owned.contains(stranger(i)), each);

@@ -22,6 +22,20 @@ const ROTATION: u32 = 33;
 /// Turns a term of the sequence into the positions in a line: an odd constant, drawn at random.
 const LOW: u64 = 0xd1b5_4a32_d192_ed03;
 
+/// Words of a unit's block for one key in the interleaved layout.
+pub(super) const BLOCK_WORDS: usize = theory::INTERLEAVED_BITS as usize / 64;
+
+/// How scheme and layout are encoded.
+const HOW: [(u8, BloomScheme, ElasticLayout); 7] = [
+    (0, BloomScheme::Rotation, ElasticLayout::Standard),
+    (1, BloomScheme::DoubleHashing, ElasticLayout::Standard),
+    (2, BloomScheme::Independent, ElasticLayout::Standard),
+    (3, BloomScheme::Rotation, ElasticLayout::Interleaved),
+    (4, BloomScheme::Rotation, ElasticLayout::Blocked),
+    (5, BloomScheme::DoubleHashing, ElasticLayout::Blocked),
+    (7, BloomScheme::DoubleHashing, ElasticLayout::Interleaved),
+];
+
 /// What all units of a group have in common.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Shape {
@@ -52,18 +66,19 @@ impl Sequence {
 impl Shape {
     /// Invariants of every shape, built or read.
     pub(super) fn check(&self) -> Result<(), FilterError> {
-        let (most, blocked) = match self.layout {
-            ElasticLayout::Standard => (theory::MAX_PROBES, false),
-            ElasticLayout::Blocked => (theory::MAX_BLOCKED_PROBES, true),
+        let (most, whole) = match self.layout {
+            ElasticLayout::Standard => (theory::MAX_PROBES, 1),
+            ElasticLayout::Blocked => (theory::MAX_BLOCKED_PROBES, LINE_WORDS as u64),
+            ElasticLayout::Interleaved => (theory::MAX_BLOCKED_PROBES, BLOCK_WORDS as u64),
         };
         if !(1..=most).contains(&u32::from(self.probes)) {
             return Err(FilterError::Probes(self.probes));
         }
-        if self.words == 0 || blocked && !self.words.is_multiple_of(LINE_WORDS as u64) {
+        if self.words == 0 || !self.words.is_multiple_of(whole) {
             return Err(FilterError::Corrupt("unit size"));
         }
         if self.scheme == BloomScheme::Independent {
-            if blocked {
+            if self.layout != ElasticLayout::Standard {
                 return Err(FilterError::Parameter("independent units cannot be blocked"));
             }
             if u32::from(self.units) * u32::from(self.probes) > theory::MAX_PROBES {
@@ -89,12 +104,31 @@ impl Shape {
         sequence.term(u64::from(index) * u64::from(self.probes))
     }
 
+    /// Returns the terms of the probes of unit `index` of the standard layout.
+    #[inline(always)]
+    pub(super) fn terms(&self, index: u8, sequence: Sequence) -> impl Iterator<Item = u64> + use<> {
+        let first = self.first_term(index, sequence);
+        (0..u64::from(self.probes)).map(move |i| first.wrapping_add(sequence.step.wrapping_mul(i)))
+    }
+
     /// Returns the line of a key in unit `index` of the blocked layout, and the seed of its positions there.
     #[inline(always)]
-    fn line(&self, index: u8, sequence: Sequence) -> (usize, u32) {
+    pub(super) fn line(&self, index: u8, sequence: Sequence) -> (usize, u32) {
         let term = sequence.term(index.into());
         let line = reduce(term, self.words / LINE_WORDS as u64) as usize;
         (line, (term.wrapping_mul(LOW) >> 32) as u32)
+    }
+
+    /// Returns the first word of a key's block, which has the same place in every unit of the interleaved layout.
+    #[inline(always)]
+    pub(super) fn block(&self, sequence: Sequence) -> usize {
+        reduce(sequence.first, self.words / BLOCK_WORDS as u64) as usize * BLOCK_WORDS
+    }
+
+    /// Returns the seed of a key's positions in its block of unit `index`.
+    #[inline(always)]
+    pub(super) fn low(&self, index: u8, sequence: Sequence) -> u32 {
+        (sequence.term(index.into()).wrapping_mul(LOW) >> 32) as u32
     }
 
     pub(super) fn set(&self, words: &mut [u64], index: u8, sequence: Sequence) {
@@ -114,11 +148,18 @@ impl Shape {
                     words[line * LINE_WORDS + word] |= bit;
                 }
             }
+            ElasticLayout::Interleaved => {
+                let (block, low) = (self.block(sequence), self.low(index, sequence));
+                for i in 0..usize::from(self.probes) {
+                    let (word, bit) = split(position_in_block(low, i) as u64);
+                    words[block + word] |= bit;
+                }
+            }
         }
     }
 
     /// Word and bit of every probe of an independent unit.
-    fn independent<'a>(
+    pub(super) fn independent<'a>(
         &self,
         index: u8,
         digests: &'a IndependentDigests,
@@ -147,9 +188,15 @@ impl Shape {
     }
 }
 
+/// Returns the position, below [`theory::INTERLEAVED_BITS`], of probe `i`.
+#[inline(always)]
+pub(super) fn position_in_block(low: u32, i: usize) -> usize {
+    position(low, i) >> 1
+}
+
 /// Splits a bit number into word and bit.
 #[inline(always)]
-fn split(bit: u64) -> (usize, u64) {
+pub(super) fn split(bit: u64) -> (usize, u64) {
     ((bit / 64) as usize, 1 << (bit % 64))
 }
 
@@ -201,7 +248,7 @@ impl ElasticUnit {
     fn spare(layout: ElasticLayout) -> usize {
         match layout {
             ElasticLayout::Standard => 0,
-            ElasticLayout::Blocked => LINE_WORDS - 1,
+            ElasticLayout::Blocked | ElasticLayout::Interleaved => LINE_WORDS - 1,
         }
     }
 
@@ -243,13 +290,10 @@ impl<'a> ElasticUnitRef<'a> {
         if index >= units {
             return Err(FilterError::Corrupt("unit number"));
         }
-        let scheme = match how >> 5 & 3 {
-            0 => BloomScheme::Rotation,
-            1 => BloomScheme::DoubleHashing,
-            2 => BloomScheme::Independent,
-            _ => return Err(FilterError::Corrupt("scheme")),
-        };
-        let layout = if how >> 7 == 0 { ElasticLayout::Standard } else { ElasticLayout::Blocked };
+        let (_, scheme, layout) = *HOW
+            .iter()
+            .find(|(code, ..)| *code == how >> 5)
+            .ok_or(FilterError::Corrupt("scheme and layout"))?;
         let shape =
             Shape { salt, keys, words: words.count() as u64, units, probes: how & 31, scheme, layout };
         shape.check()?;
@@ -258,6 +302,11 @@ impl<'a> ElasticUnitRef<'a> {
 }
 
 impl<W: Words> ElasticUnit<W> {
+    /// Word `at` of the payload; 0 beyond the end.
+    pub(super) fn payload_word(&self, at: usize) -> u64 {
+        self.words.word(self.start + at)
+    }
+
     pub(super) fn shape(&self) -> Shape {
         self.shape
     }
@@ -291,6 +340,18 @@ impl<W: Words> ElasticUnit<W> {
         all & 1 == 1
     }
 
+    /// The same for the interleaved layout.
+    #[inline(always)]
+    pub(super) fn holds_in_block(&self, shape: &Shape, sequence: Sequence) -> bool {
+        let (start, low) = (self.start + shape.block(sequence), shape.low(self.index, sequence));
+        let mut all = 1;
+        for i in 0..usize::from(shape.probes) {
+            let at = position_in_block(low, i);
+            all &= self.words.word_within(start + at / 64) >> (at % 64);
+        }
+        all & 1 == 1
+    }
+
     pub(super) fn holds_independent(&self, digests: &IndependentDigests) -> bool {
         self.shape
             .independent(self.index, digests)
@@ -299,9 +360,13 @@ impl<W: Words> ElasticUnit<W> {
 
     #[inline]
     pub(super) fn prefetch_for(&self, sequence: Sequence) {
-        if self.shape.layout == ElasticLayout::Blocked {
-            let (line, _) = self.shape.line(self.index, sequence);
-            self.words.prefetch(self.start + line * LINE_WORDS);
+        match self.shape.layout {
+            ElasticLayout::Standard => {}
+            ElasticLayout::Blocked => {
+                let (line, _) = self.shape.line(self.index, sequence);
+                self.words.prefetch(self.start + line * LINE_WORDS);
+            }
+            ElasticLayout::Interleaved => self.words.prefetch(self.start + self.shape.block(sequence)),
         }
     }
 
@@ -315,6 +380,7 @@ impl<W: Words> ElasticUnit<W> {
             (BloomScheme::Independent, _) => true,
             (_, ElasticLayout::Standard) => self.holds_anywhere(shape, sequence),
             (_, ElasticLayout::Blocked) => self.holds_in_line(shape, sequence),
+            (_, ElasticLayout::Interleaved) => self.holds_in_block(shape, sequence),
         }
     }
 
@@ -367,6 +433,7 @@ impl<W: Words> ElasticUnit<W> {
             ElasticLayout::Blocked => {
                 theory::blocked_bloom_rate_of(keys, words / LINE_WORDS as u64, self.probes())
             }
+            ElasticLayout::Interleaved => theory::interleaved_rates(self.bits_per_key(), self.probes(), 1)[1],
         }
     }
 
@@ -392,7 +459,8 @@ impl<W: Words> ElasticUnit<W> {
         out.reserve(self.encoded_len());
         let Shape { salt, keys, words, units, probes, scheme, layout } = self.shape;
         let place = self.index | (units - 1) << 4;
-        let how = probes | (scheme as u8 - 1) << 5 | (layout as u8) << 7;
+        let code = HOW.iter().find(|known| (known.1, known.2) == (scheme, layout));
+        let how = probes | code.expect("shapes of other combinations are rejected").0 << 5;
         let head = Head { salt, keys, params: [place, how] };
         let payload = (self.start..self.start + words as usize).map(|at| self.words.word(at));
         format::write(FilterKind::ElasticUnit, head, payload, words, out);

@@ -120,60 +120,6 @@ impl Sequence {
         (0..len).map(|i| at.wrapping_add(i)).find(|&rank| self.low(words, rank) >= low)
     }
 
-    /// Returns the rank of `value`, which is below the universe, and the number of times it occurs.
-    #[inline]
-    pub(crate) fn equal<W: Words>(&self, words: &W, value: u64) -> (u64, u64) {
-        let bucket = value >> self.width;
-        let run = self.run(words, bucket, self.scan(words, bucket), |bucket| self.scan(words, bucket));
-        let low = value & bits::mask(self.width);
-        let Some(first) = self.seek(words, &run, low) else { return (0, 0) };
-        let end = run.rank.wrapping_add(run.len);
-        let same = (first..end).take_while(|&rank| self.low(words, rank) == low).count();
-        (first, same as u64)
-    }
-
-    /// Calls `each` with every value in turn, reading the unary part a word at a time.
-    #[inline]
-    pub(crate) fn for_each<W: Words>(&self, words: &W, mut each: impl FnMut(u64)) {
-        let (mut start, mut rank) = (0, 0);
-        while start < self.unary {
-            let mut window = self.window(words, start) & bits::mask((self.unary - start).min(64) as u32);
-            while window != 0 {
-                let bucket = (start + u64::from(window.trailing_zeros())).wrapping_sub(rank);
-                each(self.join(bucket, self.low(words, rank)));
-                rank += 1;
-                window &= window - 1;
-            }
-            start += 64;
-        }
-    }
-
-    /// Calls `each` with rank and value of every value from `first` on, until it returns `false`. `first` is below
-    /// the universe. Scans the words of the unary part before it, but none of the values.
-    #[inline]
-    pub(crate) fn for_each_from<W: Words>(
-        &self,
-        words: &W,
-        first: u64,
-        mut each: impl FnMut(u64, u64) -> bool,
-    ) {
-        let mut start = self.scan(words, first >> self.width);
-        let mut rank = start.wrapping_sub(first >> self.width);
-        while start < self.unary {
-            let mut window = self.window(words, start) & bits::mask((self.unary - start).min(64) as u32);
-            while window != 0 {
-                let bucket = (start + u64::from(window.trailing_zeros())).wrapping_sub(rank);
-                let value = self.join(bucket, self.low(words, rank));
-                if value >= first && !each(rank, value) {
-                    return;
-                }
-                rank += 1;
-                window &= window - 1;
-            }
-            start += 64;
-        }
-    }
-
     /// Returns whether a value lies in `first..=last`, both below the universe and in this order. `start_of(b)`
     /// returns where bucket `b` starts, for `b` up to the number of buckets; it is called once, and rarely twice.
     #[inline]

@@ -28,7 +28,7 @@ use crate::keys::KeyList;
 
 #[cfg(any(test, feature = "run-index"))]
 pub use grf::GrfHuffman;
-pub use grf::{MapReason, NO_BOUND, Partition, PartitionSpec, shape};
+pub use grf::{MapReason, NO_BOUND, Partition, PartitionSpec, Review, shape};
 
 /// The number of a flush within a tree; orders flushes in time.
 pub type Epoch = u64;
@@ -169,6 +169,29 @@ pub enum MapChoice {
     /// Preserves order between segments and uses the digest within: serves points for any keys, and ranges at segment
     /// granularity.
     Mixed,
+    /// Preserves order between segments and distances of numbers within: serves points, and short ranges at a rate that holds for
+    /// any integer keys and any queries.
+    Local,
+}
+
+/// The queries that a map is chosen for. By default there are no samples, and a tenth of the queries are ranges.
+#[derive(Clone, PartialEq, Debug)]
+pub struct QueryMix {
+    /// The share of ranges and seeks among queries; the others are gets of absent keys.
+    pub range_share: f64,
+    /// Absent keys that were asked for. If there are none, keys that are held out take their place.
+    pub points: Vec<Vec<u8>>,
+    /// Start and end (excluded; `None` for a seek) of ranges. If there are none, ranges and seeks from keys that are held out take
+    /// their place.
+    pub ranges: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    /// Whether the map must have an order whatever these queries cost: a filter of prefixes is only asked where it has.
+    pub needs_order: bool,
+}
+
+impl Default for QueryMix {
+    fn default() -> Self {
+        Self { range_share: 0.1, points: Vec::new(), ranges: Vec::new(), needs_order: false }
+    }
 }
 
 /// What a walk from some key on has found about a key range.

@@ -9,6 +9,7 @@
 //! | [`predict`] | counts times unit costs, every term with its formula |
 //! | [`Operations`] | the workload that counters show |
 //! | [`zipf_exponent`] | the skew of reads, from how often two of them are for the same key |
+//! | [`between`] | a filter per table or `grf`, by the rule of [`tree_filter`](crate::tree_filter) |
 //! | [`rank`] | all configurations within a budget, best first, with reasons |
 //!
 //! # Assumptions
@@ -25,6 +26,7 @@
 //! Pure arithmetic: no I/O, no threads, no clock. Times are in nanoseconds, memory in bytes, shares from 0 to 1. Every result
 //! is finite for finite input.
 
+mod between;
 mod counts;
 mod far;
 mod inputs;
@@ -38,6 +40,7 @@ mod skew;
 mod tests;
 mod words;
 
+pub use between::between;
 pub use counts::{Counts, counts};
 pub use inputs::{Allocation, Class, Configuration, Data, Machine, ProbeCost, ReadPath, Workload};
 pub use observed::Operations;

@@ -1,12 +1,16 @@
 //! All configurations that fit a budget, best first, with reasons.
 //!
+//! A filter per table and `grf` of equal memory are never both candidates for a shape: the rule of `filter = auto` says which is.
+//!
 //! Ranks every selector, uniform and by Monkey's rule, over every requested shape, each with the best of a few
 //! numbers of bits that fit. Costs one tree per shape and hundreds of predictions, some tens of milliseconds.
 
+use super::between::{between, side};
 use super::inputs::{Allocation, Class, Configuration, Data, Machine, ReadPath, Workload};
 use super::predict::{Prediction, filter_bytes, predict_tree};
 use super::selector::Selector;
 use super::shape::{Policy, Shape, Tree, grow};
+use crate::tree_filter::TreeFilter;
 
 /// The choices.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,6 +20,10 @@ pub struct Space {
     pub budget_bytes: u64,
     /// The candidate shapes.
     pub shapes: Vec<Shape>,
+    /// The candidate selectors.
+    pub selectors: Vec<Selector>,
+    /// Whether a global filter would keep the order of keys (`key_map` is not `digest`).
+    pub keeps_order: bool,
     /// The present configuration; ranked with the others whatever its size.
     pub current: Option<Configuration>,
 }
@@ -26,12 +34,12 @@ impl Space {
         let policies = [Policy::Leveling, Policy::LazyLeveling, Policy::Tiering, Policy::Fragmented];
         let shapes =
             policies.into_iter().flat_map(|policy| [10, 4].map(|ratio| Shape::new(policy, ratio))).collect();
-        Space { budget_bytes, shapes, current: None }
+        Space { budget_bytes, shapes, selectors: Selector::ALL.to_vec(), keeps_order: true, current: None }
     }
 
     /// Restricts the choice to trees of one shape.
     pub fn of_shape(budget_bytes: u64, shape: Shape) -> Space {
-        Space { budget_bytes, shapes: vec![shape], current: None }
+        Space { shapes: vec![shape], ..Space::new(budget_bytes) }
     }
 }
 
@@ -45,6 +53,9 @@ pub struct Ranked {
     pub prediction: Prediction,
     /// Whether this is the present configuration.
     pub is_current: bool,
+    /// Whether the rule of `filter = auto` prefers the other kind of filter ([`between`]): only the present configuration is ranked
+    /// nevertheless.
+    pub is_rejected: bool,
     /// In words: where most of its time goes, and for the others where they lose to the best one.
     pub reasons: Vec<String>,
 }
@@ -102,7 +113,7 @@ pub fn rank(machine: &Machine, data: &Data, workload: &Workload, space: &Space) 
     let mut ranked = Vec::new();
     for shape in &space.shapes {
         let tree = tree_of(shape);
-        for selector in Selector::ALL {
+        for &selector in &space.selectors {
             let allocations: &[Allocation] = match selector {
                 Selector::None | Selector::Elastic => &[Allocation::Uniform],
                 selector if selector.is_global() => &[Allocation::Uniform],
@@ -130,14 +141,17 @@ pub fn rank(machine: &Machine, data: &Data, workload: &Workload, space: &Space) 
         let prediction = predict_tree(machine, data, workload, &current, &tree_of(&current.shape));
         let is_same = |other: &Ranked| other.configuration == current;
         ranked.retain(|other| !is_same(other));
-        let now = Ranked { configuration: current, prediction, is_current: true, reasons: Vec::new() };
+        let is_rejected = is_rejected(machine, data, workload, space, &current, &tree_of(&current.shape));
+        let now =
+            Ranked { configuration: current, prediction, is_current: true, is_rejected, reasons: Vec::new() };
         let at = ranked.partition_point(|other| other.prediction.mean_ns < now.prediction.mean_ns);
         // Configurations that do not fit are not recommended, however fast it is.
         let at = if fits(&now) { at } else { at.max(1).min(ranked.len()) };
         ranked.insert(at, now);
     }
     explain(&mut ranked, workload);
-    Ranking { ranked, refused: refused(machine, data, space) }
+    let refused = refused(machine, data, space, &ranked);
+    Ranking { ranked, refused }
 }
 
 /// Returns the best number of bits for a selector, if any fits.
@@ -169,12 +183,14 @@ fn best_bits(
     let configurations = candidates.into_iter().filter_map(|bits| {
         let mut configuration = Configuration { allocation, ..Configuration::new(selector, bits, shape) };
         let filters = filter_bytes(data, &configuration);
-        if filters > space.budget_bytes as f64 {
+        if filters > space.budget_bytes as f64
+            || is_rejected(machine, data, workload, space, &configuration, tree)
+        {
             return None;
         }
         configuration.cache_bytes = if through_cache { space.budget_bytes - filters as u64 } else { 0 };
         let prediction = predict_tree(machine, data, workload, &configuration, tree);
-        Some(Ranked { configuration, prediction, is_current: false, reasons: Vec::new() })
+        Some(Ranked { configuration, prediction, is_current: false, is_rejected: false, reasons: Vec::new() })
     });
     // Among equals the smallest, which comes first.
     configurations.reduce(|best, next| {
@@ -182,7 +198,32 @@ fn best_bits(
     })
 }
 
-fn refused(machine: &Machine, data: &Data, space: &Space) -> Vec<Refused> {
+/// Reports whether the rule prefers a candidate of the other kind and of equal memory in this tree. Only a candidate can be preferred:
+/// one that is measured, requested and within the budget.
+fn is_rejected(
+    machine: &Machine,
+    data: &Data,
+    workload: &Workload,
+    space: &Space,
+    configuration: &Configuration,
+    tree: &Tree,
+) -> bool {
+    let Some(own) = side(configuration) else { return false };
+    let rival = match own {
+        TreeFilter::PerTable => Selector::Grf,
+        TreeFilter::Global => Selector::BlockedBloom,
+    };
+    let bits = configuration.bits_per_key;
+    let of_rival = Configuration::new(rival, bits, configuration.shape);
+    // The present one may exceed the budget, and is then left for another reason.
+    let is_candidate = space.selectors.contains(&rival)
+        && machine.probe(rival).is_some()
+        && filter_bytes(data, &of_rival) <= space.budget_bytes as f64;
+    let current = space.current.as_ref().and_then(side);
+    is_candidate && between(current, tree, data, workload, bits, space.keeps_order).filter != own
+}
+
+fn refused(machine: &Machine, data: &Data, space: &Space, ranked: &[Ranked]) -> Vec<Refused> {
     let most = space.budget_bytes as f64 * 8.0 / (data.entries as f64).max(1.0);
     let why = |selector: Selector| {
         if selector == Selector::None {
@@ -192,7 +233,12 @@ fn refused(machine: &Machine, data: &Data, space: &Space) -> Vec<Refused> {
             return Some("was not measured on this machine".to_owned());
         }
         let least = selector.spent_bits(FEWEST_BITS, data.keys);
-        (least > most).then(|| format!("takes {least:.1} bits per key, but the budget allows {most:.1}"))
+        if least > most {
+            return Some(format!("takes {least:.1} bits per key, but the budget allows {most:.1}"));
+        }
+        let is_ranked = ranked.iter().any(|ranked| ranked.configuration.selector == selector);
+        let by_rule = selector == Selector::Grf && !is_ranked && space.selectors.contains(&selector);
+        by_rule.then(|| "a filter per table is faster, by the rule of filter = auto".to_owned())
     };
     let all = Selector::ALL.into_iter();
     all.filter_map(|selector| why(selector).map(|reason| Refused { selector, reason })).collect()

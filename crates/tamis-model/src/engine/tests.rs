@@ -123,10 +123,12 @@ fn rates_match_the_tables() {
     };
     let (one, eight) = ([1.0], [0.125; 8]);
     for (selector, bits, of_one, of_eight) in [
-        (Selector::Grf, 10.0, 0.022, 0.26),
-        (Selector::Grf, 14.0, 0.0017, 0.017),
-        (Selector::GrfHuffman, 10.0, 0.028, 0.25),
-        (Selector::GrfHuffman, 14.0, 0.0025, 0.0165),
+        (Selector::Grf, 8.0, 0.0259, 0.3295),
+        (Selector::Grf, 10.0, 0.0081, 0.0844),
+        (Selector::Grf, 12.0, 0.0021, 0.0219),
+        (Selector::Grf, 14.0, 0.0004, 0.0059),
+        (Selector::GrfHuffman, 10.0, 0.0186, 0.1583),
+        (Selector::GrfHuffman, 14.0, 0.0014, 0.0117),
         (Selector::Chucky, 8.0, 0.18, 0.223),
         (Selector::Chucky, 10.0, 0.18, 0.223),
         (Selector::Chucky, 12.0, 0.093, 0.11),
@@ -137,6 +139,11 @@ fn rates_match_the_tables() {
         about(selector, bits, &one, of_one);
         about(selector, bits, &eight, of_eight);
     }
+    // Nine tenths in one run, the rest in ten.
+    let shares: Vec<f64> = [0.01; 10].into_iter().chain([0.9]).collect();
+    about(Selector::Grf, 8.0, &shares, 0.0712);
+    about(Selector::Grf, 10.0, &shares, 0.0179);
+    about(Selector::Grf, 12.0, &shares, 0.0053);
     // Three levels of ten runs, the last of one.
     let shares: Vec<f64> = [0.001; 10].into_iter().chain([0.009; 10]).chain([0.9]).collect();
     about(Selector::Remix, 4.0, &shares, 3.623);

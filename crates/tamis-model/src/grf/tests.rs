@@ -45,6 +45,29 @@ fn published_rates() {
     assert!((position_rate(6.0) - 0.0156).abs() < 1e-4 && (position_rate(10.0) - 0.001).abs() < 3e-5);
 }
 
+/// One partition of 65,536 uniform keys, mapped by their digests, whose runs of equal size were inserted one by one: matches of
+/// absent keys.
+#[test]
+fn the_rate_of_a_partition_is_at_most_a_bit_above_that_of_ideal_codes() {
+    for (bits, runs, seen) in [
+        (10.0, 1, 0.0053),
+        (10.0, 4, 0.0335),
+        (10.0, 19, 0.1750),
+        (10.0, 74, 0.7269),
+        (14.0, 1, 0.0003),
+        (14.0, 4, 0.0020),
+        (14.0, 19, 0.0109),
+        (14.0, 74, 0.0468),
+    ] {
+        let times = seen / global_rate(bits, &vec![1.0; runs]);
+        assert!((0.9..2.0).contains(&times), "{bits} bits, {runs} runs: {times}");
+    }
+    // One run has no codes; two equal ones take a bit, with any unit of shares.
+    assert_eq!(global_rate(12.4, &[7.0]), global_rate(13.4, &[3.0, 3.0]));
+    assert!((global_rate(12.4, &[1.0]) / 2f64.powi(-10) - 1.0).abs() < 1e-9);
+    assert_eq!((global_rate(0.0, &[0.5; 2]), global_rate(f64::NAN, &[])), (2.0, 1.0), "at most every run");
+}
+
 /// Simulates rounds: B keys per flush, a filter of M slots made at each last-level merge, the rate N/M after each
 /// flush.
 #[test]
@@ -259,6 +282,7 @@ proptest! {
         for rate in [position_rate(x), snarf_rate(x), rate(x), average_rate(x, ratio), shrunk_share(tree)] {
             prop_assert!((0.0..=1.0).contains(&rate));
         }
+        prop_assert!((0.0..=2.0).contains(&global_rate(x, &[y, 1.0])));
         for policy in POLICIES {
             for digits in [Digits::Fractional, Digits::Whole] {
                 prop_assert!(mean_code_bits(tree, policy, digits).is_finite());

@@ -1,14 +1,22 @@
-//! Builds the filter of a table from its keys (or the key list, if the tree has a global filter), and chooses the bits
-//! per key of new filters.
+//! Builds the filter of a table from its keys (or, if the tree has a global filter, the list of keys that it lacks), and
+//! chooses the bits per key of new filters.
+
+use std::sync::Arc;
 
 use tamis_filter::{
     BlockedBloomBuilder, Bloom, BloomScheme, Digest, Filter, FilterError, IndependentDigests, KeyList,
     PointFilter, PointSpec, RangeFilter, RangeSpec, Verify, theory,
 };
 
+use crate::compaction::allocation::{ByAccess, MOST_BITS};
 use crate::compaction::plan::{OutputRun, Plan};
+use crate::key::{KeyBytes, KeyEnd};
 use crate::options::{BloomHashing, FilterAllocation, FilterChoice, KeyspaceOptions};
-use crate::table::{ELASTIC, ElasticBuilder, FilterBuildError, KEY_LIST, KeyListBuilder, KeyListReader};
+use crate::select::AccessSampler;
+use crate::table::{
+    ELASTIC, ElasticBuilder, FilterBuildError, GLOBAL, KEY_LIST, KeyListBuilder, KeyListReader,
+};
+use crate::tree::open_table::OpenTable;
 use crate::tree::version::Version;
 
 /// Below this, a filter costs more to check than it saves: in theory 98 of 100 absent keys pass it.
@@ -30,8 +38,10 @@ enum Collected {
     Independent(Vec<IndependentDigests>),
     /// A range filter is built from the keys themselves.
     Keys(KeyList),
-    /// A global filter needs the keys each time it is rebuilt. The second field is a hash of their digests in order.
+    /// The keys that a global filter lacks. The second field is a hash of their digests in order.
     List(KeyListBuilder, u64),
+    /// A global filter has all of the keys already.
+    Global,
     /// Partly built before the last key is known. Boxed because it is much larger than the other variants.
     Elastic(Box<ElasticBuilder>),
 }
@@ -41,21 +51,39 @@ enum Collected {
 pub(crate) struct FilterBlock {
     /// The kind, as written to the table's properties.
     pub(crate) kind: &'static str,
-    pub(crate) bytes: Vec<u8>,
+    /// `None`: only the kind is recorded.
+    pub(crate) bytes: Option<Vec<u8>>,
+}
+
+/// Which keys a new table brings to a filter of the whole tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NewKeys {
+    /// Its own, or nobody knows: the table lists them.
+    All,
+    /// None: they come from other tables of the tree.
+    None,
 }
 
 impl FilterBuilder {
-    /// Creates a builder for a table at `level` whose filter may use `bits_per_key`.
-    pub(crate) fn new(options: &KeyspaceOptions, level: usize, bits_per_key: f64) -> Self {
-        let choice = options.filter.at(level);
+    /// Creates a builder for a table whose filter may use `bits_per_key`. Left to itself, a table has a filter of its own.
+    pub(crate) fn new(
+        options: &KeyspaceOptions,
+        choice: FilterChoice,
+        bits_per_key: f64,
+        new_keys: NewKeys,
+    ) -> Self {
+        let choice = if choice == FilterChoice::Auto { FilterChoice::BlockedBloom } else { choice };
         let collected = match choice {
             FilterChoice::None => Collected::Nothing,
+            FilterChoice::Grf if new_keys == NewKeys::None => Collected::Global,
+            // A filter that the program supplies is told of every table that a merge writes, and reads its keys.
             FilterChoice::Grf | FilterChoice::External(_) => Collected::List(KeyListBuilder::new(), 0),
             FilterChoice::Elastic(hashing) => Collected::Elastic(Box::new(elastic(options, hashing))),
             _ if bits_per_key < FEWEST_BITS => Collected::Nothing,
             FilterChoice::Bloom(BloomHashing::Independent) => Collected::Independent(Vec::new()),
             FilterChoice::Bloom(_)
             | FilterChoice::BlockedBloom
+            | FilterChoice::Auto
             | FilterChoice::Ribbon
             | FilterChoice::Fuse
             | FilterChoice::Xor
@@ -82,7 +110,7 @@ impl FilterBuilder {
     #[inline]
     pub(crate) fn add(&mut self, key: &[u8], digest: Digest) {
         match &mut self.collected {
-            Collected::Nothing => {}
+            Collected::Nothing | Collected::Global => {}
             Collected::Digests(digests) => digests.add(digest),
             Collected::Independent(keys) => {
                 keys.push(IndependentDigests::of(key, theory::optimal_probes(self.bits_per_key)));
@@ -101,6 +129,18 @@ impl FilterBuilder {
         }
     }
 
+    /// Sets the bits per key, at most those that the builder was created with, once all keys are known.
+    pub(crate) fn with_bits(mut self, bits_per_key: f64) -> Self {
+        debug_assert!(bits_per_key <= self.bits_per_key, "keys may lack digests");
+        self.bits_per_key = bits_per_key;
+        let sized =
+            matches!(self.collected, Collected::Digests(_) | Collected::Independent(_) | Collected::Keys(_));
+        if sized && bits_per_key < FEWEST_BITS {
+            self.collected = Collected::Nothing;
+        }
+        self
+    }
+
     /// Returns the filter's bytes. Each table has its own salt, so that the false positives of tables probed with the
     /// same digest are independent.
     pub(crate) fn finish(
@@ -112,15 +152,16 @@ impl FilterBuilder {
         let verify = verify(options);
         let filter: Filter = match self.collected {
             Collected::Nothing => return Ok(None),
+            Collected::Global => return Ok(Some(FilterBlock { kind: GLOBAL, bytes: None })),
             Collected::List(list, hash) => {
                 let bytes = list.finish();
                 if verify == Verify::Yes && hash_of_list(&bytes) != Some(hash) {
                     return Err(FilterError::SelfCheck.into());
                 }
-                return Ok(Some(FilterBlock { kind: KEY_LIST, bytes }));
+                return Ok(Some(FilterBlock { kind: KEY_LIST, bytes: Some(bytes) }));
             }
             Collected::Elastic(units) => {
-                return Ok(units.finish()?.map(|bytes| FilterBlock { kind: ELASTIC, bytes }));
+                return Ok(units.finish()?.map(|bytes| FilterBlock { kind: ELASTIC, bytes: Some(bytes) }));
             }
             Collected::Independent(keys) => {
                 let filter = Bloom::build_independent(keys.iter().copied(), bits, salt)?;
@@ -162,7 +203,7 @@ impl FilterBuilder {
                 RangeFilter::build(spec, &keys, bits, salt, verify)?.into()
             }
         };
-        Ok(Some(FilterBlock { kind: filter.kind().name(), bytes: filter.to_bytes() }))
+        Ok(Some(FilterBlock { kind: filter.kind().name(), bytes: Some(filter.to_bytes()) }))
     }
 }
 
@@ -195,23 +236,95 @@ fn hash_of_list(bytes: &[u8]) -> Option<u64> {
     Some(hash)
 }
 
-/// Bits per key for the filter of a new table of `entries` entries that forms a run of its own, as a flush writes it.
-pub(crate) fn bits_for_flush(options: &KeyspaceOptions, version: &Version, entries: u64) -> f64 {
-    match options.filter_allocation {
-        FilterAllocation::Uniform => options.bits_per_key,
-        FilterAllocation::Monkey => {
-            let mut runs: Vec<u64> = (0..version.runs.len()).map(|run| entries_of(version, run)).collect();
-            runs.push(entries);
-            last(theory::monkey(&runs, options.bits_per_key))
+/// Bits per key for the filters of new tables.
+#[derive(Debug)]
+pub(crate) enum FilterBits {
+    /// The same for all tables of a job.
+    Same(f64),
+    /// By the gets that each will be asked.
+    ByAccess(ByAccess),
+}
+
+impl FilterBits {
+    /// Decides for a new table of `entries` entries in the key range that `range` tells, that forms a run of its own, as a flush writes it.
+    pub(crate) fn for_flush(
+        options: &KeyspaceOptions,
+        version: &Version,
+        accesses: Option<&AccessSampler>,
+        entries: u64,
+        range: impl FnOnce() -> Option<(KeyBytes, KeyEnd)>,
+    ) -> FilterBits {
+        FilterBits::of(
+            options,
+            accesses,
+            || {
+                let mut runs: Vec<u64> =
+                    (0..version.runs.len()).map(|run| entries_of(version, run)).collect();
+                runs.push(entries);
+                runs
+            },
+            |era| {
+                let (smallest, largest) = range().unwrap_or_else(|| (KeyBytes::default(), KeyEnd::Unbounded));
+                ByAccess::for_flush(options, version, (&smallest, &largest), entries, era)
+            },
+        )
+    }
+
+    /// Decides for the tables that `plan` writes, from the tree as it will be after it.
+    pub(crate) fn for_plan(
+        options: &KeyspaceOptions,
+        version: &Version,
+        accesses: Option<&AccessSampler>,
+        plan: &Plan,
+    ) -> FilterBits {
+        let by_access = |era| ByAccess::for_plan(options, version, plan, era);
+        FilterBits::of(options, accesses, || runs_after(version, plan), by_access)
+    }
+
+    /// `runs`: the entries of each run as they will be; the last one is new.
+    fn of(
+        options: &KeyspaceOptions,
+        accesses: Option<&AccessSampler>,
+        runs: impl FnOnce() -> Vec<u64>,
+        by_access: impl FnOnce(u64) -> ByAccess,
+    ) -> FilterBits {
+        match (options.filter_allocation, accesses) {
+            (FilterAllocation::Uniform, _) => FilterBits::Same(options.bits_per_key),
+            (FilterAllocation::Mnemosyne, Some(accesses)) => FilterBits::ByAccess(by_access(accesses.era())),
+            // Without filters of tables nobody counts, and the bits do not matter.
+            (FilterAllocation::Monkey | FilterAllocation::Mnemosyne, _) => {
+                FilterBits::Same(last(theory::monkey(&runs(), options.bits_per_key)))
+            }
+        }
+    }
+
+    /// Returns the most that a table may get, before its keys are known.
+    pub(crate) fn most(&self) -> f64 {
+        match self {
+            FilterBits::Same(bits) => *bits,
+            FilterBits::ByAccess(_) => MOST_BITS,
+        }
+    }
+
+    /// Returns the bits per key of a table with this key range and this many entries.
+    pub(crate) fn of_table(&self, smallest: &KeyBytes, largest: &KeyEnd, entries: u64) -> f64 {
+        match self {
+            FilterBits::Same(bits) => *bits,
+            FilterBits::ByAccess(by) => by.bits(smallest, largest, entries),
+        }
+    }
+
+    /// Tells new tables, which nobody reads yet, what gets they have to expect.
+    pub(crate) fn inherit(&self, tables: &[Arc<OpenTable>]) {
+        if let FilterBits::ByAccess(by) = self {
+            tables.iter().for_each(|table| by.inherit(table));
         }
     }
 }
 
-/// Bits per key for the filters of the tables that `plan` writes, computed from the runs as they will be after it.
-pub(crate) fn bits_for_plan(options: &KeyspaceOptions, version: &Version, plan: &Plan) -> f64 {
-    if options.filter_allocation == FilterAllocation::Uniform {
-        return options.bits_per_key;
-    }
+/// The entries of each run as they will be after `plan`, at most: merges may drop some. The last run is the one that it writes;
+/// the others keep their order.
+pub(crate) fn runs_after(version: &Version, plan: &Plan) -> Vec<u64> {
     let inputs: crate::collections::HashSet<u64> = plan.tables().collect();
     let (mut runs, mut output) = (Vec::new(), 0);
     for run in &version.runs {
@@ -226,7 +339,7 @@ pub(crate) fn bits_for_plan(options: &KeyspaceOptions, version: &Version, plan: 
         }
     }
     runs.push(output);
-    last(theory::monkey(&runs, options.bits_per_key))
+    runs
 }
 
 fn entries_of(version: &Version, run: usize) -> u64 {

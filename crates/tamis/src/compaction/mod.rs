@@ -1,6 +1,7 @@
 //! Compaction in two separate parts: a *policy* is a pure function from the tree's shape to a *plan*; the *executor*
 //! merges what a plan names and knows nothing of policies.
 
+pub(crate) mod allocation;
 pub(crate) mod execute;
 pub(crate) mod filters;
 pub(crate) mod parts;
@@ -13,6 +14,6 @@ pub(crate) mod simulator;
 pub(crate) mod versions;
 pub(crate) mod writer;
 
-pub(crate) use filters::FilterBuilder;
+pub(crate) use filters::{FilterBuilder, NewKeys};
 pub use policy::Promise;
 pub(crate) use writer::{Lineage, MergeLineage, TableSink};

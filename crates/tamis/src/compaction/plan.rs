@@ -5,6 +5,7 @@ use tamis_filter::Digest;
 use crate::compaction::shape::{KeyRange, Shape, TableShape};
 use crate::ids::{RunId, TableId};
 use crate::key::KeyBytes;
+use crate::tree::meta::Stretch;
 
 /// Tables of one run that a plan reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,6 +92,8 @@ pub(crate) struct Plan {
     /// No older data overlaps the inputs' range: deletes that every reader sees may be dropped, and the outputs' epochs
     /// may [reach down](crate::tree::epochs::EpochMap::reaching_down).
     pub(crate) bottommost: bool,
+    /// What the outputs' records say about the lengths of blocks from now on.
+    pub(crate) stretch: Option<Stretch>,
 }
 
 impl Plan {
@@ -122,6 +125,7 @@ impl Plan {
             work: Work::Drop,
             guard_bits: None,
             bottommost: false,
+            stretch: None,
         })
     }
 

@@ -39,6 +39,7 @@ pub(crate) fn plan(shape: &Shape, max_table_bytes: u64) -> Option<Plan> {
         output_level: level,
         output: OutputRun::Into(run.id),
         bottommost: nothing_older(shape, level, place, &range),
+        stretch: None,
         range,
         max_table_bytes,
         borders: Vec::new(),

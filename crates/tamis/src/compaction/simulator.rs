@@ -320,7 +320,9 @@ impl<P: CompactionPolicy> Sim<P> {
                     if plan.bottommost { map.reaching_down() } else { map }
                 });
                 self.compacted_bytes += table.file_bytes;
-                outputs.push(table);
+                let mut meta = (*table).clone();
+                meta.extra.stretch.clone_from(&plan.stretch);
+                outputs.push(Arc::new(meta));
             }
         }
         outputs

@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tamis_filter::Digest;
 
 use crate::codec::Encode;
-use crate::compaction::filters::FilterBuilder;
+use crate::compaction::filters::{FilterBits, FilterBuilder, NewKeys};
 use crate::compaction::plan::is_guard;
 use crate::compaction::versions::{Kept, Rules, Surroundings, Versions};
 use crate::error::StorageError;
 use crate::ids::{KeyspaceId, TableId};
 use crate::io::{FileSystem, Usage};
 use crate::key::{KeyBytes, KeyEnd, Kind, MAX_SEQNO, SeqNo};
-use crate::options::KeyspaceOptions;
+use crate::options::{FilterChoice, KeyspaceOptions};
 use crate::read::merge::MergeCursor;
 use crate::table::{ExtraProperties, Merged, Origin, TableBuilder, TableOptions};
 use crate::tree::epochs::EpochMap;
@@ -37,8 +37,12 @@ pub(crate) struct TableSink<'a> {
     pub(crate) next_file: &'a AtomicU64,
     pub(crate) options: &'a KeyspaceOptions,
     pub(crate) level: usize,
+    /// The filters.
+    pub(crate) filter: FilterChoice,
     /// Bits per key in the filters.
-    pub(crate) filter_bits: f64,
+    pub(crate) filter_bits: &'a FilterBits,
+    /// What the tables bring to a filter of the whole tree.
+    pub(crate) new_keys: NewKeys,
     /// A table ends at the first new key after this many bytes.
     pub(crate) max_table_bytes: u64,
     /// Keys before which a table ends, ascending.
@@ -313,7 +317,13 @@ impl Writer<'_, '_> {
         Ok(Open {
             id,
             builder: TableBuilder::new(file, path, table_options),
-            filter: FilterBuilder::new(options, self.sink.level, self.sink.filter_bits).with_salt(id),
+            filter: FilterBuilder::new(
+                options,
+                self.sink.filter,
+                self.sink.filter_bits.most(),
+                self.sink.new_keys,
+            )
+            .with_salt(id),
             first_key: first_key.to_vec(),
             last_key: Vec::new(),
             deletes: 0,
@@ -366,7 +376,8 @@ impl Writer<'_, '_> {
         }
         let (Some(smallest), Some(largest)) = (smallest, largest) else { return Ok(()) };
         let epochs = (self.epochs)(&smallest, &largest);
-        let filter = filter.finish(self.sink.options, id).unwrap_or_else(|why| {
+        let bits = self.sink.filter_bits.of_table(&smallest, &largest, entries);
+        let filter = filter.with_bits(bits).finish(self.sink.options, id).unwrap_or_else(|why| {
             log::warn!("table {id} is written without a filter: {why}");
             None
         });
@@ -383,7 +394,7 @@ impl Writer<'_, '_> {
             clipped.encode(&mut bytes);
             bytes
         });
-        let finished = builder.finish(filter.map(|filter| filter.bytes), tombstones, extra)?;
+        let finished = builder.finish(filter.and_then(|filter| filter.bytes), tombstones, extra)?;
         log::debug!("wrote {} with {entries} entries", path.display());
         self.output.written_bytes += finished.file_bytes;
         self.output.tables.push(TableMeta {

@@ -257,8 +257,8 @@ impl DbInner {
         // Under the log lock: a database that is being closed no longer begins.
         self.health.check_writable().map_err(NotBegun::Stopped)?;
         if pending.first_log.is_none() {
-            let new = || self.numbers.take();
-            let id = pending.empty_log.unwrap_or_else(new);
+            // If the log gets its name but the name cannot be synced, the next attempt must not add a second empty log.
+            let id = *pending.empty_log.get_or_insert_with(|| self.numbers.take());
             pending.first_log = Some(self.log.create_first(id)?);
         }
         let id = pending.first_log.as_ref().expect("just made").id();
@@ -295,6 +295,11 @@ impl DbInner {
             let options = state.reshaping.to_store(*ks, &keyspace.options).to_text();
             if state.catalogue.tree().keyspaces[ks].options != options {
                 edit.set_options.push((*ks, options));
+            }
+        }
+        for (ks, stored) in &state.catalogue.tree().keyspaces {
+            if keyspaces.get(ks).is_some_and(|keyspace| !keyspace.filter.has_images()) {
+                edit.removed_filters.extend(stored.filter_files.keys().map(|file| (*ks, *file)));
             }
         }
         edit.next_epochs =

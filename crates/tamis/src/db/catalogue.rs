@@ -30,9 +30,10 @@ use arc_swap::{ArcSwap, Guard};
 use crate::collections::{HashMap, HashSet};
 use crate::db::begin::NotBegun;
 use crate::db::health::Health;
+use crate::db::images::FilterFiles;
 use crate::db::inner::KeyspaceInner;
 use crate::error::StorageError;
-use crate::ids::{KeyspaceId, LogId, TableId};
+use crate::ids::{FilterFileId, KeyspaceId, LogId, TableId};
 use crate::io::FileSystem;
 use crate::read::{MemtableSlot, Memtables, View};
 use crate::tree::edit::VersionEdit;
@@ -84,11 +85,13 @@ impl FileNumbers {
 }
 
 /// The state after a failed edit: it is unknown whether the edit is on disk, and perhaps even which manifest is in force.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Unsettled {
     cause: String,
     /// Tables that only a failed edit names.
     tables: Vec<Arc<OpenTable>>,
+    /// Filter files likewise.
+    filter_files: Vec<FilterFileId>,
     /// Manifests that may be in force, apart from the one that was in use before.
     manifests: Vec<PathBuf>,
 }
@@ -104,6 +107,7 @@ pub(crate) struct Catalogue {
     garbage: Arc<Garbage>,
     numbers: Arc<FileNumbers>,
     health: Arc<Health>,
+    filter_files: Arc<FilterFiles>,
     /// `None` before the session has begun, in a database that is open read-only, and once the database is closed.
     manifest: Option<Manifest>,
     manifest_number: u64,
@@ -121,6 +125,7 @@ impl Catalogue {
         garbage: &Arc<Garbage>,
         numbers: &Arc<FileNumbers>,
         health: &Arc<Health>,
+        filter_files: &Arc<FilterFiles>,
         (tree, manifest_number): (ManifestState, u64),
         keyspaces: BTreeMap<KeyspaceId, Arc<KeyspaceInner>>,
     ) -> Catalogue {
@@ -131,6 +136,7 @@ impl Catalogue {
             garbage: garbage.clone(),
             numbers: numbers.clone(),
             health: health.clone(),
+            filter_files: filter_files.clone(),
             manifest: None,
             manifest_number,
             unsettled: None,
@@ -175,6 +181,12 @@ impl Catalogue {
     /// Returns a new epoch of a keyspace; `None` if it was dropped.
     pub(crate) fn take_epoch(&mut self, keyspace: KeyspaceId) -> Option<u64> {
         self.tree.take_epoch(keyspace)
+    }
+
+    /// Sets the next epoch of a keyspace, lower than it was.
+    #[cfg(test)]
+    pub(crate) fn forget_epochs(&mut self, keyspace: KeyspaceId, next: u64) {
+        self.tree.keyspaces.get_mut(&keyspace).expect("a keyspace").next_epoch = next;
     }
 
     /// Returns the keyspaces whose active memtables hold back this log or an earlier one.
@@ -240,15 +252,19 @@ impl Catalogue {
             }),
         };
         let tree = prepared.inspect_err(|_| {
-            // The edit was not written, so nothing names its tables.
+            // The edit was not written, so nothing names its files.
             added(&edit, opened).for_each(|table| table.mark_obsolete());
+            self.filter_files.release(added_filters(&edit));
         })?;
         let manifest = self.manifest.as_mut().expect("checked above");
         if let Err(error) = manifest.append(&edit) {
-            self.unsettle(&error).tables.extend(added(&edit, opened).cloned());
+            let unsettled = self.unsettle(&error);
+            unsettled.tables.extend(added(&edit, opened).cloned());
+            unsettled.filter_files.extend(added_filters(&edit));
             return Err(error);
         }
         let rolls = manifest.should_roll();
+        self.filter_files.release(gone_filters(&self.tree, &tree, &edit));
         self.tree = tree;
         if rolls && let Err(error) = self.roll() {
             // The edit is durable regardless of which manifest is in force.
@@ -315,8 +331,7 @@ impl Catalogue {
     /// Records that the state on disk is unknown.
     fn unsettle(&mut self, error: &StorageError) -> &mut Unsettled {
         log::error!("{}: the manifest has to be rewritten: {error}", self.dir.display());
-        let none = || Unsettled { cause: String::new(), tables: Vec::new(), manifests: Vec::new() };
-        let unsettled = self.unsettled.get_or_insert_with(none);
+        let unsettled = self.unsettled.get_or_insert_default();
         unsettled.cause = error.to_string();
         unsettled
     }
@@ -330,6 +345,7 @@ impl Catalogue {
         self.roll()?;
         if let Some(unsettled) = self.unsettled.take() {
             unsettled.tables.iter().for_each(|table| table.mark_obsolete());
+            self.filter_files.release(unsettled.filter_files);
             unsettled.manifests.into_iter().for_each(|path| self.garbage.push(path));
             log::info!("{}: a new manifest is in force", self.dir.display());
         }
@@ -385,4 +401,20 @@ impl Catalogue {
 fn added<'o>(edit: &VersionEdit, opened: &'o [Arc<OpenTable>]) -> impl Iterator<Item = &'o Arc<OpenTable>> {
     let moved: HashSet<TableId> = edit.removed.iter().map(|removed| removed.1).collect();
     opened.iter().filter(move |table| !moved.contains(&table.meta.id))
+}
+
+/// Returns the filter files that an edit adds.
+fn added_filters(edit: &VersionEdit) -> impl Iterator<Item = FilterFileId> {
+    edit.added_filters.iter().map(|added| added.1)
+}
+
+/// Returns the filter files that a tree names and the one after the edit does not.
+fn gone_filters(old: &ManifestState, new: &ManifestState, edit: &VersionEdit) -> Vec<FilterFileId> {
+    let dropped = edit.drop_keyspaces.iter().filter_map(|id| old.keyspaces.get(id));
+    let dropped = dropped.flat_map(|keyspace| keyspace.filter_files.keys().copied());
+    let removed = edit.removed_filters.iter().map(|removed| removed.1);
+    let named = |tree: &ManifestState, file: &FilterFileId| {
+        tree.keyspaces.values().any(|keyspace| keyspace.filter_files.contains_key(file))
+    };
+    removed.chain(dropped).filter(|file| named(old, file) && !named(new, file)).collect()
 }

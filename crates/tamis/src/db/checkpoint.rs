@@ -6,7 +6,7 @@ use crate::db::inner::DbInner;
 use crate::db::open::create_dir_durably;
 use crate::error::{AdminError, StorageError, WriteError};
 use crate::io::{Usage, write_file_atomically};
-use crate::tree::files::{current_path, log_path, options_path, table_path};
+use crate::tree::files::{current_path, filter_path, log_path, options_path, table_path};
 use crate::tree::manifest::{Manifest, set_current};
 use crate::wal::{LogHeader, LogKind, LogWriter};
 
@@ -66,12 +66,25 @@ impl DbInner {
             link(&log_path(&self.dir, id), &log_path(target, id))?;
         }
         let mut tree = state.catalogue.tree().clone();
+        let mut left_out = Vec::new();
+        for stored in tree.keyspaces.values_mut() {
+            stored.filter_files.retain(|&id, _| {
+                let (from, to) = (filter_path(&self.dir, id), filter_path(target, id));
+                let linked = self.fs.link_or_copy(&from, &to);
+                // The checkpoint builds its filters without it.
+                left_out.extend(linked.as_ref().err().map(|e| format!("{}: {e}", from.display())));
+                linked.is_ok()
+            });
+        }
         let times = self.expiry.unsaved(&tree.times);
         times.into_iter().for_each(|sample| tree.times.note(sample, 1, u64::MAX));
         tree.last_seq = self.visible();
         let current = state.logs.current();
         drop(log);
         drop(state);
+        left_out.into_iter().for_each(|why| {
+            self.warn(format!("the checkpoint {} lacks a filter file: {why}", target.display()));
+        });
         // The current log is empty. Its name marks where the logs of keyspaces without unflushed writes start.
         let path = log_path(target, current);
         let file = self.fs.create(&path, Usage::Log).map_err(|e| io("create", &path, e))?;

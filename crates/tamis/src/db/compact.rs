@@ -15,9 +15,10 @@ use crate::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::compaction::filters::{self, FilterBits};
 use crate::compaction::plan::{OutputRun, Plan, Reason, Work};
 use crate::compaction::policy::Pressure;
-use crate::compaction::{Lineage, MergeLineage, TableSink, execute, filters, parts, released};
+use crate::compaction::{Lineage, MergeLineage, NewKeys, TableSink, execute, parts, released};
 use crate::db::covered::covered_tables;
 use crate::db::expiry::expired_tables;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
@@ -251,14 +252,16 @@ impl DbInner {
         let version = keyspace.view.load().version.clone();
         let inputs: Vec<Arc<OpenTable>> =
             execute::input_tables(&version, plan).into_iter().flatten().collect();
-        let (metas, read, written) = match plan.work {
-            Work::Move => (inputs.iter().map(|t| (*t.meta).clone()).collect(), 0, 0),
+        let (opened, read, written) = match plan.work {
+            Work::Move => (inputs.clone(), 0, 0),
             Work::Drop => (Vec::new(), 0, 0),
             Work::Merge => {
                 let expired = self.expiry.expired_for_merge(keyspace);
                 let snapshots = self.live_snapshots();
                 let shaping = keyspace.shaping.load_full();
                 let options = &shaping.options;
+                let accesses = keyspace.filter.accesses().map(|accesses| &**accesses);
+                let bits = FilterBits::for_plan(options, &version, accesses, plan);
                 let (mark, before) = (self.numbers.next(), self.still_there(keyspace, &inputs));
                 let sink = TableSink {
                     fs: &*self.fs,
@@ -266,7 +269,11 @@ impl DbInner {
                     next_file: self.numbers.counter(),
                     options,
                     level: plan.output_level,
-                    filter_bits: filters::bits_for_plan(options, &version, plan),
+                    filter: keyspace
+                        .filter
+                        .for_table(options, plan.output_level, || filters::runs_after(&version, plan)),
+                    filter_bits: &bits,
+                    new_keys: NewKeys::None,
                     max_table_bytes: plan.max_table_bytes,
                     borders: &plan.borders,
                     snapshots: &snapshots,
@@ -296,15 +303,15 @@ impl DbInner {
                     self.write_counters.sub_jobs.add(cuts.len() as u64 + 1);
                 }
                 let read = inputs.iter().map(|t| t.meta.file_bytes).sum();
-                (output.tables, read, output.written_bytes)
+                let mut tables = output.tables;
+                tables.iter_mut().for_each(|table| table.extra.stretch.clone_from(&plan.stretch));
+                let opened = match self.open_tables(&tables) {
+                    Ok(opened) => opened,
+                    Err(error) => return Ok(Ended::Undone(error)),
+                };
+                bits.inherit(&opened);
+                (opened, read, output.written_bytes)
             }
-        };
-        let opened = match plan.work {
-            Work::Move => inputs.clone(),
-            Work::Merge | Work::Drop => match self.open_tables(&metas) {
-                Ok(opened) => opened,
-                Err(error) => return Ok(Ended::Undone(error)),
-            },
         };
 
         let mut state = self.state();
@@ -319,7 +326,9 @@ impl DbInner {
         let round_ends = self.round_ends(&state, keyspace, plan);
         let mut edit = VersionEdit::default();
         edit.removed.extend(inputs.iter().map(|t| (keyspace.id, t.meta.id)));
-        edit.added.extend(metas.into_iter().map(|meta| (keyspace.id, plan.output_level as u32, run, meta)));
+        let added =
+            |table: &Arc<OpenTable>| (keyspace.id, plan.output_level as u32, run, (*table.meta).clone());
+        edit.added.extend(opened.iter().map(added));
         self.commit_edit(&mut state, edit, opened, |_, old| old.clone())?;
         // A keyspace that merges nothing drops tables by age forever, and a list of them would never end.
         if plan.reason == Reason::Covered {

@@ -1,4 +1,5 @@
-//! Background work on global filters: building and rebuilding partitions, and inserting the keys of ingested tables.
+//! Background work on global filters: making them of their images after opening, building and rebuilding partitions, inserting
+//! the keys of ingested tables, and saving images.
 //!
 //! One thread at a time works on a keyspace's filter. It builds without a lock, from the tables of the version that was
 //! current; see [`Grf`] for how concurrent changes are included. A failure does not affect answers: the partition is read
@@ -9,23 +10,44 @@
 
 use std::sync::Arc;
 
-use crate::collections::HashSet;
+use crate::collections::{HashMap, HashSet};
 use crate::db::catalogue::Catalogue;
+use crate::db::images::{LiveImage, NewImage, NotSaved, Reclaim};
 use crate::db::inner::{DbInner, KeyspaceInner};
 use crate::error::{AdminError, StorageError, WriteError};
-use crate::ids::KeyspaceId;
-use crate::select::{Grf, Task, TreeFilter};
-use crate::tree::version::Version;
+use crate::ids::{FilterFileId, KeyspaceId};
+use crate::images::ImageKind;
+use crate::key::KeyBytes;
+use crate::select::{Grf, Moment, Part, Restored, Span, Task, Turn};
+
+/// About the most bytes of partitions per filter file: they are in memory twice while they are written.
+const SAVE_BYTES: usize = 32 << 20;
+
+/// The same when the database is closed, which is not to take long. What is left out is read from tables at the next opening.
+const CLOSE_BYTES: usize = 64 << 20;
+
+/// The most ranges for which one image is used, so that memory is proportional to the files whatever they say. An image is divided
+/// only where newer ones of other ranges were saved.
+const MOST_USES: u32 = 8;
+
+/// How often older images are tried in place of ones that turn out to be damaged.
+const MOST_ROUNDS: u32 = 8;
 
 /// Which keyspaces' filters are being worked on. Behind the `state` lock.
 #[derive(Debug, Default)]
 pub(crate) struct FilterUpkeep {
+    /// Whether images are saved.
+    saves: bool,
     working: HashSet<KeyspaceId>,
     /// The keyspaces where the last work failed, or is under way: it must not be retried before the tree has changed.
     failed: HashSet<KeyspaceId>,
 }
 
 impl FilterUpkeep {
+    pub(crate) fn new(saves: bool) -> FilterUpkeep {
+        FilterUpkeep { saves, ..FilterUpkeep::default() }
+    }
+
     /// Returns the next work on a filter of any keyspace.
     pub(crate) fn next(&self, catalogue: &Catalogue) -> Option<(Arc<KeyspaceInner>, Task)> {
         catalogue.keyspaces().values().find_map(|keyspace| Some((keyspace.clone(), self.task(keyspace)?)))
@@ -34,7 +56,7 @@ impl FilterUpkeep {
     /// Returns the work due for a keyspace's filter, unless a thread is already working on it.
     fn task(&self, keyspace: &KeyspaceInner) -> Option<Task> {
         let held = self.working.contains(&keyspace.id) || self.failed.contains(&keyspace.id);
-        if held { None } else { keyspace.filter.task(&keyspace.view.load().version) }
+        if held { None } else { keyspace.filter.task(&keyspace.view.load().version, self.saves) }
     }
 
     /// Reports whether work on a keyspace's filter is under way or due.
@@ -65,10 +87,13 @@ impl FilterUpkeep {
 impl DbInner {
     /// Does the work that is due, after [`start`](FilterUpkeep::start), and marks its end, even in a panic.
     pub(crate) fn work_on_filter(&self, keyspace: &KeyspaceInner, task: Task) {
-        let TreeFilter::Grf(grf) = &keyspace.filter else { return };
+        let Some(grf) = keyspace.filter.grf() else { return };
         let work = std::panic::AssertUnwindSafe(|| match task {
             Task::Build(span) => self.build_filter(keyspace, grf, span),
             Task::Insert => Ok(self.insert_into_filter(keyspace, grf)),
+            Task::Load => Ok(self.load_filter(keyspace, grf)),
+            Task::Save => Ok(self.save_filter(keyspace, grf, Moment::Open)),
+            Task::Turn(turn) => Ok(self.turn_filter(keyspace, grf, turn)),
         });
         let result = std::panic::catch_unwind(work);
         self.warn_of_filter(keyspace);
@@ -83,20 +108,14 @@ impl DbInner {
         }
     }
 
-    fn build_filter(
-        &self,
-        keyspace: &KeyspaceInner,
-        grf: &Grf,
-        span: crate::select::Span,
-    ) -> Result<bool, StorageError> {
+    fn build_filter(&self, keyspace: &KeyspaceInner, grf: &Grf, span: Span) -> Result<bool, StorageError> {
         let version = {
             let mut work = grf.work();
             // From here on every flush is recorded, or is in the version already.
             grf.begin_build(&mut work);
             keyspace.view.load().version.clone()
         };
-        let levels = self.levels_above_last(keyspace, &version);
-        let built = grf.build(&version, span, levels).inspect_err(|_| grf.end_build(&mut grf.work()))?;
+        let built = grf.build(&version, span).inspect_err(|_| grf.end_build(&mut grf.work()))?;
         built
             .warnings
             .iter()
@@ -115,18 +134,145 @@ impl DbInner {
         Ok(complete)
     }
 
-    /// Returns the number of levels above the last that flushed data passes through on its way there.
-    fn levels_above_last(&self, keyspace: &KeyspaceInner, version: &Version) -> usize {
-        let last = version.runs.last().map_or(0, |run| run.level);
-        let targets = {
-            let state = self.state();
-            keyspace.shaping.load().policy.level_targets(&self.shape(&state, keyspace))
+    /// Makes the filter of its images, as far as there are any.
+    fn load_filter(&self, keyspace: &KeyspaceInner, grf: &Grf) -> bool {
+        let version = {
+            let mut work = grf.work();
+            // From here on every flush is recorded, or is in the version already.
+            grf.begin_build(&mut work);
+            keyspace.view.load().version.clone()
         };
-        // Where sizes count, levels without a target are skipped.
-        let used = |level: &usize| targets.get(*level).is_some_and(|target| *target > 0);
-        match targets.iter().any(|target| *target > 0) {
-            true => 1 + (1..last).filter(used).count(),
-            false => last.max(1),
+        let parts = self.read_images(keyspace, grf);
+        if parts.is_empty() {
+            grf.end_build(&mut grf.work());
+            let _state = self.state();
+            grf.note_loaded();
+            return true;
+        }
+        let built = grf.load(&version, parts);
+        let mut work = grf.work();
+        grf.catch_up(&mut work, &built);
+        let replaced = {
+            let state = self.state();
+            let replaced = grf.install(&work, built);
+            grf.note_loaded();
+            state.catalogue.publish_selector(keyspace);
+            replaced
+        };
+        drop(version);
+        grf.shrink(&work, replaced);
+        true
+    }
+
+    /// Reads the images of a keyspace that count. Those that cannot be used are warned of, and the tables of their ranges are read
+    /// unless other images cover them.
+    fn read_images(&self, keyspace: &KeyspaceInner, grf: &Grf) -> Vec<Part> {
+        let mut restored: HashMap<(FilterFileId, usize), Arc<Restored>> = HashMap::default();
+        let mut restore = |image: &LiveImage| -> Result<Arc<Restored>, ()> {
+            if let Some(known) = restored.get(&image.id()) {
+                return Ok(known.clone());
+            }
+            let bytes = self.filter_files.read(image).map_err(drop)?;
+            let made = grf.restore(&bytes).map_err(|why| {
+                let file = crate::tree::files::filter_path(&self.dir, image.id().0);
+                let why = StorageError::corrupt(&file, None, why);
+                self.filter_files.note_unusable(image, &why);
+            })?;
+            let made = Arc::new(made);
+            restored.insert(image.id(), made.clone());
+            Ok(made)
+        };
+        let mut parts = Vec::new();
+        for _ in 0..MOST_ROUNDS {
+            parts.clear();
+            let mut complete = true;
+            let mut prefixes: HashMap<(KeyBytes, Option<KeyBytes>), (u64, Arc<Restored>)> =
+                HashMap::default();
+            if grf.has_prefixes() {
+                for image in self.live_images(keyspace.id, ImageKind::Prefixes) {
+                    let Ok(made) = restore(&image) else {
+                        complete = false;
+                        continue;
+                    };
+                    prefixes.insert((image.start, image.end), (image.until, made));
+                }
+            }
+            let mut uses: HashMap<(FilterFileId, usize), u32> = HashMap::default();
+            for image in self.live_images(keyspace.id, ImageKind::Keys) {
+                let uses = uses.entry(image.id()).or_default();
+                *uses += 1;
+                if *uses > MOST_USES {
+                    continue;
+                }
+                let Ok(keys) = restore(&image) else {
+                    complete = false;
+                    continue;
+                };
+                let range = (image.start, image.end);
+                // Only if both are of one range: a part of an image of prefixes has those of other keys, too.
+                let prefixes = prefixes.get(&range);
+                let until = prefixes.map_or(image.until, |(until, _)| image.until.min(*until));
+                let prefixes = prefixes.map(|(_, made)| made.clone());
+                parts.push(Part { span: Span { start: range.0, end: range.1 }, until, keys, prefixes });
+            }
+            if complete {
+                break;
+            }
+        }
+        parts
+    }
+
+    /// Saves the images that are due. Returns `false` if none was saved.
+    fn save_filter(&self, keyspace: &KeyspaceInner, grf: &Grf, moment: Moment) -> bool {
+        // Before the session begins there are tables of epochs that nobody records.
+        if !self.may_write_images() {
+            return false;
+        }
+        let (most, reclaim) = match moment {
+            Moment::Open => (SAVE_BYTES, Reclaim::Rewrite),
+            Moment::Closing => (CLOSE_BYTES, Reclaim::Nothing),
+        };
+        let taken = {
+            let _work = grf.work();
+            let state = self.state();
+            let Some(stored) = state.catalogue.tree().keyspaces.get(&keyspace.id) else { return false };
+            grf.take_images(&keyspace.view.load().version, stored.next_epoch, moment, most)
+        };
+        let mut images = Vec::new();
+        for image in &taken.images {
+            let (keys, prefixes) = grf.image_bytes(image);
+            let new = |kind, bytes| NewImage {
+                kind,
+                start: image.span.start.clone(),
+                end: image.span.end.clone(),
+                until: taken.until,
+                bytes,
+            };
+            images.push(new(ImageKind::Keys, keys));
+            images.extend(prefixes.map(|prefixes| new(ImageKind::Prefixes, prefixes)));
+        }
+        if images.is_empty() {
+            return false;
+        }
+        match self.save_images(keyspace, &images, reclaim) {
+            Ok(()) => {
+                grf.note_saved(&taken);
+                true
+            }
+            Err(NotSaved::Later) => false,
+            Err(NotSaved::Failed(why)) => {
+                log::debug!("keyspace `{}`: images are due again: {why}", keyspace.name);
+                false
+            }
+        }
+    }
+
+    /// Saves what the next opening would otherwise have to read from tables. Background work has ended.
+    pub(crate) fn save_filters_at_close(&self) {
+        for keyspace in self.directory.load_full().values() {
+            if let Some(grf) = keyspace.filter.grf().filter(|_| keyspace.filter.has_images()) {
+                self.save_filter(keyspace, grf, Moment::Closing);
+            }
         }
     }
 
@@ -136,6 +282,16 @@ impl DbInner {
         let done = grf.insert_lacking(&mut work, &version);
         self.state().catalogue.publish_selector(keyspace);
         done
+    }
+
+    /// Changes what answers for a keyspace with `filter = auto`.
+    fn turn_filter(&self, keyspace: &KeyspaceInner, grf: &Grf, turn: Turn) -> bool {
+        let work = grf.work();
+        let state = self.state();
+        keyspace.filter.turn(&work, turn, &keyspace.view.load().version);
+        state.catalogue.publish_selector(keyspace);
+        log::info!("keyspace `{}`: {turn:?} its global filter", keyspace.name);
+        true
     }
 
     /// Forwards the warnings of a keyspace's filter.
@@ -186,13 +342,13 @@ impl DbInner {
 
 #[cfg(test)]
 mod tests {
+    mod turns;
+
     use tamis_testkit::{FaultPlan, FaultyFs, OpClass};
 
     use super::*;
-    use crate::key::KeyBytes;
     use crate::options::FilterChoice;
     use crate::options::ReadMode;
-    use crate::select::Span;
     use crate::{Db, Options};
 
     fn opened() -> (FaultyFs, Db) {
@@ -224,6 +380,40 @@ mod tests {
         db.settle_filters().expect("settling");
         let filter = db.default_keyspace().stats().global_filter.expect("a filter");
         assert_eq!((filter.unbuilt, filter.partitions), (0, 1), "{filter:?}");
+    }
+
+    /// An image that claimed the epoch of a flush under way would hide that flush's keys from the next opening.
+    #[test]
+    fn an_image_claims_no_epoch_of_a_flush_or_ingestion_under_way() {
+        let (_fs, db) = opened();
+        let (inner, keyspace) = (db.inner(), &db.default_keyspace().inner);
+        let grf = keyspace.filter.grf().expect("a global filter");
+        let untils = || -> Vec<u64> {
+            inner.live_images(keyspace.id, ImageKind::Keys).iter().map(|image| image.until).collect()
+        };
+        let flushed = |key: &str| {
+            db.put(key, "value").expect("a write");
+            db.flush().expect("a flush");
+            db.settle_filters().expect("settling");
+        };
+        flushed("a");
+        assert_eq!(untils(), [2]);
+        let (epoch, taken) = inner.take_epoch(keyspace).expect("a keyspace");
+        flushed("b");
+        assert_eq!((epoch, keyspace.view.load().version.tables.len()), (2, 2));
+        assert!(!inner.save_filter(keyspace, grf, Moment::Closing), "it would not be newer");
+        drop(taken);
+        assert!(inner.save_filter(keyspace, grf, Moment::Closing));
+        assert_eq!(untils(), [4]);
+        // An epoch that a table holds and the filter lacks; one that no table holds does not count.
+        flushed("c");
+        grf.note_missing(4);
+        assert!(!inner.save_filter(keyspace, grf, Moment::Closing), "it would not be newer");
+        db.settle_filters().expect("settling");
+        grf.note_missing(77);
+        assert!(inner.save_filter(keyspace, grf, Moment::Closing));
+        assert_eq!(untils(), [5]);
+        assert!(!inner.save_filter(keyspace, grf, Moment::Closing), "nothing has changed");
     }
 
     #[test]

@@ -6,13 +6,15 @@
 
 use std::sync::Arc;
 
-use crate::compaction::{Lineage, TableSink, filters, writer};
+use crate::compaction::filters::FilterBits;
+use crate::compaction::{Lineage, NewKeys, TableSink, writer};
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::FlushControl;
 use crate::db::log::Current;
 use crate::error::StorageError;
 use crate::read::merge::{MergeCursor, Tables};
 use crate::read::{MemtableSlot, Memtables};
+use crate::select::TakenEpoch;
 use crate::sync;
 use crate::table::CursorOptions;
 use crate::tree::edit::VersionEdit;
@@ -54,6 +56,14 @@ impl DbInner {
         self.log.release(&mut state.logs, state.catalogue.tree().log_floor());
     }
 
+    /// Takes the next epoch of a keyspace for tables to come, and records this for its filter until the second result is dropped.
+    /// `None` if the keyspace was dropped.
+    pub(crate) fn take_epoch(&self, keyspace: &KeyspaceInner) -> Option<(u64, Option<TakenEpoch>)> {
+        let mut state = self.state();
+        let epoch = state.catalogue.take_epoch(keyspace.id)?;
+        Some((epoch, keyspace.filter.note_taken(epoch)))
+    }
+
     /// Writes one sealed memtable to a new run in level 0 and publishes it.
     pub(crate) fn flush_memtable(
         &self,
@@ -61,7 +71,7 @@ impl DbInner {
         slot: &Arc<MemtableSlot>,
     ) -> Result<(), StorageError> {
         let started = sync::now();
-        let Some(epoch) = self.state().catalogue.take_epoch(keyspace.id) else { return Ok(()) };
+        let Some((epoch, taken)) = self.take_epoch(keyspace) else { return Ok(()) };
         let Some((opened, bytes)) = self.write_memtable(keyspace, slot, epoch, true)? else {
             return Ok(());
         };
@@ -92,6 +102,8 @@ impl DbInner {
         } else {
             self.commit_edit(&mut state, edit, opened, |_, old| without(old))?;
         }
+        // Under the lock: an image that is taken next has this flush.
+        drop(taken);
         state.reshaping.tuning(keyspace.id).flushed += slot.memtable.entries() as u64;
         state.scheduler.allow_flushes(keyspace.id);
         self.release_logs(&mut state);
@@ -117,13 +129,18 @@ impl DbInner {
         let snapshots = self.live_snapshots();
         let (shaping, view) = (keyspace.shaping.load(), keyspace.view.load());
         let options = &shaping.options;
+        let entries = slot.memtable.entries() as u64;
+        let accesses = keyspace.filter.accesses().map(|accesses| &**accesses);
+        let bits = FilterBits::for_flush(options, &view.version, accesses, entries, || slot.key_range());
         let sink = TableSink {
             fs: &*self.fs,
             dir: &self.dir,
             next_file: self.numbers.counter(),
             options,
             level: 0,
-            filter_bits: filters::bits_for_flush(options, &view.version, slot.memtable.entries() as u64),
+            filter: keyspace.filter.for_flush(options, &view.version, entries),
+            filter_bits: &bits,
+            new_keys: NewKeys::All,
             max_table_bytes: u64::MAX,
             borders: &[],
             snapshots: &snapshots,
@@ -143,7 +160,9 @@ impl DbInner {
             })?;
         let Some(output) = output else { return Ok(None) };
         self.sync_tables(&output.tables)?;
-        Ok(Some((self.open_tables(&output.tables)?, output.written_bytes)))
+        let opened = self.open_tables(&output.tables)?;
+        bits.inherit(&opened);
+        Ok(Some((opened, output.written_bytes)))
     }
 
     /// Makes the names of newly written tables durable. If that fails, all of the tables are removed.

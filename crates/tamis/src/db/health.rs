@@ -38,6 +38,7 @@ use crate::db::scheduler::{Backoff, RETRY};
 use crate::error::{StorageError, WriteError};
 use crate::ids::{KeyspaceId, LogId};
 use crate::read::{MemtableSlot, Memtables};
+use crate::select::TakenEpoch;
 use crate::sync::{Condvar, Mutex};
 use crate::tree::edit::VersionEdit;
 use crate::tree::open_table::OpenTable;
@@ -251,6 +252,7 @@ struct Rescued {
     /// Tables by memtable, oldest first.
     tables: Unpublished,
     last_epoch: u64,
+    taken: Vec<TakenEpoch>,
 }
 
 impl DbInner {
@@ -298,7 +300,10 @@ impl DbInner {
         let mut state = self.state();
         let mut edit = VersionEdit::default();
         let (mut opened, mut flushed) = (Vec::new(), Vec::<(KeyspaceId, Vec<Arc<MemtableSlot>>)>::new());
-        for Rescued { keyspace, slots, tables, last_epoch } in rescued {
+        // Until the edit is published.
+        let mut epochs = Vec::new();
+        for Rescued { keyspace, slots, tables, last_epoch, taken } in rescued {
+            epochs.extend(taken);
             if keyspace.is_dropped() {
                 continue;
             }
@@ -318,7 +323,7 @@ impl DbInner {
             memtables.without(flushed.iter().find(|one| one.0 == id).map_or(&[][..], |one| &one.1))
         };
         self.commit_edit(&mut state, edit, opened, without)?;
-        drop(works);
+        drop((works, epochs));
         for keyspace in state.catalogue.keyspaces().values() {
             // Memtables of which nothing was left to write.
             let view = keyspace.view.load_full();
@@ -354,10 +359,16 @@ impl DbInner {
     /// Writes all sealed memtables of a keyspace to tables. `None` if the database is being closed.
     fn rescue(&self, keyspace: &Arc<KeyspaceInner>) -> Result<Option<Rescued>, StorageError> {
         let slots: Vec<_> = keyspace.view.load().memtables.sealed.iter().rev().cloned().collect();
-        let mut rescued =
-            Rescued { keyspace: keyspace.clone(), slots, tables: Unpublished(Vec::new()), last_epoch: 0 };
+        let mut rescued = Rescued {
+            keyspace: keyspace.clone(),
+            slots,
+            tables: Unpublished(Vec::new()),
+            last_epoch: 0,
+            taken: Vec::new(),
+        };
         for slot in &rescued.slots {
-            let Some(epoch) = self.state().catalogue.take_epoch(keyspace.id) else { break };
+            let Some((epoch, taken)) = self.take_epoch(keyspace) else { break };
+            rescued.taken.extend(taken);
             let Some((tables, bytes)) = self.write_memtable(keyspace, slot, epoch, true)? else {
                 return Ok(None);
             };

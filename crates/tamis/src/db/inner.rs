@@ -12,6 +12,7 @@
 //! | [`Health`] | whether writes may proceed |
 //! | [`Reserve`] | space on the device that is held in reserve |
 //! | [`Expiry`] | when writes were made |
+//! | [`FilterFiles`] | the filter files that were opened |
 //! | [`Monitor`] | the `state` lock, and waiting for a change of what is behind it: |
 //! | [`Catalogue`] | – the keyspaces, their trees, and the manifest |
 //! | [`Scheduler`] | – flushes and compactions under way, due or in backoff |
@@ -25,7 +26,8 @@
 //! # Locks
 //!
 //! Taken in this order; none is held while a read is served. The lock of a session that has not begun
-//! ([`begin`](super::begin)) comes before all of them.
+//! ([`begin`](super::begin)) comes before all of them, and then the one that is held while images of filters are saved
+//! ([`images`](super::images)).
 //!
 //! 1. A keyspace's filter work ([`Grf::work`](crate::select::Grf::work)): held while keys are added to its global filter.
 //! 2. `log`: the current [log](Log) and the next sequence number. Its holder is the only writer: only it appends to the log,
@@ -39,7 +41,7 @@
 //! 7. The in-memory state of elastic filters ([`Elastic`]).
 //!
 //! Leaf locks, which may be taken while any of these is held and under which no other is taken: the queue of writers and their turns,
-//! a memtable's two, the reserve's, the cause of a late beginning, those within a global filter, obsolete files, scrub, warnings,
+//! a memtable's two, the reserve's, the list of opened filter files, the cause of a late beginning, those within a global filter, obsolete files, scrub, warnings,
 //! decisions, the directory lock.
 //!
 //! The mutexes within [`Background`], [`Room`] and [`Health`] (free space, the budget of background writes, why writes are
@@ -61,6 +63,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arc_swap::ArcSwap;
 use tamis_model::engine::Workload;
 
+use crate::compaction::filters::FilterBits;
 use crate::compaction::shape::{LevelShape, RunShape, Shape, TableShape};
 use crate::compaction::versions::Rules;
 use crate::db::begin::Beginning;
@@ -72,6 +75,7 @@ use crate::db::expiry::{Age, Expiry};
 use crate::db::filters::FilterUpkeep;
 use crate::db::for_reads::ReadDebts;
 use crate::db::health::{Health, Warnings};
+use crate::db::images::FilterFiles;
 use crate::db::jobs::Background;
 use crate::db::log::{Log, LogFiles};
 use crate::db::monitor::Monitor;
@@ -133,14 +137,16 @@ impl KeyspaceInner {
         id: KeyspaceId,
         name: &str,
         options: KeyspaceOptions,
+        database: &Options,
         operators: KeyspaceOperators,
         sampler: &Arc<Sampler>,
-        reads: Arc<ReadCounters>,
+        reads: &AllReads,
     ) -> KeyspaceInner {
         let state = crate::tree::state::KeyspaceState::default();
         let none = |_| unreachable!("a new keyspace has no tables");
-        let filter = TreeFilter::new(&options, sampler, &operators);
+        let filter = TreeFilter::new(&options, database, false, sampler, &operators);
         let version = Version::build(&state, none);
+        let reads = reads.counters(filter.queries().cloned());
         KeyspaceInner::with_version(id, name, options, operators, filter, version, reads)
     }
 
@@ -154,7 +160,7 @@ impl KeyspaceInner {
         reads: Arc<ReadCounters>,
     ) -> KeyspaceInner {
         let memtables = Memtables::new(fresh_memtable(&options, 0));
-        let selector = Arc::new(filter.selector(&version));
+        let selector = Arc::new(filter.selector(&version, options.filter_allocation));
         KeyspaceInner {
             id,
             name: name.to_owned(),
@@ -183,7 +189,17 @@ impl KeyspaceInner {
 
     /// Returns the view of a new version. Under the `state` lock.
     pub(crate) fn view_of(&self, memtables: Memtables, version: Arc<Version>) -> View {
-        View { memtables, selector: Arc::new(self.filter.selector(&version)), version }
+        let allocation = self.shaping.load().options.filter_allocation;
+        View { memtables, selector: Arc::new(self.filter.selector(&version, allocation)), version }
+    }
+
+    /// Tells a table that joins the tree above `version`, and that nobody reads yet, what gets it has to expect.
+    pub(crate) fn inherit_accesses(&self, version: &Version, table: &Arc<OpenTable>) {
+        let shaping = self.shaping.load();
+        let accesses = self.filter.accesses().map(|accesses| &**accesses);
+        let range = || Some((table.meta.smallest.clone(), table.meta.largest.clone()));
+        let bits = FilterBits::for_flush(&shaping.options, version, accesses, table.meta.entries, range);
+        bits.inherit(std::slice::from_ref(table));
     }
 
     /// Returns how merges treat the versions of the keyspace's keys, given this horizon.
@@ -251,6 +267,7 @@ pub(crate) struct DbInner {
     pub(crate) write_counters: Arc<WriteCounters>,
     pub(crate) background: Background,
     pub(crate) scrub: Scrub,
+    pub(crate) filter_files: Arc<FilterFiles>,
     pub(crate) elastic: Arc<Elastic>,
     /// The directory lock; taken out by `close`.
     pub(crate) lock: Mutex<Option<Box<dyn DirLock>>>,

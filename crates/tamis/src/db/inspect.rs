@@ -9,10 +9,11 @@ use tamis_filter::BloomScheme;
 
 use crate::batch::{BatchOp, GroupHeader, Ops};
 use crate::error::{Error, StorageError};
+use crate::images::ImageFile;
 use crate::io::{Access, FileSystem};
 use crate::key::Kind;
 use crate::table::{
-    CursorOptions, ELASTIC, KEY_LIST, KeyListReader, ReaderConfig, Table, TableCursor, UnitDirectory,
+    CursorOptions, ELASTIC, GLOBAL, KEY_LIST, KeyListReader, ReaderConfig, Table, TableCursor, UnitDirectory,
 };
 use crate::tree::files::{FileKind, parse};
 use crate::tree::manifest::read_edits;
@@ -91,7 +92,8 @@ pub fn dump_table(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Resu
         };
         written(writeln!(out, "  filter {line}"))?;
     } else {
-        written(writeln!(out, "  no filter"))?;
+        let whose = if p.filter_kind == GLOBAL { ", as the whole tree had one" } else { "" };
+        written(writeln!(out, "  no filter{whose}"))?;
     }
     if let Some(bytes) = table.tombstone_bytes()? {
         let tombstones = Tombstones::decode(&bytes)
@@ -117,6 +119,54 @@ pub fn dump_table(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Resu
     Ok(())
 }
 
+/// Prints a filter file: its images, and whether each can be read. The file's number is the one in its footer, regardless of its
+/// name.
+///
+/// # Errors
+///
+/// A failed system call, also of `out`; damage, with file and offset, once what precedes it is printed; a file that is no
+/// filter file.
+pub fn dump_filter_images(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Result<(), Error> {
+    let file = ImageFile::open(fs, path)?;
+    let (bytes, count) = (file.bytes(), file.images().len());
+    written(writeln!(
+        out,
+        "filter file {}: {bytes} bytes, {count} images of keyspace {}",
+        path.display(),
+        file.keyspace()
+    ))?;
+    if let Some(FileKind::Filter(named)) = kind_of(path)
+        && named != file.number()
+    {
+        written(writeln!(out, "this is filter file {}, not {named}: the file was renamed", file.number()))?;
+    }
+    let mut damage = Ok(());
+    for image in file.images() {
+        let end = image.end.as_deref().map_or("the end".to_owned(), show);
+        let copied = if image.made == file.number() {
+            String::new()
+        } else {
+            format!(", first in file {}", image.made)
+        };
+        let state = match file.read(fs, image) {
+            Ok(_) => "",
+            Err(why) => {
+                damage = damage.and(Err(why));
+                ", damaged"
+            }
+        };
+        written(writeln!(
+            out,
+            "  {} from {} to {end}: flushes below {}, {} bytes{copied}{state}",
+            image.kind.name(),
+            show(&image.start),
+            image.until,
+            image.bytes
+        ))?;
+    }
+    Ok(damage?)
+}
+
 fn key_list_line(table: &Table) -> String {
     let bytes = match table.filter_bytes() {
         Ok(bytes) => bytes,
@@ -140,7 +190,7 @@ fn dump_units(table: &Table, out: &mut dyn Write) -> Result<(), Error> {
         Ok(directory) => directory,
         Err(why) => return written(writeln!(out, "  filter unusable: {why}")),
     };
-    let (spec, rate) = (directory.spec(), directory.rate());
+    let (spec, rate) = (directory.spec(), directory.rates()[1]);
     let hashing = match spec.scheme {
         BloomScheme::Rotation => "rotation",
         BloomScheme::DoubleHashing => "double",
@@ -295,6 +345,12 @@ pub fn dump_manifest(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> R
             }
             for (ks, id) in &edit.removed {
                 writeln!(out, "  keyspace {ks}: - table {id}")?;
+            }
+            for (ks, file) in &edit.removed_filters {
+                writeln!(out, "  keyspace {ks}: - filter file {file}")?;
+            }
+            for (ks, file, bytes) in &edit.added_filters {
+                writeln!(out, "  keyspace {ks}: + filter file {file}, {bytes} bytes")?;
             }
             for (ks, level, run, t) in &edit.added {
                 let (low, high) = t.epochs.hull();

@@ -20,6 +20,8 @@ use crate::error::{AdminError, ReadError, WriteError};
 use crate::key::KeyEnd;
 use crate::options::KeyspaceOptions;
 use crate::read::explain::ExplainRecorder;
+#[cfg(feature = "measure")]
+use crate::read::filters_alone;
 use crate::read::{Bounds, Counted, Explanation, Iter, Lookup, ReadAt};
 use crate::slice::Slice;
 use crate::table::ReadCost;
@@ -69,7 +71,7 @@ impl Keyspace {
     /// [`OptionsError::Fixed`](crate::OptionsError::Fixed) if an option changes that is fixed at opening. These can change:
     /// the shape of the tree (`compaction`, `merge`, `picker`, `deterministic`, `size_ratio`, `table_bytes`, the limits on
     /// runs and debt, `retain_bytes`, `time_window`), `auto_compaction` and `read_compaction`, and the filter of new tables
-    /// (`filter`, `bits_per_key`, `filter_allocation`, `filter_range`; but not to or from a global filter).
+    /// (`filter`, `bits_per_key`, `filter_allocation`, `filter_range`; but not to or from a global filter or `auto`).
     /// [`OptionsError::Value`](crate::OptionsError::Value) if a value is out of range or contradicts another option.
     ///
     /// ```
@@ -157,7 +159,7 @@ impl Keyspace {
         let mut get = Counted::default();
         let found = self.read_at(pin).get(key, &mut get);
         get.cost.found = u64::from(matches!(found, Ok(Lookup::Found { .. })));
-        self.inner.reads.add_get(&get);
+        self.inner.reads.add_get(key, &get);
         found
     }
 
@@ -170,7 +172,7 @@ impl Keyspace {
         let mut cost = ReadCost::default();
         let found = self.read_at(pin).multi_get(keys, &mut cost);
         cost.found = found.as_ref().map_or(0, |values| values.iter().flatten().count() as u64);
-        self.inner.reads.add(&cost);
+        self.inner.reads.add_gets(keys, found.as_deref().ok(), &cost);
         found
     }
 
@@ -246,7 +248,40 @@ impl Keyspace {
         let mut recorder = ExplainRecorder::default();
         let at = self.read_at(None);
         let found = at.get(key, &mut recorder)?;
-        Ok(recorder.finish(key, &found, at.horizon, |segment| db.elastic.hotness_of(segment)))
+        let why = self.inner.filter.choice(&at.view.version);
+        let why = why.map_or_else(String::new, |choice| format!(" (auto: {})", choice.reason));
+        let filter = format!("{}{why}", at.view.selector.whose());
+        Ok(recorder.finish(key, filter, &found, at.horizon, |segment| db.elastic.hotness_of(segment)))
+    }
+
+    /// Asks the filters what a get of `key` asks them that finds it in no table, and reads no table. Returns the cost: filters
+    /// probed, and in `runs_searched` the runs that may hold the key. Not counted in the statistics. For timing the
+    /// filters' part of a get; one computation of the digest is included.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::Dropped`] if the keyspace was dropped.
+    #[cfg(feature = "measure")]
+    pub fn probe_filters_of_get(&self, key: impl AsRef<[u8]>) -> Result<ReadCost, ReadError> {
+        self.check()?;
+        Ok(filters_alone::of_absent_key(&self.inner.view.load(), key.as_ref()))
+    }
+
+    /// Asks the filters what an iteration from `from` up to `end` (excluded; `None`: no end) asks them before its first
+    /// item, and reads no table. As [`probe_filters_of_get`](Self::probe_filters_of_get), but for an order by key and
+    /// without a digest.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::Dropped`] if the keyspace was dropped.
+    #[cfg(feature = "measure")]
+    pub fn probe_filters_of_range(
+        &self,
+        from: impl AsRef<[u8]>,
+        end: Option<&[u8]>,
+    ) -> Result<ReadCost, ReadError> {
+        self.check()?;
+        Ok(filters_alone::of_range(&self.inner.view.load(), from.as_ref(), end))
     }
 
     /// Writes the keyspace's memtables to tables and waits until that is done.

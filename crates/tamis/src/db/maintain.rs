@@ -106,6 +106,7 @@ impl DbInner {
             work: Work::Merge,
             guard_bits: None,
             bottommost: true,
+            stretch: None,
         })
     }
 

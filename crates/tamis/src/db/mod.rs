@@ -15,6 +15,7 @@ mod filters;
 mod flush;
 mod for_reads;
 mod health;
+pub(crate) mod images;
 mod ingest;
 mod inner;
 pub mod inspect;
@@ -124,6 +125,11 @@ impl Handle {
         while state.scheduler.has_manual() {
             state = db.monitor.wait(state);
         }
+        drop(state);
+        if closed.is_ok() && healthy.is_ok() {
+            db.save_filters_at_close();
+        }
+        let mut state = db.state();
         let set_options = db.seen_workloads(&mut state);
         if closed.is_ok() && healthy.is_ok() && !db.read_only {
             closed = state.catalogue.settle();
@@ -432,6 +438,36 @@ impl Db {
         self.inner().settle_filters()
     }
 
+    /// Changes [`filter_budget_bytes`](Options::filter_budget_bytes) while the database is in use, until it is closed. Units beyond
+    /// a smaller budget are evicted before this returns, those whose bytes save least first; a larger budget fills with the
+    /// gets to come.
+    ///
+    /// # Errors
+    ///
+    /// [`AdminError::Options`] if the database was opened with `read_memory_bytes`: see [`Db::set_read_memory`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// db.set_filter_budget(8 << 20)?;
+    /// assert!(db.set_read_memory(8 << 20).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_filter_budget(&self, bytes: u64) -> Result<(), AdminError> {
+        Ok(self.inner().elastic.set_filter_budget(bytes)?)
+    }
+
+    /// Changes [`read_memory_bytes`](Options::read_memory_bytes) while the database is in use, until it is closed. Block cache and
+    /// elastic filters keep their shares of it, and what exceeds a smaller budget is evicted before this returns.
+    ///
+    /// # Errors
+    ///
+    /// [`AdminError::Options`] if the database was opened without `read_memory_bytes`, or for less than an eighth of what it was
+    /// opened with.
+    pub fn set_read_memory(&self, bytes: u64) -> Result<(), AdminError> {
+        Ok(self.inner().elastic.set_read_memory(bytes)?)
+    }
+
     /// Waits until the database is idle: no flush or compaction is running or due. Compactions that are paused or lack disk
     /// space do not count.
     ///
@@ -674,9 +710,10 @@ impl DbInner {
             id,
             name,
             options,
+            &self.options,
             operators,
             &self.elastic.sampler,
-            self.read_counters.counters(),
+            &self.read_counters,
         ));
         state.catalogue.add(inner.clone());
         self.publish_directory(&state);

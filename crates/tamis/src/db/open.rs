@@ -19,6 +19,7 @@ use crate::db::expiry::{Age, Expiry};
 use crate::db::filters::FilterUpkeep;
 use crate::db::for_reads::ReadDebts;
 use crate::db::health::{Health, Warnings};
+use crate::db::images::FilterFiles;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::Background;
 use crate::db::log::{Log, LogFiles, LogParts};
@@ -154,7 +155,10 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     let files: Vec<(String, FileKind)> =
         names.into_iter().filter_map(|name| parse(&name).map(|kind| (name, kind))).collect();
     let largest = files.iter().map(|(name, kind)| match *kind {
-        FileKind::Table(number) | FileKind::Log(number) | FileKind::Manifest(number) => (number, &name[..]),
+        FileKind::Table(number)
+        | FileKind::Log(number)
+        | FileKind::Filter(number)
+        | FileKind::Manifest(number) => (number, &name[..]),
         _ => (0, ""),
     });
     let (largest, name) = largest.max().unwrap_or((0, ""));
@@ -169,6 +173,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         fs: &*fs,
         dir,
         options: &options,
+        read_only,
         config: &reader_config,
         garbage: &garbage,
         sampler: &elastic.sampler,
@@ -212,11 +217,13 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     let expiry = Expiry::new(tree.times.clone(), clock, &committer);
     let open_warnings = Arc::new(Warnings::new(dir));
     let reserve = Reserve::new(dir.to_owned(), &fs, &options, &room, &write_counters, &open_warnings);
+    let filter_files = Arc::new(FilterFiles::new(dir.to_owned(), &fs, &garbage, &open_warnings, read_only));
     let catalogue = Catalogue::new(
         (dir.to_owned(), &fs),
         &garbage,
         &numbers,
         &health,
+        &filter_files,
         (tree, manifest_number),
         keyspaces,
     );
@@ -224,7 +231,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     let state = State {
         catalogue,
         scheduler: Scheduler::default(),
-        filters: FilterUpkeep::default(),
+        filters: FilterUpkeep::new(!read_only),
         reshaping: Reshaping::having_seen(begun.seen),
         read_debts: ReadDebts::new(),
         logs: LogFiles::default(),
@@ -268,6 +275,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         write_counters,
         background: Background::new(&options),
         scrub: Default::default(),
+        filter_files,
         elastic,
         lock: Mutex::new(lock),
         fs,
@@ -296,6 +304,7 @@ struct Opening<'a> {
     fs: &'a dyn FileSystem,
     dir: &'a Path,
     options: &'a Options,
+    read_only: bool,
     config: &'a ReaderConfig,
     garbage: &'a Arc<Garbage>,
     sampler: &'a Arc<Sampler>,
@@ -320,7 +329,7 @@ fn open_keyspace(
     stored: &KeyspaceState,
     warnings: &mut Vec<String>,
 ) -> Result<KeyspaceInner, OpenError> {
-    let &Opening { fs, dir, options: database, config, garbage, sampler, reads } = opening;
+    let &Opening { fs, dir, options: database, read_only, config, garbage, sampler, reads } = opening;
     let stored_options = KeyspaceOptions::from_stored(&stored.options)?;
     let options = if id == DEFAULT_KEYSPACE { database.keyspace.clone() } else { stored_options.clone() };
     let deepest = stored.runs.keys().map(|(level, _)| *level as usize).max().unwrap_or(0);
@@ -358,9 +367,11 @@ fn open_keyspace(
         };
         tables.insert(meta.id, table);
     }
-    let filter = TreeFilter::new(&options, sampler, &operators);
+    let filter = TreeFilter::new(&options, database, read_only, sampler, &operators);
     let version = Version::build(stored, |id| tables[&id].clone());
-    Ok(KeyspaceInner::with_version(id, &stored.name, options, operators, filter, version, reads.counters()))
+    filter.open(&version.tables);
+    let reads = reads.counters(filter.queries().cloned());
+    Ok(KeyspaceInner::with_version(id, &stored.name, options, operators, filter, version, reads))
 }
 
 /// Checks what every database must satisfy besides what its edits are checked for: it has the default keyspace, and numbers
@@ -721,6 +732,13 @@ fn remove_leftovers(
         .flat_map(|ks| ks.view.load().version.tables.clone())
         .map(|t| t.meta.id)
         .collect();
+    let filter_files: HashSet<u64> = state
+        .catalogue
+        .tree()
+        .keyspaces
+        .values()
+        .flat_map(|keyspace| keyspace.filter_files.keys().copied())
+        .collect();
     let (mut unnamed, mut second_names) = (Vec::new(), Vec::new());
     for (name, kind) in files {
         let path = db.dir.join(name);
@@ -728,6 +746,7 @@ fn remove_leftovers(
             FileKind::Table(id) => tables.contains(id),
             FileKind::Log(id) => *id >= state.logs.current(),
             FileKind::Manifest(number) => *number == state.catalogue.manifest_number(),
+            FileKind::Filter(id) => filter_files.contains(id),
             FileKind::Temporary => false,
             FileKind::Current | FileKind::Lock | FileKind::Options | FileKind::Reserve => true,
         };

@@ -89,6 +89,10 @@ struct Mark {
 #[derive(Debug)]
 pub(crate) struct Divider {
     total: u64,
+    /// The minimum share of either side, and the size of a step, in bytes: those of the first total, for which the cache and
+    /// its ghost list are made.
+    least: u64,
+    step: u64,
     split: Split,
     /// When counting began: at the last step while the ghost list has not settled, afterwards at the window's start.
     since: Option<Mark>,
@@ -107,6 +111,8 @@ impl Divider {
         let cache = cache.clamp(least, total - least);
         Divider {
             total,
+            least,
+            step: total / STEPS,
             split: Split { cache, filters: total - cache },
             since: None,
             settled: true,
@@ -128,12 +134,28 @@ impl Divider {
 
     /// Returns the minimum share of either side, in bytes.
     pub(crate) fn least_bytes(&self) -> u64 {
-        self.total / LEAST_SHARE
+        self.least
     }
 
     /// Returns the size of a step in bytes; the ghost list should cover as much.
     pub(crate) fn step_bytes(&self) -> u64 {
-        self.total / STEPS
+        self.step
+    }
+
+    /// Returns the smallest total that can be divided.
+    pub(crate) fn least_total(&self) -> u64 {
+        4 * self.least
+    }
+
+    /// Changes the total, at least [`least_total`](Self::least_total), and divides it in the same proportion; what was counted
+    /// so far says nothing about the new division. Returns the new split.
+    pub(crate) fn resize(&mut self, total: u64) -> Split {
+        let total = total.max(self.least_total());
+        let share = self.split.cache as f64 / self.total.max(1) as f64;
+        let cache = ((total as f64 * share) as u64).clamp(self.least, total - self.least);
+        (self.total, self.split) = (total, Split { cache, filters: total - cache });
+        (self.since, self.settled, self.last, self.patience) = (None, false, None, LEAST_GETS);
+        self.split
     }
 
     /// Evaluates the counts since the last turn, and moves a step if that is clearly worthwhile. Returns the new split, or

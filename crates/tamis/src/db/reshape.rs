@@ -132,7 +132,7 @@ impl DbInner {
             }
         }
         options.check()?;
-        if options.filter.global() != current.options.filter.global() {
+        if options.filter.of_tree() != current.options.filter.of_tree() {
             // The source of the versions' selectors is fixed at opening.
             return Err(OptionsError::Fixed { name: "filter".to_owned() }.into());
         }
@@ -147,9 +147,7 @@ impl DbInner {
         if current.options.deterministic && !keyspace.view.load().version.runs.is_empty() {
             state.reshaping.of(keyspace.id).waiting = Some(next);
         } else {
-            keyspace.shaping.store(next);
-            self.update_pressure(&state, keyspace);
-            self.hold_for_snapshots(keyspace);
+            self.put_into_effect(&state, keyspace, next);
         }
         drop(state);
         self.monitor.notify();
@@ -167,9 +165,18 @@ impl DbInner {
     pub(crate) fn begin_round(&self, state: &mut State, keyspace: &KeyspaceInner) {
         if let Some(next) = state.reshaping.of(keyspace.id).waiting.take() {
             log::info!("keyspace {}: {} from now on", keyspace.name, next.policy.name());
-            keyspace.shaping.store(next);
-            self.update_pressure(state, keyspace);
-            self.hold_for_snapshots(keyspace);
+            self.put_into_effect(state, keyspace, next);
         }
+    }
+
+    fn put_into_effect(&self, state: &State, keyspace: &KeyspaceInner, next: Arc<Shaping>) {
+        let allocation = next.options.filter_allocation;
+        let before = keyspace.shaping.swap(next).options.filter_allocation;
+        if allocation != before && keyspace.filter.accesses().is_some() {
+            // The selector tells whether gets are counted.
+            state.catalogue.publish_selector(keyspace);
+        }
+        self.update_pressure(state, keyspace);
+        self.hold_for_snapshots(keyspace);
     }
 }

@@ -1,6 +1,6 @@
 //! The scrub: a thread that reads everything on disk at a bounded rate, so that damage is found before a read needs the data.
 //!
-//! A pass reads each table, each finished log that is still needed, and the manifest. With the operating system's own file
+//! A pass reads each table, each filter file, each finished log that is still needed, and the manifest. With the operating system's own file
 //! system it bypasses the page cache where possible: recently read or written data would be found intact there whatever the
 //! state of the medium, and a pass must not evict what reads need.
 //!
@@ -124,6 +124,7 @@ impl Pass<'_> {
                 self.table(&table)?;
             }
         }
+        self.filter_files()?;
         let logs = finished_logs(self.db);
         for log in logs {
             self.log(log)?;
@@ -195,6 +196,20 @@ impl Pass<'_> {
         if matches!(error, StorageError::Corrupt(_)) {
             table.table.flaw().note(error);
         }
+    }
+
+    fn filter_files(&self) -> GoOn {
+        for keyspace in self.db.directory.load_full().values() {
+            let mut going = Some(());
+            // Through the page cache: an image is short beside a table, and nothing is lost with one.
+            let (_, wrong) = self.db.check_filter_files(&*self.db.fs, keyspace.id, &mut |bytes| {
+                going = self.spend(bytes);
+                going.is_some()
+            });
+            wrong.into_iter().for_each(|why| self.problem(why.to_string()));
+            going?;
+        }
+        Some(())
     }
 
     fn log(&self, id: LogId) -> GoOn {

@@ -13,7 +13,7 @@ use crate::db::scrub::{DamagedTable, ScrubStats};
 use crate::db::tune::TuningDecision;
 use crate::ids::{KeyspaceId, TableId};
 use crate::key::KeyEnd;
-use crate::select::GlobalFilterStats;
+use crate::select::{AutoFilterStats, GlobalFilterStats, QueryStats};
 use crate::table::ReadCost;
 use crate::tree::open_table::TableFilter;
 use crate::tree::version::Version;
@@ -142,6 +142,10 @@ pub struct KeyspaceStats {
     pub range_tombstones: u64,
     /// The bytes of the table files.
     pub table_bytes: u64,
+    /// The number of filter files, which hold parts of the global filter.
+    pub filter_files: usize,
+    /// The bytes of the filter files.
+    pub filter_file_bytes: u64,
     /// The bytes of all keys and values on disk before compression.
     pub raw_bytes: u64,
     /// Bytes of those keys and values that compactions kept for snapshots that have since been released: the most that
@@ -157,12 +161,16 @@ pub struct KeyspaceStats {
     pub filter_bits_per_key: f64,
     /// The keyspace's global filter, if it has one.
     pub global_filter: Option<GlobalFilterStats>,
+    /// What `filter = auto` has chosen, and why, if that is its filter.
+    pub auto_filter: Option<AutoFilterStats>,
+    /// What its reads ask for, if its filter goes by that.
+    pub queries: Option<QueryStats>,
     /// The exponent of the Zipf distribution that fits the recent gets that found a value (0: uniform), if enough were
     /// sampled. Each thread samples one get in 64; `multi_get` is not sampled.
     pub read_skew: Option<f64>,
     /// The declared workload, or the one that the engine observed last, possibly in an earlier session.
     pub workload: Option<Workload>,
-    /// The number of tables built without a filter.
+    /// The number of tables built without a filter, other than for a global one.
     pub tables_without_filter: usize,
     /// The number of tables that hold a key list instead of a filter, for a global filter.
     pub tables_with_key_list: usize,
@@ -196,7 +204,8 @@ pub struct RunStats {
     pub bytes: u64,
     /// The bytes of its filters in memory.
     pub filter_bytes: u64,
-    /// The kinds of its filters, each listed once; `keys` stands for the key lists of a global filter.
+    /// The kinds of its filters, each listed once; `keys` stands for a key list, and `global` for nothing, both for a
+    /// global filter.
     pub filters: Vec<String>,
     /// Its smallest key.
     pub smallest: Vec<u8>,
@@ -312,6 +321,7 @@ impl KeyspaceStats {
             version.tables.iter().map(|t| f(t)).sum::<u64>()
         };
         let entries = sum(|t| t.meta.entries);
+        let stored = state.catalogue.tree().keyspaces.get(&keyspace.id);
         let global_filter = keyspace.filter.report();
         let global_bytes = global_filter.as_ref().map_or(0, |filter| filter.bytes + filter.old_bytes);
         let filter_bytes = sum(|t| t.filter_memory() as u64) + global_bytes;
@@ -319,12 +329,7 @@ impl KeyspaceStats {
             name: keyspace.name.clone(),
             policy: shaping.policy.name(),
             promise: shaping.policy.promise(&shape),
-            next_epoch: state
-                .catalogue
-                .tree()
-                .keyspaces
-                .get(&keyspace.id)
-                .map_or(0, |stored| stored.next_epoch),
+            next_epoch: stored.map_or(0, |stored| stored.next_epoch),
             memtables: 1 + view.memtables.sealed.len(),
             memtable_bytes: view.memtables.iter().map(|m| m.memtable.memory_bytes() as u64).sum(),
             memtable_entries: view.memtables.iter().map(|m| m.memtable.entries() as u64).sum(),
@@ -334,6 +339,10 @@ impl KeyspaceStats {
             deletes: sum(|t| t.meta.deletes),
             range_tombstones: sum(|t| t.meta.range_tombstones),
             table_bytes: version.table_bytes(),
+            filter_files: stored.map_or(0, |stored| stored.filter_files.len()),
+            filter_file_bytes: stored.map_or(0, |stored| {
+                stored.filter_files.values().fold(0, |sum, &bytes| sum.saturating_add(bytes))
+            }),
             raw_bytes: sum(|t| t.meta.raw_bytes),
             reclaimable_bytes: {
                 let live = db.live_snapshots();
@@ -345,6 +354,8 @@ impl KeyspaceStats {
             index_bytes: sum(|t| t.table.memory_bytes() as u64),
             filter_bits_per_key: if entries == 0 { 0.0 } else { filter_bytes as f64 * 8.0 / entries as f64 },
             global_filter,
+            auto_filter: keyspace.filter.choice(version),
+            queries: keyspace.filter.queries().map(|queries| queries.snapshot().report()),
             read_skew: keyspace.reads.collisions().map(|rate| zipf_exponent(rate, entries as f64)),
             workload: keyspace.declared.or(state.reshaping.seen(keyspace.id)),
             tables_without_filter: version

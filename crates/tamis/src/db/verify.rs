@@ -21,7 +21,9 @@ pub struct VerifyReport {
     pub tables: usize,
     /// Data blocks read.
     pub blocks: u64,
-    /// Bytes of the tables read.
+    /// Filter files read.
+    pub filter_files: usize,
+    /// Bytes of the tables and filter files read.
     pub bytes: u64,
     /// Key versions seen.
     pub entries: u64,
@@ -42,6 +44,12 @@ impl DbInner {
             for table in &view.version.tables {
                 check_table(table, &mut report);
             }
+            let (files, wrong) = self.check_filter_files(&*self.fs, keyspace.id, &mut |bytes| {
+                report.bytes += bytes;
+                true
+            });
+            report.filter_files += files;
+            report.problems.extend(wrong.iter().map(|why| format!("keyspace `{}`: {why}", keyspace.name)));
         }
         self.check_logs(&mut report);
         Ok(report)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tamis_filter::Digest;
 
 use crate::batch::normalize_range;
-use crate::compaction::FilterBuilder;
+use crate::compaction::{FilterBuilder, NewKeys};
 use crate::error::{ExternalTableError, StorageError, WriteError, excerpt_of_key};
 use crate::external::{EXTERNAL_VERSION, ExternalTableInfo, describe};
 use crate::io::{DiskFs, FileSystem, Usage};
@@ -97,7 +97,7 @@ impl ExternalTableBuilder {
         };
         let parts = Parts {
             table: TableBuilder::new(file, &path, table_options),
-            filter: FilterBuilder::new(options, level, options.bits_per_key),
+            filter: FilterBuilder::new(options, options.filter.at(level), options.bits_per_key, NewKeys::All),
             last_key: None,
             ranges: Vec::new(),
         };
@@ -222,7 +222,7 @@ impl ExternalTableBuilder {
             ranges.encode(&mut bytes);
             bytes
         });
-        table.finish(filter.map(|filter| filter.bytes), tombstones, extra)?;
+        table.finish(filter.and_then(|filter| filter.bytes), tombstones, extra)?;
         let parent = self.path.parent().unwrap_or(Path::new("."));
         self.fs.sync_dir(parent).map_err(|e| StorageError::io("sync", parent, e))?;
         Ok(describe(&*self.fs, &self.path)?.info())

@@ -1,6 +1,6 @@
 //! Elastic filters: the part of a table file that holds their units.
 
-use tamis_filter::{BloomScheme, Digest, ElasticSet, IndependentDigests, Verify};
+use tamis_filter::{BloomScheme, Digest, ElasticLine, ElasticSet, IndependentDigests, Verify};
 use tamis_testkit::fuzz::Input;
 
 use super::reseal;
@@ -25,7 +25,8 @@ fn check(bytes: &[u8]) -> bool {
     let part_len = bytes.len() as u64;
     let Ok(directory) = UnitDirectory::open(part_len, bytes) else { return false };
     assert!(directory.memory_bytes() <= 12 * bytes.len() + 512, "a directory larger than its bytes justify");
-    assert!((0.0..=1.0).contains(&directory.rate()), "a rate of {}", directory.rate());
+    let rates = directory.rates();
+    assert!(rates.iter().all(|rate| (0.0..=1.0).contains(rate)), "rates of {rates:?}");
     let segments = directory.segments();
     for segment in 0..segments {
         let first = directory.first_key(segment);
@@ -54,7 +55,9 @@ fn check(bytes: &[u8]) -> bool {
                 sound = false;
                 continue;
             };
-            assert_eq!(unit.memory_bytes(), directory.unit_memory_bytes(segment));
+            let (stack, mut lines) = (directory.stack(segment), Vec::new());
+            lines.resize(stack.lines(number + 1), ElasticLine::ZERO);
+            stack.put(&mut lines, number + 1, &unit).expect("a unit of the segment");
             set.load(unit).expect("units of a segment are of one group");
         }
         for number in 0..20u64 {

@@ -14,6 +14,7 @@ const BLOCK_TRAILER: usize = 9;
 const FILTER_CHECKSUM: usize = 8;
 const KEY_LIST_CHECKSUM: usize = 8;
 const KEY_LIST_MAGIC: &[u8] = b"tamis\0kl";
+const IMAGES_FOOTER: usize = 56;
 const ELASTIC_TRAILER: usize = 56;
 const ELASTIC_MAGIC: &[u8] = b"tamis\0el";
 /// No index in a corpus is longer.
@@ -182,6 +183,48 @@ fn seal_key_list(bytes: &mut [u8]) {
         let sum = xxh3_64(&bytes[..at]);
         bytes[at..at + KEY_LIST_CHECKSUM].copy_from_slice(&sum.to_le_bytes());
     }
+}
+
+/// Reseals a filter file: the checksums of its images, of its index, and of its footer.
+pub fn filter_images(bytes: &[u8]) -> Vec<u8> {
+    let mut out = bytes.to_vec();
+    seal_filter_images(&mut out);
+    out
+}
+
+fn seal_filter_images(bytes: &mut [u8]) -> Option<()> {
+    let footer_at = bytes.len().checked_sub(IMAGES_FOOTER)?;
+    let index_bytes = Decoder::new(&bytes[footer_at + 8..]).u64()?;
+    if let Some(index_at) = usize::try_from(index_bytes).ok().and_then(|len| footer_at.checked_sub(len)) {
+        seal_images(bytes, index_at, footer_at);
+        let sum = xxh3_64_with_seed(&bytes[index_at..footer_at], index_at as u64);
+        bytes[footer_at + 16..footer_at + 24].copy_from_slice(&sum.to_le_bytes());
+    }
+    let sum = xxh3_64_with_seed(&bytes[footer_at..footer_at + 40], footer_at as u64);
+    bytes[footer_at + 40..footer_at + 48].copy_from_slice(&sum.to_le_bytes());
+    Some(())
+}
+
+/// Corrects the checksums in an index, as far as its entries make sense.
+fn seal_images(bytes: &mut [u8], index_at: usize, footer_at: usize) -> Option<()> {
+    let (mut at, mut image_at) = (index_at, 0usize);
+    while at < footer_at {
+        let mut entry = Decoder::new(&bytes[at..footer_at]);
+        entry.u8()?;
+        entry.bytes()?;
+        if entry.u8()? == 1 {
+            entry.bytes()?;
+        }
+        let (_until, _made, _place) = (entry.varint()?, entry.varint()?, entry.varint()?);
+        let end = image_at.checked_add(entry.varint_usize()?).filter(|end| *end <= index_at)?;
+        let sum_at = footer_at - entry.remaining();
+        entry.u64()?;
+        at = footer_at - entry.remaining();
+        let sum = xxh3_64_with_seed(&bytes[image_at..end], image_at as u64);
+        bytes[sum_at..at].copy_from_slice(&sum.to_le_bytes());
+        image_at = end;
+    }
+    Some(())
 }
 
 /// Reseals an elastic filter: the checksums of its units and of its directory.

@@ -1,7 +1,12 @@
 //! Extracts corpus seeds from the output of the public API.
 
+use std::path::Path;
+
 use super::reseal;
 use crate::batch::{GroupHeader, WriteBatch};
+use crate::images::{ImageKind, ImageWriter};
+use crate::io::{MemFs, read_file};
+use crate::key::KeyBytes;
 
 /// The parts of a table file with formats of their own.
 #[derive(Debug, Default)]
@@ -30,4 +35,24 @@ pub fn batch_bytes(batch: &WriteBatch) -> (Vec<u8>, Vec<u8>) {
     GroupHeader { first_seq: 1, count: batch.len() as u64, older_logs_synced: true }.encode(&mut record);
     record.extend_from_slice(batch.bytes());
     (record, batch.bytes().to_vec())
+}
+
+/// Returns a filter file of `images` neighbouring key ranges, each with an image of its keys and, every other one, of their
+/// prefixes.
+pub fn filter_file(images: u8) -> Vec<u8> {
+    let (fs, path) = (MemFs::new(), Path::new("000009.flt"));
+    let mut writer = ImageWriter::create(&fs, path, 9, 0).expect("a file in memory");
+    for n in 0..images {
+        let start = if n == 0 { KeyBytes::default() } else { KeyBytes::from([n; 3]) };
+        let end = (n + 1 < images).then(|| KeyBytes::from([n + 1; 3]));
+        let range = (start, end);
+        writer
+            .add(ImageKind::Keys, range.clone(), n.into(), &vec![n; usize::from(n) * 7])
+            .expect("in memory");
+        if n % 2 == 1 {
+            writer.add(ImageKind::Prefixes, range, n.into(), b"prefixes").expect("in memory");
+        }
+    }
+    writer.finish().expect("in memory");
+    read_file(&fs, path).expect("a file in memory")
 }

@@ -13,13 +13,11 @@
 //! access rate is that of the older runs within its range, averaged the same way. Hardly any of these gets will find its key
 //! there, so all of them are taken for misses.
 //!
-//! A segment is expired if all the segments that it inherits from are.
-
 use std::ops::Bound;
 
-use super::{Hotness, Manager, Table, TableSpec};
+use super::{Hotness, Manager, Segments, Table, TableSpec};
 use crate::ids::TableId;
-use crate::key::{KeyBytes, KeyEnd, common_prefix_len, prefix_of};
+use crate::key::{KeyEnd, common_prefix_len, prefix_of};
 
 /// The minimum weight of a merged segment's sources, in keys: where no keys seem to be shared, all runs count alike.
 const LEAST: f64 = 1e-9;
@@ -37,9 +35,9 @@ pub(crate) enum Origin<'a> {
 
 /// A key range.
 #[derive(Clone, Copy)]
-struct Range<'a> {
-    start: &'a [u8],
-    end: Bound<&'a [u8]>,
+pub(crate) struct Range<'a> {
+    pub(crate) start: &'a [u8],
+    pub(crate) end: Bound<&'a [u8]>,
 }
 
 impl Manager {
@@ -49,24 +47,20 @@ impl Manager {
     /// O((segments of the table + old segments that overlap it) · log of old segments).
     pub(crate) fn inherited(&self, spec: &TableSpec, origin: Origin<'_>, run_segments: u64) -> Vec<Hotness> {
         let alike = 1.0 / run_segments.max(1) as f64;
-        let unknown = Hotness { misses: alike, asked: alike, recent: true };
-        let known = |tables: &[TableId]| tables.iter().filter_map(|&id| self.table(id)).collect();
+        let unknown = Hotness { misses: alike, asked: alike };
+        let known = |tables: &[TableId]| tables.iter().filter_map(|id| self.tables.get(id)).collect();
+        let count = spec.segments.count();
         let (runs, flushed) = match origin {
-            Origin::Nothing => return vec![unknown; spec.segments.len()],
-            _ if !self.inheritance => return vec![Hotness::default(); spec.segments.len()],
+            Origin::Nothing => return vec![unknown; count],
+            _ if !self.inheritance => return vec![Hotness::default(); count],
             Origin::Merged(runs) => (runs, false),
             Origin::Flushed(runs) => (runs, true),
         };
         let runs: Vec<Vec<&Table>> = runs.iter().map(|tables| known(tables)).collect();
         let as_it_will_be =
             |hotness: Hotness| if flushed { Hotness { misses: hotness.asked, ..hotness } } else { hotness };
-        let ends = spec.segments.iter().skip(1).map(|segment| Some(&segment.start)).chain([None]);
-        let ranges = spec
-            .segments
-            .iter()
-            .zip(ends)
-            .map(|(segment, next)| Range { start: &segment.start, end: end_of(next, &spec.end) });
-        ranges.map(|range| self.inherit(range, &runs).map_or(unknown, as_it_will_be)).collect()
+        let range = |segment| range_of(&*spec.segments, segment, &spec.end);
+        (0..count).map(|segment| self.inherit(range(segment), &runs).map_or(unknown, as_it_will_be)).collect()
     }
 
     /// The access rates of the runs within a range, averaged over their keys in it; `None` if no run has anything there.
@@ -76,14 +70,9 @@ impl Manager {
             let weight = keys.max(LEAST);
             hotness.misses += weight * asked.misses;
             hotness.asked += weight * asked.asked;
-            hotness.recent |= asked.recent;
             weights += weight;
         }
-        (weights > 0.0).then(|| Hotness {
-            misses: hotness.misses / weights,
-            asked: hotness.asked / weights,
-            ..hotness
-        })
+        (weights > 0.0).then(|| Hotness { misses: hotness.misses / weights, asked: hotness.asked / weights })
     }
 
     /// The access rates of tables of one run within a range, and their number of keys there; `None` if they have no segment
@@ -91,20 +80,18 @@ impl Manager {
     fn asked_within(&self, new: Range<'_>, tables: &[&Table]) -> Option<(Hotness, f64)> {
         let (mut hotness, mut keys, mut found) = (Hotness::default(), 0.0, false);
         for table in tables {
-            let first = table.starts.partition_point(|start| start[..] <= *new.start).saturating_sub(1);
-            let places = (first..table.slots.len()).take_while(|&i| reaches(new.end, &table.starts[i]));
-            for i in places {
-                let old = Range { start: &table.starts[i], end: end_of(table.starts.get(i + 1), &table.end) };
+            let shape = &*table.shape;
+            let count = table.segments.len();
+            let first = first_after(count, |i| shape.start(i) <= new.start).saturating_sub(1);
+            for i in (first..count).take_while(|&i| reaches(new.end, shape.start(i))) {
+                let old = range_of(shape, i, &table.end);
                 if !reaches(old.end, new.start) {
                     continue;
                 }
-                let segment = &self.queues[table.slots[i]];
-                let share = share(old, new);
-                let part = share * self.clock.decay(segment.last);
-                hotness.misses += part * segment.misses;
-                hotness.asked += part * segment.asked;
-                hotness.recent |= !self.clock.expired(segment.last);
-                keys += share * f64::from(segment.keys);
+                let (segment, share) = (&table.segments[i], share(old, new));
+                hotness.misses += share * self.clock.frequency(segment.misses);
+                hotness.asked += share * self.clock.frequency(segment.asked);
+                keys += share * shape.keys(i) as f64;
                 found = true;
             }
         }
@@ -112,18 +99,33 @@ impl Manager {
     }
 }
 
-/// The end of a segment: the start of the next one, or the end of its table.
-fn end_of<'a>(next: Option<&'a KeyBytes>, end: &'a KeyEnd) -> Bound<&'a [u8]> {
-    match (next, end) {
-        (Some(next), _) => Bound::Excluded(next),
-        (None, KeyEnd::Included(end)) => Bound::Included(end),
-        (None, KeyEnd::Excluded(end)) => Bound::Excluded(end),
-        (None, KeyEnd::Unbounded) => Bound::Unbounded,
+/// The first of `count` numbers for which `before`, which is true up to some number and then false, is false.
+fn first_after(count: usize, before: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut high) = (0, count);
+    while low < high {
+        let middle = low.midpoint(high);
+        if before(middle) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
     }
+    low
+}
+
+/// The range of a segment: up to the start of the next one, or the end of its table.
+fn range_of<'a>(shape: &'a dyn Segments, segment: usize, end: &'a KeyEnd) -> Range<'a> {
+    let end = match end {
+        _ if segment + 1 < shape.count() => Bound::Excluded(shape.start(segment + 1)),
+        KeyEnd::Included(end) => Bound::Included(&end[..]),
+        KeyEnd::Excluded(end) => Bound::Excluded(&end[..]),
+        KeyEnd::Unbounded => Bound::Unbounded,
+    };
+    Range { start: shape.start(segment), end }
 }
 
 /// Reports whether a range with this end may hold keys at or after `key`.
-fn reaches(end: Bound<&[u8]>, key: &[u8]) -> bool {
+pub(crate) fn reaches(end: Bound<&[u8]>, key: &[u8]) -> bool {
     match end {
         Bound::Included(end) => key <= end,
         Bound::Excluded(end) => key < end,
@@ -133,7 +135,7 @@ fn reaches(end: Bound<&[u8]>, key: &[u8]) -> bool {
 
 /// The fraction of `old` that lies within `new`, 0 to 1. The two overlap. The fractions of one segment in consecutive ranges
 /// add up to 1, except for ranges between keys that do not differ in any of the bytes compared.
-fn share(old: Range<'_>, new: Range<'_>) -> f64 {
+pub(crate) fn share(old: Range<'_>, new: Range<'_>) -> f64 {
     let common = match old.end {
         Bound::Included(end) | Bound::Excluded(end) => common_prefix_len(old.start, end),
         Bound::Unbounded => 0,

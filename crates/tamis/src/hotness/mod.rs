@@ -1,79 +1,79 @@
-//! Decides which filter units are in memory: tracks the hotness of segments and adjusts their units to it.
+//! Decides which filter units are in memory: tracks the hotness of segments and moves units to where they save most.
 //!
 //! ElasticBF (Li et al., USENIX ATC 2019, section 3). A table is cut into segments of neighbouring keys. Each segment has a
-//! group of up to [`MAX_UNITS`] filter units of equal size and equal false positive rate r. The first k of them are in memory
-//! and together pass r^k of the absent keys. A [`Manager`] tracks how often each segment is asked for keys that it does not
-//! hold, and moves units to where they save the most reads, within a byte budget. It does no I/O: it decides what to load and
-//! unload, and is notified of the outcome.
+//! group of up to [`MAX_UNITS`] filter units. The first k of them are in memory and together pass some share of the absent
+//! keys. A [`Manager`] tracks how often each segment is asked for keys that it does not hold, and decides which units are to be
+//! in memory, within a byte budget. It does no I/O: it says what to load and unload, and is notified of the outcome.
 //!
 //! | file | what |
 //! | --- | --- |
 //! | `mod` | types; adding and removing tables; completed loads |
-//! | `clock` | logical time, decay, expiry (3.3) |
-//! | `queues` | segments in their queues, by units and by last access (3.4) |
-//! | `adjust` | accesses and the adjustments they cause (3.4), free bytes, budget changes |
+//! | `clock` | logical time and decay (3.3) |
+//! | `place` | which units are worth their bytes (3.4) |
 //! | `inherit` | what new tables inherit from old ones (3.3, figure 8) |
 //! | `persist` | serialized hotness |
-//! | `report` | statistics; the marginal value of bytes |
-//! | `sampler` | which gets are counted; the only thread-safe part |
+//! | `report` | statistics; the marginal value of bytes; the continuous bound |
+//! | `sampler`, `stride` | which gets are counted; the only thread-safe part |
 //!
 //! # Differences from the paper
 //!
 //! * The paper's frequency counts all accesses. Here only accesses for a key that is not in the segment count: if the key is
-//!   there, the block is read anyway and no filter can help. All accesses count for expiry, as in the paper, and in a second
-//!   counter for reports.
-//! * Frequencies decay by half every eight lifetimes. Otherwise a segment that was hot long ago would stay expensive forever.
-//! * The budget is in bytes. Units of different tables differ in size, so several may have to be evicted for one.
-//! * A load costs a read. It has to save more than that within one window ([`PAYS`](adjust::PAYS)), and the saving must exceed
-//!   the noise of the counts ([`NOISE`](adjust::NOISE)).
+//!   there, the block is read anyway and no filter can help. All accesses are a second counter, for flushed tables and reports.
+//! * Frequencies decay. Otherwise a segment that was hot long ago would stay expensive forever.
+//! * A miss counts as much as reads of its segment cost: those that the block cache answers cost nothing.
+//! * Units move by value. The paper takes them from segments that were not accessed for a lifetime, in the order of a
+//!   multi-queue; nothing moves there while nothing expires, however much another segment would save.
+//! * The budget is in bytes, and covers what is always in memory as well.
 //! * A new segment's hotness is a mean over runs weighted by keys; that of a flushed table is taken from the runs below it.
 //!
 //! # Invariants
 //!
-//! * The bytes of all units held by segments, including those being loaded, never exceed the budget.
-//! * A segment has units 0..k for one k, and is in queue k. A unit at or above k that is being loaded is no longer wanted.
-//! * At most one load of a given unit of a segment is in flight.
-//! * An adjustment by an access never raises the expected number of reads; only expired segments lose units to it.
+//! * The bytes of all units that segments hold or load, with the tables' fixed bytes, never exceed the budget, unless the fixed
+//!   bytes alone do: then no segment holds a unit.
+//! * A segment holds units 0..k for one k. At most one load of a segment is under way; it brings the units from k on.
 //!
 //! # Threads
 //!
-//! The manager is a plain value; to share it, wrap it in a mutex. It never blocks and never calls out. The sampler is used by
-//! all reading threads and documents its own rules.
+//! The manager is a plain value; to share it, wrap it in a mutex. It never blocks and never calls out, except to ask a table's
+//! [`Segments`] for sizes and borders. The sampler is used by all reading threads and documents its own rules.
 //!
 //! # Costs
 //!
-//! An access is O(1): a hash lookup, a move in a list, and at most [`LOOKS`](adjust::LOOKS) segments examined if a unit is
-//! wanted and no bytes are free. Memory: 60 bytes per segment plus the handle of its start key. These pass over all segments:
-//! `report`, and `set_budget` if units have to be evicted. These pass over the segments of some tables: `add_table`,
-//! `remove_table`, `inherited`, `fill`, `encode`.
+//! An access is O(1). [`adjust`](Manager::adjust) passes over all segments some ten times, at some nanoseconds each; it is due
+//! after a quarter as many accesses. Memory: [`SEGMENT_BYTES`] bytes a segment. `report` and `set_budget` pass over all
+//! segments, `add_table`, `inherited`, `encode` over those of a table.
 
-mod adjust;
 mod clock;
 mod inherit;
 mod persist;
-mod queues;
+mod place;
 mod report;
 mod sampler;
+mod stride;
 #[cfg(test)]
 mod tests;
 
-use crate::collections::HashMap;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::ids::TableId;
-use crate::key::{KeyBytes, KeyEnd};
+use crate::key::KeyEnd;
 
-pub(crate) use inherit::Origin;
+pub(crate) use inherit::{Origin, Range, reaches, share};
 pub(crate) use persist::decode_hotness;
+pub(crate) use place::Adjustment;
 pub(crate) use report::Marginal;
-pub(crate) use sampler::{Sample, Sampler};
+pub(crate) use sampler::{Asked, BlockRead, Sample, Sampler};
+pub(crate) use stride::Stride;
 
-use adjust::Refusal;
 use clock::Clock;
-use queues::{End, Queues, Segment, Slot};
-use report::{Counts, Wanting};
+use report::Counts;
 
 /// The maximum number of units per segment.
 pub(crate) const MAX_UNITS: u8 = 16;
+
+/// The manager's memory per segment, in bytes.
+pub(crate) const SEGMENT_BYTES: u64 = size_of::<Segment>() as u64;
 
 /// One segment of one table. Table ids are unique in the database and never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -83,35 +83,38 @@ pub(crate) struct SegmentId {
     pub(crate) segment: u32,
 }
 
+/// The segments of a table, in key order: what is always the same about them.
+pub(crate) trait Segments: std::fmt::Debug + Send + Sync {
+    /// The number of segments.
+    fn count(&self) -> usize;
+
+    /// A lower bound on a segment's keys that those of the segment before do not reach.
+    fn start(&self, segment: usize) -> &[u8];
+
+    /// The number of keys.
+    fn keys(&self, segment: usize) -> u64;
+
+    /// Memory of the first `units` units, in bytes. Each unit takes about the same.
+    fn bytes(&self, segment: usize, units: u8) -> u64;
+}
+
 /// A table as described to the manager.
 #[derive(Clone, Debug)]
 pub(crate) struct TableSpec {
     pub(crate) id: TableId,
-    /// Units per segment; at most [`MAX_UNITS`] are used.
-    pub(crate) units: u8,
-    /// The false positive rate of one unit, 0 to 1. The rate of k units is its k-th power.
-    pub(crate) rate: f64,
-    /// Ascending by key; each segment ends where the next begins.
-    pub(crate) segments: Vec<SegmentSpec>,
+    /// The false positive rates of 0, 1, … all units of a segment together, descending; at most [`MAX_UNITS`] units are used.
+    pub(crate) rates: Vec<f64>,
+    pub(crate) segments: Arc<dyn Segments>,
     /// The end of the last segment.
     pub(crate) end: KeyEnd,
-}
-
-/// A segment of a [`TableSpec`].
-#[derive(Clone, Debug)]
-pub(crate) struct SegmentSpec {
-    /// A lower bound on the segment's keys.
-    pub(crate) start: KeyBytes,
-    pub(crate) keys: u64,
-    /// Memory of one unit, in bytes. A segment whose units have no bytes gets none.
-    pub(crate) unit_bytes: u64,
+    /// Memory that the table takes without any unit, in bytes, without the manager's own.
+    pub(crate) fixed_bytes: u64,
 }
 
 /// How hotness is measured.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HotnessConfig {
-    /// A segment that is not asked during this many gets of the database is expired. `None`: as many gets as there are
-    /// segments, at least 1000, times the gets that one counted get stands for.
+    /// The window over which counts are halved is eight of these, in gets. `None`: it follows the number of segments.
     pub(crate) life_time: Option<u64>,
     /// Whether new tables inherit hotness from old ones. Without it, they start cold.
     pub(crate) inheritance: bool,
@@ -124,16 +127,14 @@ pub(crate) struct Hotness {
     pub(crate) misses: f64,
     /// All lookups that asked the segment, per get of the database.
     pub(crate) asked: f64,
-    /// Whether it counts as accessed now; otherwise it counts as expired.
-    pub(crate) recent: bool,
 }
 
-/// A unit to load. Units of a segment are enabled in index order.
+/// Units to load: those of a segment from `from` to `to`. It holds the units before them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Load {
     pub(crate) segment: SegmentId,
-    pub(crate) unit: u8,
-    pub(crate) bytes: u64,
+    pub(crate) from: u8,
+    pub(crate) to: u8,
 }
 
 /// A segment that lost units: it keeps its first `units` units only.
@@ -143,32 +144,48 @@ pub(crate) struct Unload {
     pub(crate) units: u8,
 }
 
-/// The result of an access: what to unload first, then what to load.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Adjustment {
-    pub(crate) unload: Vec<Unload>,
-    pub(crate) load: Load,
-}
-
 /// The outcome of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// The unit is in memory.
+    /// The units are in memory.
     Done,
-    /// It cannot be read. The segment does without it, and without those above it, until its table is removed.
-    Unreadable,
-    /// The load was skipped: overload, or shutdown. It may be requested again.
-    Skipped,
+    /// The units before this one are in memory. It cannot be read: the segment does without it, and without those above it,
+    /// until its table is removed.
+    Unreadable(u8),
+}
+
+/// One segment.
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    /// Lookups of absent keys per get, and all lookups per get, in the clock's scale.
+    misses: f32,
+    asked: f32,
+    /// The share of the segment's block reads that the block cache does not answer, in 255ths.
+    cost: u8,
+    /// The number of units held.
+    units: u8,
+    /// The number of units that it will hold after the load under way; 0 if there is none.
+    loading: u8,
+    /// The maximum number of units.
+    limit: u8,
+}
+
+impl Segment {
+    /// The number of units held, or to be held after the load under way.
+    #[inline]
+    fn claimed(&self) -> u8 {
+        self.units.max(self.loading)
+    }
 }
 
 /// A known table.
 #[derive(Debug)]
 struct Table {
-    id: TableId,
-    rate: f64,
-    starts: Box<[KeyBytes]>,
+    rates: Box<[f64]>,
+    shape: Arc<dyn Segments>,
     end: KeyEnd,
-    slots: Box<[Slot]>,
+    segments: Box<[Segment]>,
+    fixed_bytes: u64,
 }
 
 /// The hotness of all segments of a database, and which of their units are in memory. See the [module](self).
@@ -177,17 +194,21 @@ pub(crate) struct Manager {
     clock: Clock,
     inheritance: bool,
     budget: u64,
-    /// Bytes of all units held by segments, including those being loaded. At most `budget`.
+    /// The fixed bytes of all tables, and the manager's own.
+    fixed: u64,
+    /// Bytes of all units held or being loaded.
     held: u64,
     /// The part of `held` that is being loaded.
     reserved: u64,
-    places: HashMap<TableId, u32>,
-    tables: Vec<Option<Table>>,
-    free_places: Vec<u32>,
-    queues: Queues,
-    wanting: Wanting,
-    /// The last search for victims that failed.
-    refusal: Option<Refusal>,
+    // Ordered, so that equal databases adjust alike.
+    tables: BTreeMap<TableId, Table>,
+    /// Counted accesses since the last adjustment, and whether one is due whatever their number.
+    accesses: u64,
+    due: bool,
+    /// Reads that loads may still cost.
+    credit: f64,
+    /// The value per byte at which units are worth their place, as of the last adjustment.
+    price: f64,
     counts: Counts,
 }
 
@@ -198,21 +219,26 @@ impl Manager {
             clock: Clock::new(config.life_time),
             inheritance: config.inheritance,
             budget: budget_bytes,
+            fixed: 0,
             held: 0,
             reserved: 0,
-            places: HashMap::default(),
-            tables: Vec::new(),
-            free_places: Vec::new(),
-            queues: Queues::default(),
-            wanting: Wanting::default(),
-            refusal: None,
+            tables: BTreeMap::new(),
+            accesses: 0,
+            due: false,
+            credit: 0.0,
+            price: 0.0,
             counts: Counts::default(),
         }
     }
 
     /// Advances logical time by this many gets of the database, whether or not they asked a segment.
     pub(crate) fn advance(&mut self, gets: u64) {
-        self.clock.advance(gets);
+        if let Some(factor) = self.clock.advance(gets) {
+            for segment in self.tables.values_mut().flat_map(|table| &mut table.segments) {
+                segment.misses *= factor;
+                segment.asked *= factor;
+            }
+        }
     }
 
     /// Sets the sampling interval: one get in `interval` is counted; 1 initially.
@@ -220,121 +246,105 @@ impl Manager {
         self.clock.sample(interval);
     }
 
-    /// Adds a table, with the hotness of each of its segments in key order. It has no units yet: call [`fill`](Manager::fill).
-    /// O(segments · log segments).
+    /// Adds a table, with the hotness of each of its segments in key order. It has no units before the next
+    /// [`adjust`](Manager::adjust). O(segments).
     pub(crate) fn add_table(&mut self, spec: TableSpec, hotness: Vec<Hotness>) {
-        debug_assert!(!self.places.contains_key(&spec.id), "table {} is known already", spec.id);
-        debug_assert_eq!(spec.segments.len(), hotness.len());
+        debug_assert!(!self.tables.contains_key(&spec.id), "table {} is known already", spec.id);
+        debug_assert_eq!(spec.segments.count(), hotness.len());
         self.remove_table(spec.id);
-        let place = self.free_places.pop().unwrap_or_else(|| {
-            self.tables.push(None);
-            (self.tables.len() - 1) as u32
+        let count = spec.segments.count();
+        self.clock.add_segments(count);
+        let most = spec.rates.len().saturating_sub(1).min(MAX_UNITS.into()) as u8;
+        let segments = (0..count).map(|segment| {
+            let known = hotness.get(segment).copied().unwrap_or_default();
+            let limit = if spec.segments.bytes(segment, 1) == 0 { 0 } else { most };
+            let (misses, asked) = (self.clock.scaled(known.misses), self.clock.scaled(known.asked));
+            Segment { misses, asked, cost: u8::MAX, units: 0, loading: 0, limit }
         });
-        self.clock.add_segments(spec.segments.len());
-
-        // The coldest are linked first, so they end up nearest to the end that loses units first.
-        let hotness_of = |index: usize| hotness.get(index).copied().unwrap_or_default();
-        let mut order: Vec<usize> = (0..spec.segments.len()).collect();
-        order.sort_by(|&a, &b| hotness_of(a).misses.total_cmp(&hotness_of(b).misses));
-        let mut slots = vec![Slot::NONE; order.len()];
-        for index in order {
-            let SegmentSpec { keys, unit_bytes, .. } = spec.segments[index];
-            let limit = if unit_bytes == 0 { 0 } else { spec.units.min(MAX_UNITS) };
-            let warmth = self.clock.warmth(hotness_of(index));
-            let keys = u32::try_from(keys).unwrap_or(u32::MAX);
-            slots[index] =
-                self.queues.insert(Segment::new(place, index as u32, keys, unit_bytes, limit, warmth));
-        }
-        self.tables[place as usize] = Some(Table {
-            id: spec.id,
-            rate: if spec.rate.is_nan() { 1.0 } else { spec.rate.clamp(0.0, 1.0) },
-            starts: spec.segments.into_iter().map(|segment| segment.start).collect(),
-            end: spec.end,
-            slots: slots.into(),
-        });
-        self.places.insert(spec.id, place);
+        let segments: Box<[Segment]> = segments.collect();
+        let fixed_bytes = spec.fixed_bytes + count as u64 * SEGMENT_BYTES;
+        self.fixed += fixed_bytes;
+        // The first units of a table lie side by side in its file: loading them costs next to nothing.
+        self.credit += count as f64 * f64::from(most);
+        self.due = true;
+        let table =
+            Table { rates: spec.rates.into(), shape: spec.segments, end: spec.end, segments, fixed_bytes };
+        self.tables.insert(spec.id, table);
     }
 
-    /// Removes a table and all units of its segments. Loads in flight for it are unwanted when they complete. Does nothing if
+    /// Removes a table and all units of its segments. Loads under way for it are unwanted when they complete. Does nothing if
     /// the table is unknown. O(segments).
     pub(crate) fn remove_table(&mut self, id: TableId) {
-        let Some(place) = self.places.remove(&id) else { return };
-        let Some(table) = self.tables[place as usize].take() else { return };
-        for &slot in &table.slots {
-            self.shrink(slot, 0);
-            self.queues.remove(slot);
+        let Some(table) = self.tables.remove(&id) else { return };
+        for (index, segment) in table.segments.iter().enumerate() {
+            self.held -= table.shape.bytes(index, segment.claimed());
+            if segment.loading > 0 {
+                self.reserved -=
+                    table.shape.bytes(index, segment.loading) - table.shape.bytes(index, segment.units);
+            }
         }
-        self.clock.remove_segments(table.slots.len());
-        self.free_places.push(place);
+        self.clock.remove_segments(table.segments.len());
+        self.fixed -= table.fixed_bytes;
+        self.due = true;
     }
 
-    /// Reports a finished load; called once per load, in any order. `true`: the segment holds the unit. `false`: drop it and
-    /// all higher units of the segment; they no longer count because the table was removed, this load or one below it failed,
-    /// or the budget shrank meanwhile. O(1).
-    pub(crate) fn loaded(&mut self, load: &Load, outcome: Outcome) -> bool {
-        let Some(slot) = self.slot(load.segment) else { return false };
-        let segment = &mut self.queues[slot];
-        if !segment.end_load(load.unit) {
-            return false;
+    /// Records that a get asked the segment's filter; it stands for `weight` gets. Segments of unknown tables are ignored.
+    /// O(1).
+    pub(crate) fn access(&mut self, sample: &Sample) {
+        let step = self.clock.step(sample.weight);
+        let Some(segment) = self.segment(sample.id) else { return };
+        if !sample.held {
+            segment.misses += step;
         }
-        if outcome == Outcome::Unreadable {
-            segment.limit = segment.limit.min(load.unit);
+        segment.asked += step;
+        match sample.read {
+            BlockRead::None => {}
+            BlockRead::Cached => segment.cost -= segment.cost.div_ceil(8),
+            BlockRead::Fetched => segment.cost += (u8::MAX - segment.cost).div_ceil(8),
         }
-        let (wanted, bytes) = (load.unit < segment.units(), segment.unit_bytes);
-        if wanted {
-            self.reserved -= bytes;
+        self.accesses += 1;
+    }
+
+    /// Reports a finished load; called once per load, in any order. Returns the number of units that the segment is to hold
+    /// from now on, of which those that this load brought count only if it was done. `None`: the table was removed. O(1).
+    pub(crate) fn loaded(&mut self, load: &Load, outcome: Outcome) -> Option<u8> {
+        let table = self.tables.get_mut(&load.segment.table)?;
+        let index = load.segment.segment as usize;
+        let (shape, segment) = (table.shape.clone(), table.segments.get_mut(index)?);
+        let (units, loading) = (segment.units, segment.loading);
+        if loading == 0 {
+            return Some(units);
         }
-        if wanted && outcome == Outcome::Done {
-            self.counts.loads += 1;
-            self.counts.loaded_bytes += bytes;
-            return true;
+        let reached = match outcome {
+            Outcome::Done => loading,
+            Outcome::Unreadable(bad) => bad.clamp(units, loading),
+        };
+        (segment.units, segment.loading) = (reached, 0);
+        if let Outcome::Unreadable(_) = outcome {
+            segment.limit = reached;
+            self.counts.failed += 1;
         }
-        self.counts.failed += u64::from(outcome == Outcome::Unreadable);
-        self.shrink(slot, load.unit);
-        false
+        self.reserved -= shape.bytes(index, loading) - shape.bytes(index, units);
+        self.held -= shape.bytes(index, loading) - shape.bytes(index, reached);
+        self.counts.loads += u64::from(reached - units);
+        Some(reached)
     }
 
-    /// Takes all units from `units` on from a segment, including those being loaded.
-    fn shrink(&mut self, slot: Slot, units: u8) {
-        let segment = &self.queues[slot];
-        let Some(lost) = segment.units().checked_sub(units).filter(|&lost| lost > 0) else { return };
-        self.held -= u64::from(lost) * segment.unit_bytes;
-        self.reserved -= u64::from(segment.under_way_from(units)) * segment.unit_bytes;
-        let end = if self.clock.expired(segment.last) { End::Lru } else { End::Mru };
-        self.queues.set_units(slot, units, end);
+    pub(crate) fn budget(&self) -> u64 {
+        self.budget
     }
 
-    /// Marks the next unit of a segment as being loaded.
-    fn reserve(&mut self, slot: Slot) -> Load {
-        let segment = &mut self.queues[slot];
-        let (unit, bytes) = (segment.units(), segment.unit_bytes);
-        segment.begin_load(unit);
-        self.queues.set_units(slot, unit + 1, End::Mru);
-        self.held += bytes;
-        self.reserved += bytes;
-        debug_assert!(self.held <= self.budget);
-        Load { segment: self.id(slot), unit, bytes }
+    /// Bytes in use: units, those being loaded, and what is fixed.
+    pub(crate) fn used(&self) -> u64 {
+        self.fixed + self.held
     }
 
-    /// Unused bytes of the budget.
-    fn free(&self) -> u64 {
-        self.budget - self.held
+    fn segment(&mut self, id: SegmentId) -> Option<&mut Segment> {
+        self.tables.get_mut(&id.table)?.segments.get_mut(id.segment as usize)
     }
 
-    fn table(&self, id: TableId) -> Option<&Table> {
-        self.tables[*self.places.get(&id)? as usize].as_ref()
-    }
-
-    fn slot(&self, id: SegmentId) -> Option<Slot> {
-        self.table(id.table)?.slots.get(id.segment as usize).copied()
-    }
-
-    fn id(&self, slot: Slot) -> SegmentId {
-        let segment = &self.queues[slot];
-        SegmentId { table: self.table_of(segment).id, segment: segment.index }
-    }
-
-    fn table_of(&self, segment: &Segment) -> &Table {
-        self.tables[segment.place as usize].as_ref().expect("a segment goes with its table")
+    /// The number of known segments.
+    fn count(&self) -> u64 {
+        self.clock.segments()
     }
 }

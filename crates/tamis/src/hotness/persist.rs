@@ -1,8 +1,7 @@
 //! Serialized hotness, for the manifest: a version, then for each segment one byte for its misses and one for all lookups that
 //! asked it.
 //!
-//! A byte encodes a frequency in steps of 9 %: 255 is 1, each lower value divides by 1.09, 1 is 3 · 10⁻¹⁰, 0 is none. Whether a
-//! segment was expired is not stored: after a restart no segment has been accessed lately.
+//! A byte encodes a frequency in steps of 9 %: 255 is 1, each lower value divides by 1.09, 1 is 3 · 10⁻¹⁰, 0 is none.
 
 use super::{Hotness, Manager};
 use crate::ids::TableId;
@@ -15,31 +14,25 @@ const STEP: f64 = 1.09;
 impl Manager {
     /// Encodes the hotness of a table's segments, if the table is known: 1 + 2 · segments bytes.
     pub(crate) fn encode(&self, table: TableId) -> Option<Vec<u8>> {
-        let slots = &self.table(table)?.slots;
-        let mut bytes = Vec::with_capacity(1 + 2 * slots.len());
+        let segments = &self.tables.get(&table)?.segments;
+        let mut bytes = Vec::with_capacity(1 + 2 * segments.len());
         bytes.push(VERSION);
-        for &slot in slots {
-            let segment = &self.queues[slot];
-            let decay = self.clock.decay(segment.last);
-            bytes.extend([to_byte(segment.misses * decay), to_byte(segment.asked * decay)]);
+        for segment in segments {
+            let stored = [segment.misses, segment.asked];
+            bytes.extend(stored.map(|stored| to_byte(self.clock.frequency(stored))));
         }
         Some(bytes)
     }
 }
 
-/// Decodes what [`Manager::encode`] wrote for a table of `segments` segments, each as if accessed now; `None` for anything
-/// else.
+/// Decodes what [`Manager::encode`] wrote for a table of `segments` segments; `None` for anything else.
 pub(crate) fn decode_hotness(bytes: &[u8], segments: usize) -> Option<Vec<Hotness>> {
     let (&version, rest) = bytes.split_first()?;
     let (pairs, odd) = rest.as_chunks::<2>();
     if version != VERSION || pairs.len() != segments || !odd.is_empty() {
         return None;
     }
-    let hotness = |&[misses, asked]: &[u8; 2]| Hotness {
-        misses: from_byte(misses),
-        asked: from_byte(asked),
-        recent: true,
-    };
+    let hotness = |&[misses, asked]: &[u8; 2]| Hotness { misses: from_byte(misses), asked: from_byte(asked) };
     Some(pairs.iter().map(hotness).collect())
 }
 
@@ -79,7 +72,7 @@ mod tests {
         assert_eq!(decode_hotness(&[VERSION, 1], 1), None);
         assert_eq!(decode_hotness(&[VERSION, 1, 2, 3], 1), None);
         assert_eq!(decode_hotness(&[VERSION, 1, 2], usize::MAX), None);
-        let one = Hotness { misses: 1.0, asked: 0.0, recent: true };
+        let one = Hotness { misses: 1.0, asked: 0.0 };
         assert_eq!(decode_hotness(&[VERSION, 255, 0], 1), Some(vec![one]));
     }
 }

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use thread_local::ThreadLocal;
 
-use super::SegmentId;
+use super::{SegmentId, Stride};
 
 /// The maximum number of queued samples per thread: two hundred gets of a tree of ten runs, which is what a busy reader
 /// produces during the background thread's pause.
@@ -31,6 +31,27 @@ const MOST_WAITING: usize = 2048;
 
 /// The maximum number of segments recorded per get, those of the newest runs.
 const MOST_RUNS: usize = 64;
+
+/// Whether a get read a block of a segment's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum BlockRead {
+    /// It did not search the table.
+    #[default]
+    None,
+    /// The block cache had it.
+    Cached,
+    /// From the file, or from its mapping.
+    Fetched,
+}
+
+/// A segment that a get asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) id: SegmentId,
+    /// Whether the segment held the key.
+    pub(crate) held: bool,
+    pub(crate) read: BlockRead,
+}
 
 /// A segment that a counted get asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,17 +61,14 @@ pub(crate) struct Sample {
     pub(crate) weight: u32,
     /// Whether the segment held the key.
     pub(crate) held: bool,
+    pub(crate) read: BlockRead,
 }
 
 /// The counters of one reading thread. Only that thread writes the atomics.
 #[derive(Debug)]
 struct Shard {
-    /// Gets until the next counted one.
-    left: AtomicU32,
-    /// Gets since the last counted one.
-    since: AtomicU32,
+    stride: Stride,
     gets: AtomicU64,
-    random: AtomicU64,
     samples: Mutex<Vec<Sample>>,
 }
 
@@ -81,40 +99,28 @@ impl Sampler {
     pub(crate) fn tick(&self) -> bool {
         let shard = self.shards.get_or(|| self.new_shard());
         shard.gets.store(shard.gets.load(Relaxed) + 1, Relaxed);
-        shard.since.store(shard.since.load(Relaxed).saturating_add(1), Relaxed);
-        let left = shard.left.load(Relaxed);
-        if left > 1 {
-            shard.left.store(left - 1, Relaxed);
-            return false;
-        }
-        shard.left.store(shard.draw(self.interval.load(Relaxed)), Relaxed);
-        true
+        shard.stride.tick(self.interval.load(Relaxed))
     }
 
     #[cold]
     fn new_shard(&self) -> Shard {
-        // Threads must not draw the same numbers; any odd number that differs will do.
-        let seed = 0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(2 * self.shards.iter().count() as u64 + 1);
-        let shard = Shard {
-            left: AtomicU32::new(1),
-            since: AtomicU32::new(0),
+        Shard {
+            stride: Stride::new(self.shards.iter().count(), self.interval.load(Relaxed)),
             gets: AtomicU64::new(0),
-            random: AtomicU64::new(seed),
             // Preallocated: a get does not allocate.
             samples: Mutex::new(Vec::with_capacity(MOST_WAITING)),
-        };
-        shard.left.store(shard.draw(self.interval.load(Relaxed)), Relaxed);
-        shard
+        }
     }
 
-    /// Records what a counted get asked: each segment, and whether it held the key.
-    pub(crate) fn record(&self, asked: impl Iterator<Item = (SegmentId, bool)>) {
+    /// Records what a counted get asked.
+    pub(crate) fn record(&self, asked: impl Iterator<Item = Asked>) {
         let shard = self.shards.get_or(|| self.new_shard());
-        let weight = shard.since.load(Relaxed);
+        let weight = shard.stride.weight();
         match shard.samples.try_lock() {
             Some(mut samples) if samples.len() + MOST_RUNS <= MOST_WAITING => {
-                shard.since.store(0, Relaxed);
-                samples.extend(asked.take(MOST_RUNS).map(|(id, held)| Sample { id, weight, held }));
+                shard.stride.recorded();
+                let asked = asked.take(MOST_RUNS);
+                samples.extend(asked.map(|Asked { id, held, read }| Sample { id, weight, held, read }));
             }
             // Its gets count with the next one.
             _ => _ = self.dropped.fetch_add(1, Relaxed),
@@ -171,24 +177,13 @@ impl Sampler {
     }
 }
 
-impl Shard {
-    /// A number from 1 to twice the interval less one, `interval` on average. Xorshift is good enough here.
-    fn draw(&self, interval: u32) -> u32 {
-        let mut x = self.random.load(Relaxed);
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        self.random.store(x, Relaxed);
-        1 + ((u128::from(x) * u128::from(2 * u64::from(interval) - 1)) >> 64) as u32
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn asked(table: u64) -> impl Iterator<Item = (SegmentId, bool)> {
-        std::iter::once((SegmentId { table, segment: 0 }, false))
+    fn asked(table: u64) -> impl Iterator<Item = Asked> {
+        let id = SegmentId { table, segment: 0 };
+        std::iter::once(Asked { id, held: false, read: BlockRead::None })
     }
 
     #[test]
@@ -245,7 +240,8 @@ mod tests {
         count(1);
         samples.clear();
         sampler.drain(&mut samples);
-        assert_eq!(samples, [Sample { id: SegmentId { table: 1, segment: 0 }, weight: 11, held: false }]);
+        let id = SegmentId { table: 1, segment: 0 };
+        assert_eq!(samples, [Sample { id, weight: 11, held: false, read: BlockRead::None }]);
     }
 
     #[test]

@@ -174,8 +174,10 @@ options_table! {
              and there has been no write for a second. Applies to leveling, lazy leveling and hybrids, unless \
              `deterministic`.";
         Performance, workload: Option<Workload> = "auto", Operations,
-            "The workload to tune for with `auto_memory_bytes`: the shares of the operations and their \
-             distribution, like `get 60, empty-get 30, put 10, skew 0.99`. `auto`: the observed workload.";
+            "The workload to tune for with `auto_memory_bytes`, and the reads that a filter of the whole tree is built \
+             for until there have been some: the shares of the operations and their distribution, like `get 60, \
+             empty-get 30, put 10, skew 0.99`. `auto`: the observed workload; before there is one, a tenth of reads \
+             are expected to be of ranges.";
         Behaviour, merge_operator: Option<String> = "none", Name,
             "What `merge` does to a value: `add` (eight-byte little-endian numbers, modulo 2^64), `append`, `max` \
              (in byte order), or an operator that the program registers. Once set, the merge operator of a keyspace \
@@ -210,22 +212,24 @@ options_table! {
              `elastic` filters come in units, and the units that save the most block reads are kept in memory, for \
              when not all filters fit; `surf`, `snarf`, `rosetta`, `rencoder` and `grafite` also let range reads \
              skip runs that hold nothing in the range; `none` searches every run that covers the key. `grf` \
-             is one filter for the whole tree, and so for all levels; so is `external:NAME`, which the program supplies.";
+             is one filter for the whole tree, and so for all levels; so is `external:NAME`, which the program supplies. \
+             `auto` is `blocked-bloom` or `grf`, whichever suits the tree's runs and its reads at the time.";
         Performance, bits_per_key: f64 = "10", Real { min: 0.5, max: 64.0, unit: "bits" },
             "Filter memory per key, whether in its table's filter or in a global one. With 10 bits about one absent \
              key in a hundred costs a block read.";
         Performance, filter_allocation: FilterAllocation = "uniform", OneOf,
-            "How filter memory is divided between the levels: the same for every key (`uniform`), or more for the \
-             keys of small runs (`monkey`), which minimizes the sum of all runs' false positive rates for the same \
-             memory.";
+            "How filter memory is divided between tables: the same for every key (`uniform`); more for the keys of \
+             small runs (`monkey`), which minimizes the sum of all runs' false positive rates for the same memory; or \
+             more for the keys of tables that gets ask in vain (`mnemosyne`), which minimizes the expected number of \
+             false positives and samples gets to that end.";
         Performance, filter_range: u64 = "64", Count { min: 1, max: 1 << 32 },
             "The widest range, in consecutive integers, that a `rosetta` filter is built for; wider ranges are \
              queried in pieces.";
-        Performance, filter_units: u64 = "6", Count { min: 1, max: 16 },
+        Performance, filter_units: u64 = "8", Count { min: 1, max: 16 },
             "Units of an `elastic` filter: the most that a hot segment can have in memory.";
-        Performance, filter_unit_bits: f64 = "4", Real { min: 0.5, max: 16.0, unit: "bits" },
+        Performance, filter_unit_bits: f64 = "3", Real { min: 0.5, max: 16.0, unit: "bits" },
             "Bits per key of one unit of an `elastic` filter, in place of `bits_per_key`.";
-        Performance, filter_unit_bytes: u64 = "4 KiB", Bytes { min: 128, max: 16 * MIB },
+        Performance, filter_unit_bytes: u64 = "1 KiB", Bytes { min: 128, max: 16 * MIB },
             "Size of one unit of an `elastic` filter. It determines how many adjacent keys form a segment, the \
              granularity at which hotness is tracked.";
         Performance, key_map: KeyMapChoice = "auto", OneOf,
@@ -256,7 +260,8 @@ options_table! {
             "Which tables a partial merge takes first.";
         Performance, deterministic: bool = "false", Flag,
             "Make the tree's shape a function of the number of flushes alone: a level is merged down after a fixed \
-             number of flushes, even if deletes and updates have kept it small. Needs full or partitioned merges.";
+             number of flushes, even if deletes and updates have kept it small. With full merges the number follows the \
+             share of updates and deletes of the round before. Needs full or partitioned merges.";
         Performance, size_ratio: PerLevel<u64> = "10", Counts { min: 2, max: 1000 },
             "How many times larger each level is than the one above (for tiering: how many runs of a level make one \
              of the next), for each level from 0 on; level 0 itself collects level0_runs. Larger ratios make fewer \
@@ -406,11 +411,11 @@ impl KeyspaceOptions {
     /// A global filter is one for all levels, so there is no memory to divide between them.
     fn check_filter(&self, qualified: bool) -> Result<(), OptionsError> {
         self.check_elastic(qualified)?;
-        let Some(global) = self.filter.as_slice().iter().find(|choice| choice.is_global()) else {
+        let Some(global) = self.filter.as_slice().iter().find(|choice| choice.is_of_tree()) else {
             return Ok(());
         };
         let word = global.word();
-        if self.filter.global().is_none() {
+        if self.filter.of_tree().is_none() {
             let expected =
                 format!("{word} is a filter for the whole tree and must be set for all levels or for none");
             return self.refuse("filter", Levels.print(&self.filter), expected, qualified);

@@ -88,11 +88,12 @@ fn the_write_limits_must_be_in_order() {
 
 #[test]
 fn a_global_filter_excludes_all_others() {
-    for word in ["grf", "external:mine"] {
+    for word in ["grf", "external:mine", "auto"] {
         let options = KeyspaceOptions::from_text(&format!("filter = {word}")).unwrap();
         let choice = options.filter.at(5);
-        assert!(choice.is_global() && !choice.is_range());
-        assert_eq!(options.filter.global(), Some(choice));
+        assert!(choice.is_of_tree() && !choice.is_range());
+        assert_eq!(options.filter.of_tree(), Some(choice));
+        assert_eq!(options.filter.global(), Some(choice).filter(|_| word != "auto"));
         assert_eq!(KeyspaceOptions::from_text(&options.to_text()).unwrap(), options);
         KeyspaceOptions::from_text(&format!("filter = {word},{word}")).unwrap();
 
@@ -104,11 +105,12 @@ fn a_global_filter_excludes_all_others() {
             );
             assert!(error.to_string().contains("for all levels or for none"), "{error}");
         }
-        let error =
-            Options::from_text(&format!("keyspace.filter_allocation = monkey\nkeyspace.filter = {word}"))
-                .unwrap_err();
-        assert!(matches!(&error, OptionsError::Value { name: "keyspace.filter_allocation", .. }));
-        assert!(error.to_string().contains(&format!("`keyspace.filter` = {word}")), "{error}");
+        for allocation in ["monkey", "mnemosyne"] {
+            let text = format!("keyspace.filter_allocation = {allocation}\nkeyspace.filter = {word}");
+            let error = Options::from_text(&text).unwrap_err();
+            assert!(matches!(&error, OptionsError::Value { name: "keyspace.filter_allocation", .. }));
+            assert!(error.to_string().contains(&format!("`keyspace.filter` = {word}")), "{error}");
+        }
     }
     let mine = FilterChoice::External(SelectorName::new("mine").unwrap());
     let two = FilterPolicy::split(1, FilterChoice::Grf, mine);

@@ -147,6 +147,8 @@ pub enum FilterChoice {
     Grafite,
     /// Global: a learned filter for points and ranges; its run codes need no change when runs are merged.
     Grf,
+    /// `BlockedBloom` or `Grf`, whichever makes this tree's reads faster as it is: the engine changes from one to the other in use.
+    Auto,
     /// Global: a filter that the program supplies under this name, as `external:NAME` in text. Needs the feature
     /// `unstable-selector`, which has a function that makes one.
     External(SelectorName),
@@ -214,9 +216,14 @@ impl FilterChoice {
         matches!(self, FilterChoice::Elastic(_))
     }
 
-    /// Reports whether this is one filter for the whole tree.
+    /// Reports whether this is one filter for the whole tree. `Auto` is not, though it may choose one.
     pub fn is_global(self) -> bool {
         matches!(self, FilterChoice::Grf | FilterChoice::External(_))
+    }
+
+    /// Reports whether this is chosen for a tree as a whole and so for all its levels: a global filter, or `Auto`.
+    pub fn is_of_tree(self) -> bool {
+        self.is_global() || self == FilterChoice::Auto
     }
 }
 
@@ -243,6 +250,7 @@ impl Words for FilterChoice {
         ("rencoder", FilterChoice::REncoder),
         ("grafite", FilterChoice::Grafite),
         ("grf", FilterChoice::Grf),
+        ("auto", FilterChoice::Auto),
         ("bloom", FilterChoice::Bloom(BloomHashing::Rotation)),
         ("elastic", FilterChoice::Elastic(BloomHashing::Rotation)),
         ("surf", FilterChoice::Surf(SurfSuffix::Real)),
@@ -369,7 +377,7 @@ impl Words for FilePicker {
     ];
 }
 
-/// How filter memory is divided between the levels.
+/// How filter memory is divided between tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum FilterAllocation {
     /// The same for every key.
@@ -378,11 +386,18 @@ pub enum FilterAllocation {
     /// Minimizes the sum of all runs' false positive rates (Monkey): keys of small runs get more, those of the last
     /// level less. Decided for each table from the shape of the tree when it is written.
     Monkey,
+    /// Minimizes the expected number of reads wasted on false positives (Mnemosyne): keys of tables that are often asked
+    /// for absent keys get more. Decided for each table when it is written, from a sample of the gets since the database
+    /// was opened; until there are enough, as Monkey does.
+    Mnemosyne,
 }
 
 impl Words for FilterAllocation {
-    const WORDS: &'static [(&'static str, Self)] =
-        &[("uniform", FilterAllocation::Uniform), ("monkey", FilterAllocation::Monkey)];
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("uniform", FilterAllocation::Uniform),
+        ("monkey", FilterAllocation::Monkey),
+        ("mnemosyne", FilterAllocation::Mnemosyne),
+    ];
 }
 
 /// The filter of each level; the last one named applies to all deeper levels.
@@ -417,15 +432,20 @@ impl FilterPolicy {
     /// Returns the filter of the whole tree, if all levels name the same global one. Options that mix a global filter
     /// with another do not pass their check.
     pub fn global(&self) -> Option<FilterChoice> {
+        self.of_tree().filter(|choice| choice.is_global())
+    }
+
+    /// Returns the choice that was made for the tree as a whole, if one was: a global filter, or `Auto`.
+    pub fn of_tree(&self) -> Option<FilterChoice> {
         let first = self.0[0];
-        (first.is_global() && self.0.iter().all(|choice| *choice == first)).then_some(first)
+        (first.is_of_tree() && self.0.iter().all(|choice| *choice == first)).then_some(first)
     }
 }
 
 /// How a global filter finds a key's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum KeyMapChoice {
-    /// Learned where that keeps the false positive rate on held-out keys, otherwise mixed.
+    /// What costs the keyspace's queries least, chosen for each key range whenever its filter is built.
     #[default]
     Auto,
     /// An order-preserving map learned from the keys: points and ranges, for integers and similar keys.
@@ -435,6 +455,9 @@ pub enum KeyMapChoice {
     /// Order between key ranges, the digest within each: points for any keys, and ranges at the granularity of those
     /// key ranges.
     Mixed,
+    /// Order between key ranges, distances of numbers within each: points, and short ranges at a rate that holds for any
+    /// integer keys and any queries.
+    Local,
 }
 
 impl Words for KeyMapChoice {
@@ -443,6 +466,7 @@ impl Words for KeyMapChoice {
         ("learned", KeyMapChoice::Learned),
         ("digest", KeyMapChoice::Digest),
         ("mixed", KeyMapChoice::Mixed),
+        ("local", KeyMapChoice::Local),
     ];
 }
 

@@ -6,6 +6,8 @@ use tamis_filter::Digest;
 use thread_local::ThreadLocal;
 
 use crate::read::sample::{KeySample, SAMPLED};
+use crate::select::QuerySampler;
+use crate::slice::Slice;
 use crate::sync::Mutex;
 use crate::table::{BlockTouch, ReadCells, ReadCost, ReadTrace};
 
@@ -40,6 +42,8 @@ pub(crate) struct ReadCounters {
     cells: ThreadLocal<ReadCells>,
     /// A sample of the keys found.
     sample: KeySample,
+    /// A sample of what readers ask for, if the keyspace's filter goes by it.
+    queries: Option<Arc<QuerySampler>>,
 }
 
 impl ReadCounters {
@@ -48,14 +52,51 @@ impl ReadCounters {
         self.cells.get_or_default().add(cost);
     }
 
-    /// Like [`add`](Self::add), for one get; occasionally adds its key to the sample.
+    /// Like [`add`](Self::add), for one get of `key`; occasionally adds it to the samples.
     #[inline]
-    pub(crate) fn add_get(&self, get: &Counted) {
+    pub(crate) fn add_get(&self, key: &[u8], get: &Counted) {
         let cells = self.cells.get_or_default();
         cells.add(&get.cost);
         if get.cost.found > 0 && cells.found().is_multiple_of(SAMPLED) {
             self.sample.add(get.digest);
         }
+        if let Some(queries) = &self.queries
+            && reached_tables(&get.cost)
+            && queries.tick()
+        {
+            queries.record_get(key, get.cost.found > 0, get.cost.false_positives as f64);
+        }
+    }
+
+    /// Like [`add`](Self::add), for a batch of gets of `keys`; their `values` are missing after an error.
+    pub(crate) fn add_gets<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        values: Option<&[Option<Slice>]>,
+        cost: &ReadCost,
+    ) {
+        self.add(cost);
+        let (Some(queries), Some(values)) = (&self.queries, values) else { return };
+        if reached_tables(cost) {
+            for (key, value) in keys.iter().zip(values) {
+                if queries.tick() {
+                    // Which of the keys met the false positives is not known.
+                    let false_positives = cost.false_positives as f64 / keys.len() as f64;
+                    queries.record_get(key.as_ref(), value.is_some(), false_positives);
+                }
+            }
+        }
+    }
+
+    /// Called when an iteration is positioned; returns whether it is a sample of the keyspace's queries.
+    #[inline]
+    pub(crate) fn samples_scan(&self) -> bool {
+        self.queries.as_ref().is_some_and(|queries| queries.tick())
+    }
+
+    /// Returns the sampler of queries, if the keyspace has one.
+    pub(crate) fn queries(&self) -> Option<&QuerySampler> {
+        self.queries.as_deref()
     }
 
     /// Returns the skew of reads: see [`KeySample::collisions`].
@@ -68,6 +109,12 @@ impl ReadCounters {
     }
 }
 
+/// Reports whether a filter was asked or a table searched.
+#[inline]
+fn reached_tables(cost: &ReadCost) -> bool {
+    cost.filter_probes > 0 || cost.runs_searched > 0
+}
+
 /// The counters of all keyspaces of one database, including dropped ones. May be used from any thread; adding or
 /// dropping a keyspace, and reading, take a lock.
 #[derive(Debug, Default)]
@@ -76,9 +123,9 @@ pub(crate) struct AllReads {
 }
 
 impl AllReads {
-    /// Returns counters for another keyspace.
-    pub(crate) fn counters(&self) -> Arc<ReadCounters> {
-        let counters = Arc::new(ReadCounters::default());
+    /// Returns counters for another keyspace, and with them its sampler of queries, if it has one.
+    pub(crate) fn counters(&self, queries: Option<Arc<QuerySampler>>) -> Arc<ReadCounters> {
+        let counters = Arc::new(ReadCounters { queries, ..ReadCounters::default() });
         let (live, gone) = &mut *self.keyspaces.lock();
         // The counters of a dropped keyspace no longer change once this is their last reference.
         live.retain_mut(|counters| {
@@ -126,7 +173,7 @@ mod tests {
         let all = AllReads::default();
         let one = ReadCost { gets: 1, ..ReadCost::default() };
         for kept in 1..=5 {
-            let counters = all.counters();
+            let counters = all.counters(None);
             counters.add(&one);
             assert_eq!(all.read().gets, kept);
         }

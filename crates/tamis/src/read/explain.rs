@@ -122,6 +122,8 @@ pub enum ExplainOutcome {
 pub struct Explanation {
     /// The key looked up.
     pub key: Vec<u8>,
+    /// The filter that named the tables to search: one `per table`, one `for the tree`, or `external`. With `filter = auto`, also why.
+    pub filter: String,
     /// Its digest, with which every filter and hash index was probed.
     pub digest: u64,
     /// The steps, in order.
@@ -162,6 +164,7 @@ impl ExplainRecorder {
     pub(crate) fn finish(
         mut self,
         key: &[u8],
+        filter: String,
         outcome: &Lookup,
         horizon: u64,
         hotness: impl Fn(SegmentId) -> f64,
@@ -183,7 +186,7 @@ impl ExplainRecorder {
             Lookup::Absent => ExplainOutcome::Absent,
         };
         let digest = tamis_filter::Digest::of(key).get();
-        Explanation { key: key.to_vec(), digest, steps: self.steps, outcome, cost: self.cost }
+        Explanation { key: key.to_vec(), filter, digest, steps: self.steps, outcome, cost: self.cost }
     }
 }
 

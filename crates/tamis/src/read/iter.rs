@@ -90,6 +90,15 @@ pub struct Iter {
     front: End,
     back: End,
     cost: ReadCost,
+    /// The end that was positioned last, if that is a sample of the keyspace's queries; until its first item is known.
+    sampled: Option<Sampled>,
+}
+
+/// An end whose positioning is sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sampled {
+    Front,
+    Back,
 }
 
 /// One end of the iteration.
@@ -120,6 +129,27 @@ impl Iter {
             front: End::default(),
             back: End::default(),
             cost: ReadCost::default(),
+            sampled: None,
+        }
+    }
+
+    /// Called when an end was positioned.
+    #[inline]
+    fn positioned(&mut self, end: Sampled) {
+        self.sampled = self.context.counters.samples_scan().then_some(end);
+    }
+
+    /// Records the last positioning among the keyspace's queries, now that it is known what it found.
+    #[cold]
+    fn record(&mut self, end: Sampled) {
+        let Some(queries) = self.context.counters.queries() else { return };
+        let start = self.floor.as_ref().unwrap_or(&self.bounds.start);
+        match &self.bounds.end {
+            Some(end) => queries.record_range(start, Some(end), self.empty),
+            None if end == Sampled::Back && !start.is_empty() => {
+                queries.record_range(start, None, self.empty);
+            }
+            None => queries.record_seek(start),
         }
     }
 
@@ -168,6 +198,7 @@ impl Iter {
         self.empty = true;
         counted(&mut cursor, &mut self.cost, |cursor| cursor.seek(start, MAX_SEQNO))?;
         self.floor = Some(start.to_vec());
+        self.positioned(Sampled::Front);
         self.front = End { cursor: Some(cursor), ..End::default() };
         self.back.finished = self.back.failed;
         Ok(())
@@ -184,6 +215,11 @@ impl Iter {
             None if self.empty => self.cost.empty_scans += 1,
             _ => {}
         }
+        if let Some(end) = self.sampled.take()
+            && !matches!(item, Some(Err(_)))
+        {
+            self.record(end);
+        }
     }
 
     fn forward(&mut self) -> Result<Option<(Slice, Slice)>, ReadError> {
@@ -191,6 +227,7 @@ impl Iter {
             let mut cursor = self.cursor();
             self.cost.scans += 1;
             counted(&mut cursor, &mut self.cost, |cursor| cursor.seek(&self.bounds.start, MAX_SEQNO))?;
+            self.positioned(Sampled::Front);
             self.front.cursor = Some(cursor);
         }
         let cursor = self.front.cursor.as_mut().expect("positioned");
@@ -241,6 +278,7 @@ impl Iter {
                 Some(end) => cursor.seek_before(end),
                 None => cursor.seek_to_last(),
             })?;
+            self.positioned(Sampled::Back);
             self.back.cursor = Some(cursor);
         }
         let start = self.floor.as_ref().unwrap_or(&self.bounds.start);

@@ -8,6 +8,7 @@ use std::ops::Range;
 use tamis_filter::Digest;
 
 use crate::error::ReadError;
+use crate::hotness::BlockRead;
 use crate::key::{Entry, Kind, SeqNo};
 use crate::read::operands::{Base, Operands, Order};
 use crate::read::{Counted, FilterAnswer, MemtableSlot, ReadAt};
@@ -241,6 +242,7 @@ impl<'k> KeyLookup<'k> {
         recorder.cost().runs_searched += 1;
         let digest = Some(self.probe.digest_for_block(recorder.cost()));
         let (table, key) = (&at.view.version.tables[candidate.table], self.probe.key);
+        let hits = recorder.cost().cache_hits;
         let found = match start {
             Start::Index => table.table.get(key, digest, at.seq, recorder)?,
             Start::Block(block) => table.table.get_in_block(block, key, digest, at.seq, recorder)?,
@@ -253,10 +255,12 @@ impl<'k> KeyLookup<'k> {
             recorder.cost().false_positives += 1;
         }
         recorder.searched(candidate, found.is_some());
-        let Some(Entry { seq, kind, value }) = found else { return Ok(None) };
         if let Some(asked) = self.probe.counted() {
-            asked.found(candidate.table);
+            let cached = recorder.cost().cache_hits > hits;
+            let read = if cached { BlockRead::Cached } else { BlockRead::Fetched };
+            asked.searched(candidate.table, read, found.is_some());
         }
+        let Some(Entry { seq, kind, value }) = found else { return Ok(None) };
         let entry = Entry { seq, kind, value: Slice::from_block(value) };
         let answer = self.take(at, entry, Place::Table(table), recorder)?;
         if answer.is_some()
@@ -340,7 +344,7 @@ impl<'k> KeyLookup<'k> {
     #[inline]
     pub(super) fn report(&mut self, at: &ReadAt<'_>) {
         if self.probe.counted().is_some() {
-            at.view.selector.ended(&mut self.probe);
+            at.view.selector.ended(&at.view.version, &mut self.probe);
         }
     }
 }

@@ -16,12 +16,11 @@ mod together;
 
 use lazy::{LazyRuns, Start};
 
-/// There are few sources and they never move after creation, so the size of the larger variant costs nothing.
-#[expect(clippy::large_enum_variant, reason = "see above")]
 #[derive(Debug)]
 enum Source {
     Memtable(MemCursor),
-    Run(RunCursor),
+    /// Boxed, so that a lazy run takes no more than its place.
+    Run(Box<RunCursor>),
     /// A lazy run of these tables that has not needed a cursor yet; only under a global filter.
     Asleep(Range<usize>),
 }
@@ -127,7 +126,7 @@ impl MergeCursor {
                 lazy_runs.add_run(&view.version, &tables, self.sources.len());
                 return self.push(Source::Asleep(tables));
             }
-            self.push(Source::Run(RunCursor::new(tables)));
+            self.push(Source::Run(Box::new(RunCursor::new(tables))));
         }
     }
 

@@ -2,6 +2,8 @@
 
 mod counters;
 pub(crate) mod explain;
+#[cfg(feature = "measure")]
+pub(crate) mod filters_alone;
 mod iter;
 mod lookup;
 pub(crate) mod merge;

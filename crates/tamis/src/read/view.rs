@@ -56,6 +56,28 @@ impl MemtableSlot {
         self.fragments.store(Some(made.clone()));
         Some(made)
     }
+
+    /// Returns the key range that its table will have; `None` if it is empty.
+    pub(crate) fn key_range(&self) -> Option<(KeyBytes, KeyEnd)> {
+        let mut range: Option<(KeyBytes, KeyEnd)> = None;
+        let mut cursor = self.memtable.cursor();
+        cursor.seek_to_first();
+        if cursor.valid() {
+            let smallest = cursor.key().into();
+            cursor.seek_to_last();
+            range = Some((smallest, KeyEnd::Included(cursor.key().into())));
+        }
+        if let Some(known) = self.tombstones()
+            && let [first, .., last] | [first @ last] = known.1.fragments()
+        {
+            let end = last.end.clone().map_or(KeyEnd::Unbounded, KeyEnd::Excluded);
+            range = Some(match range {
+                None => (first.start.clone(), end),
+                Some((smallest, largest)) => (smallest.min(first.start.clone()), largest.max(end)),
+            });
+        }
+        range
+    }
 }
 
 /// Returns the first key after `key`.

@@ -4,27 +4,29 @@ use smallvec::SmallVec;
 use tamis_filter::BloomScheme;
 
 use super::Probe;
-use crate::hotness::SegmentId;
+use crate::hotness::{Asked, BlockRead, SegmentId};
 use crate::table::{ElasticFilter, FoundUnits, ReadCost};
 
 /// Reports whether the segment found may hold the probe's key. Without units in memory it may.
 #[inline]
 pub(super) fn ask(
     filter: &ElasticFilter,
-    found: &FoundUnits,
+    found: &FoundUnits<'_>,
     probe: &mut Probe<'_>,
     cost: &mut ReadCost,
 ) -> bool {
-    let Some(units) = found.units() else { return true };
+    if found.units() == 0 {
+        return true;
+    }
     cost.filter_probes += 1;
     let directory = filter.directory();
     let maybe = match directory.spec().scheme {
         BloomScheme::Independent => {
             let digests = probe.independent(directory.units() * directory.probes(), cost);
             // Units that need more digests than possible are damaged and must not deny anything.
-            units.contains_independent(digests).unwrap_or(true)
+            found.contains_independent(digests).unwrap_or(true)
         }
-        _ => units.contains(probe.digest_for_filter(cost)),
+        _ => found.contains(probe.digest_for_filter(cost)),
     };
     cost.filter_negatives += u64::from(!maybe);
     maybe
@@ -63,17 +65,25 @@ struct SampledSegment {
     id: SegmentId,
     /// Whether the table held a version of the key.
     held: bool,
+    /// Whether the search of the table read a block.
+    read: BlockRead,
 }
 
 impl SampledProbes {
     pub(crate) fn push(&mut self, table: usize, id: SegmentId) {
-        self.segments.push(SampledSegment { table: table as u32, id, held: false });
+        self.segments.push(SampledSegment { table: table as u32, id, held: false, read: BlockRead::None });
     }
 
-    /// Records that a table (its number within the version) held a version of the key.
-    pub(crate) fn found(&mut self, table: usize) {
-        if let Some(place) = self.segments.iter().position(|asked| asked.table as usize == table) {
-            self.segments[place].held = true;
+    /// Returns the tables that had to be probed (their numbers within the version), and whether each held the key.
+    pub(crate) fn needed_tables(&self) -> impl Iterator<Item = (usize, bool)> + '_ {
+        let needed = &self.segments[..self.needed.unwrap_or(self.segments.len())];
+        needed.iter().map(|asked| (asked.table as usize, asked.held))
+    }
+
+    /// Records that a table (its number within the version) was searched, and whether it held a version of the key.
+    pub(crate) fn searched(&mut self, table: usize, read: BlockRead, held: bool) {
+        if let Some(asked) = self.segments.iter_mut().find(|asked| asked.table as usize == table) {
+            (asked.read, asked.held) = (read, held);
         }
         self.needed = None;
     }
@@ -85,9 +95,9 @@ impl SampledProbes {
         self.needed = Some(self.segments.partition_point(|asked| asked.table as usize <= table));
     }
 
-    /// Returns the segments that had to be probed, and whether each held the key.
-    pub(crate) fn needed(&self) -> impl Iterator<Item = (SegmentId, bool)> + '_ {
+    /// Returns the segments that had to be probed.
+    pub(crate) fn needed(&self) -> impl Iterator<Item = Asked> + '_ {
         let needed = &self.segments[..self.needed.unwrap_or(self.segments.len())];
-        needed.iter().map(|asked| (asked.id, asked.held))
+        needed.iter().map(|&SampledSegment { id, held, read, .. }| Asked { id, held, read })
     }
 }

@@ -4,12 +4,11 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use smallvec::SmallVec;
 use tamis_filter::Digest;
 
-use super::keys::{Source, for_each_key};
+use super::keys::{KeysRead, Source, for_each_key};
 use super::table_filters::check_rejection;
 use super::{Candidate, Candidates, GlobalFilterStats, Probe, RunSelector, Warnings, damaged_list};
 use crate::error::StorageError;
@@ -30,10 +29,10 @@ pub(crate) struct External {
     notes: Arc<Notes>,
 }
 
-/// What reading key lists has come across.
+/// What reading keys has come across.
 #[derive(Debug, Default)]
 struct Notes {
-    from_data: AtomicU64,
+    read: KeysRead,
     warnings: Warnings,
 }
 
@@ -73,15 +72,16 @@ impl External {
     /// Returns the statistics of the filter.
     pub(crate) fn report(&self) -> GlobalFilterStats {
         let stats = self.filter.stats();
-        GlobalFilterStats {
+        let mut report = GlobalFilterStats {
             kind: self.name.clone(),
             entries: stats.entries,
             bytes: stats.bytes,
             inserted: stats.inserted,
             rebuilt: stats.rebuilt,
-            tables_from_data: self.notes.from_data.load(Relaxed),
             ..GlobalFilterStats::default()
-        }
+        };
+        self.notes.read.report_to(&mut report);
+        report
     }
 }
 
@@ -103,10 +103,14 @@ impl SelectorTable for Table {
 
     fn for_each_key(&self, f: &mut dyn FnMut(&[u8])) -> Result<(), KeysUnavailable> {
         let (id, notes) = (self.table.meta.id, &self.notes);
-        match for_each_key(&self.table, &[], None, f) {
-            Ok(Source::List) => Ok(()),
+        let mut keys = 0;
+        let mut counted = |key: &[u8]| {
+            keys += 1;
+            f(key);
+        };
+        match for_each_key(&self.table, &[], None, &mut counted) {
             Ok(source) => {
-                notes.from_data.fetch_add(1, Relaxed);
+                notes.read.note(source, keys);
                 if source == Source::DamagedList {
                     notes.warnings.add(id, || damaged_list(id));
                 }

@@ -5,7 +5,7 @@
 //! one filter for the whole tree.
 //!
 //! Implementations: `table_filters` (the default: one filter per table, elastic ones included), `global` (one for the tree),
-//! `external` (supplied by the program).
+//! `external` (supplied by the program). `auto` goes from one of the first two to the other.
 //!
 //! # Contract
 //!
@@ -22,29 +22,39 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tamis_filter::{Digest, IndependentDigests, KeyRange, Next};
+use tamis_model::tree_filter::Costs;
 
 use crate::hotness::Sampler;
 use crate::ids::TableId;
 use crate::key::prefix_of;
 use crate::operators::KeyspaceOperators;
-use crate::options::{FilterChoice, KeyspaceOptions};
+use crate::options::{FilterAllocation, FilterChoice, KeyspaceOptions, Options, ReadMode};
 use crate::selector::RangeRuns;
 use crate::table::ReadCost;
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::Version;
 
+mod accesses;
+mod auto;
 mod elastic;
 #[cfg(feature = "unstable-selector")]
 mod external;
 mod global;
 pub(crate) mod keys;
+mod queries;
 mod table_filters;
 
+pub(crate) use accesses::AccessSampler;
+pub use auto::AutoFilterStats;
+pub(crate) use auto::Turn;
+use auto::{Auto, Building};
 use elastic::Counting;
 use elastic::SampledProbes;
 pub use global::{GlobalFilterStats, KeyMapStats};
-pub(crate) use global::{GlobalSelector, Grf, Span, Task};
+pub(crate) use global::{GlobalSelector, Grf, Moment, Part, Restored, Span, TakenEpoch, Task};
 pub(crate) use keys::key_list_problem;
+pub(crate) use queries::QuerySampler;
+pub use queries::QueryStats;
 pub use table_filters::without_rejection_checks;
 pub(crate) use table_filters::{TableFilters, ask_filter};
 
@@ -117,15 +127,19 @@ impl<'k> Probe<'k> {
         !cfg!(feature = "measure") || self.sharing
     }
 
-    /// Like [`counted`](Self::counted), for a get that probes an elastic filter: the first call decides whether the get
-    /// is sampled.
+    /// Like [`counted`](Self::counted), for a get whose probes may be sampled: the first call decides by `draw` whether
+    /// they are.
     #[inline]
-    fn count_with(&mut self, sampler: &Sampler) -> Option<&mut SampledProbes> {
+    fn count_with(&mut self, draw: impl FnOnce() -> bool) -> Option<&mut SampledProbes> {
         if matches!(self.counting, Counting::Undecided) {
-            self.counting =
-                if sampler.tick() { Counting::Yes(SampledProbes::default()) } else { Counting::No };
+            self.counting = if draw() { Counting::Yes(SampledProbes::default()) } else { Counting::No };
         }
         self.counted()
+    }
+
+    /// Decides from outside whether the get is sampled.
+    pub(crate) fn set_counted(&mut self, counted: bool) {
+        self.counting = if counted { Counting::Yes(SampledProbes::default()) } else { Counting::No };
     }
 
     /// Returns the record of a sampled get, if this one is.
@@ -230,8 +244,14 @@ pub(crate) trait RunSelector: Send + Sync + Debug {
         masks.fill(u32::MAX >> (32 - runs.len().clamp(1, 32)));
     }
 
+    /// Returns what samples the keys of a batch, if they are to be sampled before [`select_many`](RunSelector::select_many):
+    /// a sampled key is looked up individually.
+    fn samples(&self) -> Option<&AccessSampler> {
+        None
+    }
+
     /// Called when a sampled get finishes (see [`Probe::counted`]).
-    fn ended(&self, _probe: &mut Probe<'_>) {}
+    fn ended(&self, _version: &Version, _probe: &mut Probe<'_>) {}
 
     /// Starts fetching what [`select`](RunSelector::select) will read, for batches of keys.
     fn prefetch(&self, version: &Version, probe: &Probe<'_>, digest: Digest, runs: Range<usize>);
@@ -307,6 +327,8 @@ pub(crate) enum Selector {
     PerTable(TableFilters),
     /// One filter for the tree.
     Global(GlobalSelector),
+    /// A filter per table, while one for the tree is being built.
+    Building(Building),
     /// One filter for the tree, supplied by the program.
     #[cfg(feature = "unstable-selector")]
     External(external::ExternalSelector),
@@ -329,8 +351,23 @@ impl Selector {
         match self {
             Selector::PerTable(filters) => filters.select(version, probe, runs, out, cost),
             Selector::Global(filter) => filter.select(version, probe, runs, out, cost),
+            Selector::Building(filters) => filters.tables.select(version, probe, runs, out, cost),
             #[cfg(any(test, feature = "unstable-selector"))]
             other => (**other).select(version, probe, runs, out, cost),
+        }
+    }
+}
+
+impl Selector {
+    /// Returns what the answering filter is of, in words.
+    pub(crate) fn whose(&self) -> &'static str {
+        match self {
+            Selector::PerTable(_) | Selector::Building(_) => "per table",
+            Selector::Global(_) => "for the tree",
+            #[cfg(feature = "unstable-selector")]
+            Selector::External(_) => "external",
+            #[cfg(test)]
+            Selector::Test(_) => "a test's",
         }
     }
 }
@@ -343,6 +380,7 @@ impl Deref for Selector {
         match self {
             Selector::PerTable(filters) => filters,
             Selector::Global(filter) => filter,
+            Selector::Building(filters) => &filters.tables,
             #[cfg(feature = "unstable-selector")]
             Selector::External(filter) => filter,
             #[cfg(test)]
@@ -375,19 +413,25 @@ fn damaged_list(table: TableId) -> String {
 /// The source of the selectors of a keyspace's versions.
 #[derive(Debug)]
 pub(crate) enum TreeFilter {
-    /// Each table has its own filter. Probes of elastic filters are sampled.
-    PerTable(Arc<Sampler>),
+    /// Each table has its own filter. Probes of elastic filters are sampled; so are those of others, if memory is divided
+    /// by them.
+    PerTable(Arc<Sampler>, Arc<AccessSampler>),
     /// One filter for all versions of the tree.
     Grf(Box<Grf>),
+    /// One or the other.
+    Auto(Box<Auto>),
     /// A filter that the program supplies.
     #[cfg(feature = "unstable-selector")]
     External(Box<external::External>),
 }
 
 impl TreeFilter {
-    /// Returns the filter that a keyspace's options ask for, for a tree about which nothing is known yet.
+    /// Returns the filter that a keyspace's options ask for, for a tree about which nothing is known yet. `read_only`: nobody
+    /// writes tables while it is open.
     pub(crate) fn new(
         options: &KeyspaceOptions,
+        database: &Options,
+        read_only: bool,
         sampler: &Arc<Sampler>,
         _operators: &KeyspaceOperators,
     ) -> TreeFilter {
@@ -395,18 +439,109 @@ impl TreeFilter {
         if let Some(kind) = &_operators.selector {
             return TreeFilter::External(Box::new(external::External::new(&**kind, options)));
         }
-        match options.filter.global() {
+        match options.filter.of_tree() {
             Some(FilterChoice::Grf) => TreeFilter::Grf(Box::new(Grf::new(options))),
-            _ => TreeFilter::PerTable(sampler.clone()),
+            Some(FilterChoice::Auto) => {
+                let costs = match database.read_mode {
+                    ReadMode::Direct => Costs::DIRECT,
+                    _ => Costs::MEMORY,
+                };
+                TreeFilter::Auto(Box::new(Auto::new(options, sampler, costs, read_only)))
+            }
+            _ => TreeFilter::PerTable(sampler.clone(), Arc::default()),
+        }
+    }
+
+    /// Tells the filter of the tables of a stored tree, before anyone reads.
+    pub(crate) fn open(&self, tables: &[Arc<OpenTable>]) {
+        if let TreeFilter::Auto(auto) = self {
+            auto.open(tables);
+        }
+    }
+
+    /// Returns the filter for the tables of a flush of this many entries.
+    pub(crate) fn for_flush(
+        &self,
+        options: &KeyspaceOptions,
+        version: &Version,
+        entries: u64,
+    ) -> FilterChoice {
+        self.for_table(options, 0, || {
+            let run =
+                |tables: Range<usize>| version.tables[tables].iter().map(|table| table.meta.entries).sum();
+            let runs = version.runs.iter().map(|run_of| run(run_of.tables.clone()));
+            std::iter::once(entries).chain(runs).collect()
+        })
+    }
+
+    /// Returns the filter for new tables at `level` of a tree that will have runs of these entries, newest first.
+    pub(crate) fn for_table(
+        &self,
+        options: &KeyspaceOptions,
+        level: usize,
+        runs: impl FnOnce() -> Vec<u64>,
+    ) -> FilterChoice {
+        match self {
+            TreeFilter::Auto(auto) => {
+                let entries = runs().into_iter().map(|entries| entries as f64).collect();
+                if auto.lists_keys(entries) { FilterChoice::Grf } else { FilterChoice::BlockedBloom }
+            }
+            _ => options.filter.at(level),
+        }
+    }
+
+    /// Returns the global filter, if there is one or may be.
+    pub(crate) fn grf(&self) -> Option<&Grf> {
+        match self {
+            TreeFilter::Grf(grf) => Some(grf),
+            TreeFilter::Auto(auto) => Some(auto.grf()),
+            _ => None,
+        }
+    }
+
+    /// Changes what answers for the tree, if that is still due. With `work` and `state` held; the caller publishes a selector
+    /// before it releases either.
+    pub(crate) fn turn(&self, work: &global::Work, turn: Turn, version: &Version) {
+        if let TreeFilter::Auto(auto) = self {
+            auto.turn(work, turn, version);
+        }
+    }
+
+    /// Returns what `filter = auto` has chosen for a version, and why.
+    pub(crate) fn choice(&self, version: &Version) -> Option<AutoFilterStats> {
+        match self {
+            TreeFilter::Auto(auto) => Some(auto.report(version)),
+            _ => None,
+        }
+    }
+
+    /// Returns the sampler of the keyspace's reads, if the filter goes by them.
+    pub(crate) fn queries(&self) -> Option<&Arc<QuerySampler>> {
+        match self {
+            TreeFilter::Grf(grf) => Some(grf.queries()),
+            TreeFilter::Auto(auto) => Some(auto.queries()),
+            _ => None,
+        }
+    }
+
+    /// Returns the sampler of probes by which filter memory is divided; `None` for a filter of the whole tree.
+    pub(crate) fn accesses(&self) -> Option<&Arc<AccessSampler>> {
+        match self {
+            TreeFilter::PerTable(_, accesses) => Some(accesses),
+            _ => None,
         }
     }
 
     /// Returns the selector of a new version, which follows the version of the previous call. Under the `state` lock.
-    pub(crate) fn selector(&self, version: &Version) -> Selector {
+    pub(crate) fn selector(&self, version: &Version, allocation: FilterAllocation) -> Selector {
         let Version { runs, tables, .. } = version;
         match self {
-            TreeFilter::PerTable(sampler) => Selector::PerTable(TableFilters::new(tables, sampler)),
+            TreeFilter::PerTable(sampler, accesses) => {
+                let accesses = (allocation == FilterAllocation::Mnemosyne).then_some(accesses);
+                Selector::PerTable(TableFilters::new(tables, sampler, accesses))
+            }
             TreeFilter::Grf(grf) => Selector::Global(grf.selector(runs, tables)),
+            TreeFilter::Auto(auto) => auto.selector(version),
             #[cfg(feature = "unstable-selector")]
             TreeFilter::External(filter) => Selector::External(filter.selector(version)),
         }
@@ -415,15 +550,26 @@ impl TreeFilter {
     /// Adds the keys of flushed tables before the tables are published. Hold the returned guard until they are
     /// published. Must not be called with the `state` lock held.
     pub(crate) fn insert_flushed(&self, tables: &[Arc<OpenTable>]) -> Option<MutexGuard<'_, global::Work>> {
-        let TreeFilter::Grf(grf) = self else { return None };
-        let mut work = grf.work();
-        grf.insert_flushed(&mut work, tables);
-        Some(work)
+        match self {
+            TreeFilter::Grf(grf) => {
+                let mut work = grf.work();
+                grf.insert_flushed(&mut work, tables);
+                Some(work)
+            }
+            TreeFilter::Auto(auto) => Some(auto.insert_flushed(tables)),
+            _ => None,
+        }
+    }
+
+    /// Records that an epoch was taken for tables to come, until the result is dropped: after they are published, or once it is
+    /// certain that they will not be. Under the `state` lock under which it was taken.
+    pub(crate) fn note_taken(&self, epoch: u64) -> Option<TakenEpoch> {
+        Some(self.grf()?.note_taken(epoch))
     }
 
     /// Records an epoch whose tables are about to be published without adding their keys.
     pub(crate) fn note_missing(&self, epoch: u64) {
-        if let TreeFilter::Grf(grf) = self {
+        if let Some(grf) = self.grf() {
             grf.note_missing(epoch);
         }
     }
@@ -431,8 +577,9 @@ impl TreeFilter {
     /// Returns the warnings since the last call.
     pub(crate) fn take_warnings(&self) -> Vec<String> {
         match self {
-            TreeFilter::PerTable(_) => Vec::new(),
+            TreeFilter::PerTable(..) => Vec::new(),
             TreeFilter::Grf(grf) => grf.take_warnings(),
+            TreeFilter::Auto(auto) => auto.grf().take_warnings(),
             #[cfg(feature = "unstable-selector")]
             TreeFilter::External(filter) => filter.take_warnings(),
         }
@@ -441,16 +588,30 @@ impl TreeFilter {
     /// Returns the statistics of the filter, if it is a global one.
     pub(crate) fn report(&self) -> Option<GlobalFilterStats> {
         match self {
-            TreeFilter::PerTable(_) => None,
+            TreeFilter::PerTable(..) => None,
             TreeFilter::Grf(grf) => Some(grf.report()),
+            TreeFilter::Auto(auto) => auto.has_global().then(|| auto.grf().report()),
             #[cfg(feature = "unstable-selector")]
             TreeFilter::External(filter) => Some(filter.report()),
         }
     }
 
-    /// Returns the background work due for the filter.
-    pub(crate) fn task(&self, version: &Version) -> Option<global::Task> {
-        let TreeFilter::Grf(grf) = self else { return None };
-        grf.task(version)
+    /// Reports whether images of the filter are kept on disk. Under the `state` lock, or before anyone reads, or after background work
+    /// has ended.
+    pub(crate) fn has_images(&self) -> bool {
+        match self {
+            TreeFilter::Grf(_) => true,
+            TreeFilter::Auto(auto) => auto.has_images(),
+            _ => false,
+        }
+    }
+
+    /// Returns the background work due for the filter, with images if the database `saves` any.
+    pub(crate) fn task(&self, version: &Version, saves: bool) -> Option<global::Task> {
+        match self {
+            TreeFilter::Grf(grf) => grf.task(version, saves),
+            TreeFilter::Auto(auto) => auto.task(version, saves),
+            _ => None,
+        }
     }
 }

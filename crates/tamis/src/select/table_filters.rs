@@ -13,9 +13,9 @@ use tamis_filter::{
 use crate::hotness::{Sampler, SegmentId};
 use crate::key::MAX_SEQNO;
 use crate::select::elastic;
-use crate::select::{Candidate, Candidates, LeanKey, MAX_BATCH, MAX_STEP, Probe, RunSelector};
+use crate::select::{AccessSampler, Candidate, Candidates, LeanKey, MAX_BATCH, MAX_STEP, Probe, RunSelector};
 use crate::table::ReadCost;
-use crate::table::{CursorOptions, FoundUnits, TableCursor};
+use crate::table::{CursorOptions, FoundUnits, TableCursor, pin};
 use crate::tree::open_table::{OpenTable, TableFilter};
 use crate::tree::version::Version;
 
@@ -42,10 +42,17 @@ pub(crate) struct TableFilters {
     ranges: bool,
     /// Counts sampled probes, if any table has an elastic filter.
     sampler: Option<Arc<Sampler>>,
+    /// Counts sampled probes of tables without an elastic filter, if memory is divided by them. Not while some are elastic.
+    accesses: Option<Arc<AccessSampler>>,
 }
 
 impl TableFilters {
-    pub(crate) fn new(tables: &[Arc<OpenTable>], sampler: &Arc<Sampler>) -> Self {
+    pub(crate) fn new(
+        tables: &[Arc<OpenTable>],
+        sampler: &Arc<Sampler>,
+        accesses: Option<&Arc<AccessSampler>>,
+    ) -> Self {
+        let elastic = tables.iter().any(|t| matches!(t.filter, TableFilter::Elastic(_)));
         let blocked = tables.iter().map(|t| match &t.filter {
             TableFilter::Pinned(Filter::Point(PointFilter::BlockedBloom(filter))) => Some(filter.clone()),
             _ => None,
@@ -53,10 +60,8 @@ impl TableFilters {
         TableFilters {
             blocked: blocked.collect::<Option<Vec<_>>>().unwrap_or_default(),
             ranges: tables.iter().any(|t| t.range_filter.is_some()),
-            sampler: tables
-                .iter()
-                .any(|t| matches!(t.filter, TableFilter::Elastic(_)))
-                .then(|| sampler.clone()),
+            sampler: elastic.then(|| sampler.clone()),
+            accesses: accesses.filter(|_| !elastic).cloned(),
         }
     }
 }
@@ -80,6 +85,9 @@ impl RunSelector for TableFilters {
                 (tables[count], places[count]) = (table as u32, run);
                 count += 1;
             }
+        }
+        if let Some(accesses) = &self.accesses {
+            accesses.note(version, probe, tables[..count].iter().map(|&table| table as usize));
         }
         let mut maybe = probe_selected(&self.blocked, &tables[..count], digest);
         cost.filter_probes += count as u64;
@@ -140,13 +148,20 @@ impl RunSelector for TableFilters {
         }
     }
 
-    fn ended(&self, probe: &mut Probe<'_>) {
-        if let (Some(sampler), Some(asked)) = (&self.sampler, probe.counted()) {
-            sampler.record(asked.needed());
+    fn samples(&self) -> Option<&AccessSampler> {
+        self.accesses.as_deref()
+    }
+
+    fn ended(&self, version: &Version, probe: &mut Probe<'_>) {
+        match (&self.sampler, &self.accesses, probe.counted()) {
+            (Some(sampler), _, Some(asked)) => sampler.record(asked.needed()),
+            (_, Some(accesses), Some(asked)) => accesses.record(version, asked),
+            _ => {}
         }
     }
 
     fn prefetch(&self, version: &Version, probe: &Probe<'_>, digest: Digest, runs: Range<usize>) {
+        let pin = self.sampler.as_ref().map(|_| pin());
         for run in runs {
             let Some(table) = version.table_for(&version.runs[run], probe.key, probe.prefix) else {
                 continue;
@@ -154,7 +169,11 @@ impl RunSelector for TableFilters {
             match self.blocked.get(table) {
                 Some(filter) => filter.prefetch(digest),
                 None => match &version.tables[table].filter {
-                    TableFilter::Elastic(filter) => drop(filter.find(probe.key, probe.prefix, Some(digest))),
+                    TableFilter::Elastic(filter) => {
+                        if let Some(pin) = &pin {
+                            filter.find(probe.key, probe.prefix, Some(digest), pin);
+                        }
+                    }
                     _ => prefetch_pinned(&version.tables[table], digest),
                 },
             }
@@ -244,25 +263,36 @@ impl TableFilters {
     ) {
         let (mut tables, mut places, mut count) = ([0usize; MAX_STEP], [0usize; MAX_STEP], 0);
         let shared = probe.sharing().then(|| probe.digest_for_filter(cost));
-        let mut units: SmallVec<[FoundUnits; MAX_STEP]> = SmallVec::new();
+        // One pin for all runs: see `table::units::reclaim`.
+        let pin = self.sampler.as_ref().map(|_| pin());
+        let mut units: SmallVec<[FoundUnits<'_>; MAX_STEP]> = SmallVec::new();
         for run in runs {
             let Some(table) = version.table_for(&version.runs[run], probe.key, probe.prefix) else {
                 continue;
             };
             match (&version.tables[table].filter, shared) {
-                (TableFilter::Elastic(filter), _) => units.push(filter.find(probe.key, probe.prefix, shared)),
+                (TableFilter::Elastic(filter), _) => {
+                    if let Some(pin) = &pin {
+                        units.push(filter.find(probe.key, probe.prefix, shared, pin));
+                    }
+                }
                 (_, Some(digest)) => prefetch_pinned(&version.tables[table], digest),
                 _ => {}
             }
             (tables[count], places[count]) = (table, run);
             count += 1;
         }
+        if let Some(accesses) = &self.accesses {
+            accesses.note(version, probe, tables[..count].iter().copied());
+        }
         let mut units = units.into_iter();
         for (&table, &run) in tables[..count].iter().zip(&places) {
             let answer = match &version.tables[table].filter {
                 TableFilter::Elastic(filter) => units.next().map(|found| {
                     let id = version.tables[table].meta.id;
-                    if let Some(asked) = self.sampler.as_ref().and_then(|sampler| probe.count_with(sampler)) {
+                    if let Some(asked) =
+                        self.sampler.as_ref().and_then(|sampler| probe.count_with(|| sampler.tick()))
+                    {
                         asked.push(table, SegmentId { table: id, segment: found.segment as u32 });
                     }
                     elastic::ask(filter, &found, probe, cost)

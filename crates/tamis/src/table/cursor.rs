@@ -73,6 +73,8 @@ pub(crate) struct TableCursor {
     key: Vec<u8>,
     /// The piece of the file that was read ahead, and its offset.
     ahead: Option<(u64, Arc<[u8]>)>,
+    /// Nothing from this key on will be requested.
+    end: Option<Vec<u8>>,
     /// The block that was fetched for the prepared seek, and its source.
     brought: Option<(BlockAt, HeapBlock, BlockSource)>,
     /// Readahead for block-to-block iteration; only if reads of the table may overlap.
@@ -97,6 +99,7 @@ impl TableCursor {
             entry: None,
             key: Vec::new(),
             ahead: None,
+            end: None,
             counts: TouchCounts::default(),
             prefetched: 0,
         }
@@ -107,6 +110,9 @@ impl TableCursor {
     pub(crate) fn within(&mut self, start: &[u8], end: Option<&[u8]>) {
         if let Some(scan) = &mut self.scan {
             scan.within(start, end);
+        }
+        if self.options.read_ahead > 0 {
+            self.end = end.map(<[u8]>::to_vec);
         }
     }
 
@@ -336,7 +342,8 @@ impl TableCursor {
             let wanted = self.options.read_ahead.max(MIN_READ_AHEAD).max(at.span);
             let backward = self.ahead.as_ref().is_some_and(|(offset, _)| at.offset < *offset);
             let start = if backward { (at.offset + at.span).saturating_sub(wanted) } else { at.offset };
-            let span = wanted.min(self.table.footer().data_span - start);
+            // A seek may have to look behind the last of them.
+            let span = wanted.min(self.end_of_data()?.saturating_sub(start)).max(at.offset + at.span - start);
             self.ahead = None;
             self.ahead = Some((start, self.table.read_piece(start, span)?));
             source = BlockSource::File { read_bytes: span };
@@ -344,6 +351,17 @@ impl TableCursor {
         let (offset, piece) = self.ahead.as_ref().expect("just read");
         self.counts.block_touched(BlockTouch { offset: at.offset, stored_bytes: at.span, source });
         self.table.block_of_piece(piece, (at.offset - offset) as usize, at, &mut self.counts)
+    }
+
+    /// Returns the offset at which the blocks end that may be requested.
+    fn end_of_data(&mut self) -> Result<u64, StorageError> {
+        let all = self.table.footer().data_span;
+        if self.end.is_none() {
+            return Ok(all);
+        }
+        let index = self.index()?;
+        let last = self.end.as_deref().and_then(|end| index.find(end)).and_then(|last| index.block(last));
+        Ok(last.map_or(all, |last| last.offset + last.span))
     }
 
     /// The bytes of the loaded block.
@@ -381,10 +399,7 @@ impl TableCursor {
                 self.entry = Some(entry);
                 Ok(())
             }
-            Err(damage) => {
-                let offset = self.loaded.as_ref().map_or(0, |loaded| loaded.at.offset);
-                Err(self.table.damaged(offset, damage))
-            }
+            Err(damage) => Err(self.damaged(damage.0)),
         }
     }
 
@@ -400,6 +415,13 @@ impl TableCursor {
             Some(span) => &self.bytes()[span.start..span.start + span.len],
             None => &self.key,
         }
+    }
+
+    /// Returns the error for damage at the current entry.
+    #[cold]
+    pub(crate) fn damaged(&self, what: &'static str) -> StorageError {
+        let offset = self.loaded.as_ref().map_or(0, |loaded| loaded.at.offset);
+        self.table.damaged(offset, Damage(what))
     }
 
     /// The current entry's sequence number.

@@ -50,7 +50,7 @@ pub(crate) use files::OpenFiles;
 pub(crate) use footer::Footer;
 pub(crate) use frame::Damage;
 pub(crate) use index::{BlockAt, Index};
-pub(crate) use key_list::{KEY_LIST, KeyListBuilder, KeyListCursor, KeyListReader};
+pub(crate) use key_list::{GLOBAL, KEY_LIST, KeyListBuilder, KeyListCursor, KeyListReader};
 pub(crate) use origin::{Merged, Origin};
 pub(crate) use overlap::{Fetch, fetch};
 pub(crate) use prefetch::prefetch;
@@ -59,5 +59,5 @@ pub(crate) use trace::{BlockSource, BlockTouch, ReadTrace, TouchCounts};
 #[cfg(test)]
 pub(crate) use units::LoadedUnit;
 pub(crate) use units::{
-    Budget, ELASTIC, ElasticBuilder, ElasticFilter, FilterBuildError, FoundUnits, UnitDirectory,
+    ELASTIC, ElasticBuilder, ElasticFilter, FilterBuildError, FoundUnits, Retired, UnitDirectory, pin, retire,
 };

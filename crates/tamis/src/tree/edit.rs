@@ -8,10 +8,10 @@
 //! rejected from 2^56, so that adding one to them never overflows.
 
 use crate::codec::{Decoder, Encode};
-use crate::ids::{KeyspaceId, LogId, RunId, TableId};
+use crate::ids::{FilterFileId, KeyspaceId, LogId, RunId, TableId};
 use crate::key::{KeyBytes, KeyEnd, MAX_KEY_BYTES, MAX_SEQNO, SeqNo};
 use crate::tree::epochs::{Epoch, EpochMap, EpochSegment};
-use crate::tree::meta::{TableExtra, TableMeta};
+use crate::tree::meta::{Stretch, TableExtra, TableMeta};
 use crate::tree::times::{self, Sample};
 use crate::wal::DecodeError;
 
@@ -22,7 +22,7 @@ pub(crate) const MAX_LEVEL: u32 = 63;
 pub(crate) const NUMBER_LIMIT: u64 = 1 << 56;
 
 /// An atomic change of the database's shape. Within one edit, keyspaces are created first, then options and log floors set,
-/// tables removed, tables added, and keyspaces dropped last. A table that moves to another level is removed and added under the
+/// tables removed, tables added, filter files removed and added, and keyspaces dropped last. A table that moves to another level is removed and added under the
 /// same id by one edit.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct VersionEdit {
@@ -57,6 +57,10 @@ pub(crate) struct VersionEdit {
     pub(crate) ages: Vec<(KeyspaceId, Ages)>,
     /// The known hotness of tables with elastic filters, encoded.
     pub(crate) hotness: Vec<(TableId, Vec<u8>)>,
+    /// Filter files added to a keyspace: keyspace, file, bytes.
+    pub(crate) added_filters: Vec<(KeyspaceId, FilterFileId, u64)>,
+    /// Filter files removed from a keyspace.
+    pub(crate) removed_filters: Vec<(KeyspaceId, FilterFileId)>,
 }
 
 /// The known ages of a keyspace's entries. A keyspace that once had a time to live keeps this forever.
@@ -89,6 +93,9 @@ mod tag {
     pub(super) const AGES: u64 = 28;
     /// Odd: a reader that does not know it learns the hotness anew.
     pub(super) const HOTNESS: u64 = 29;
+    /// Odd, both of them: a reader that does not know filter files builds the filters from the tables.
+    pub(super) const ADD_FILTER: u64 = 31;
+    pub(super) const REMOVE_FILTER: u64 = 33;
 }
 
 mod table_tag {
@@ -96,6 +103,8 @@ mod table_tag {
     /// Even: a reader that does not know it would read the entries with wrong numbers.
     pub(super) const GLOBAL_SEQ: u64 = 2;
     pub(super) const PINNED: u64 = 3;
+    /// Odd: a reader that does not know it estimates the lengths of blocks anew.
+    pub(super) const STRETCH: u64 = 5;
 }
 
 const END_EXCLUDED: u8 = 0;
@@ -178,6 +187,19 @@ impl VersionEdit {
                 f.put_bytes(hotness);
             });
         }
+        for (keyspace, file) in &self.removed_filters {
+            out.put(tag::REMOVE_FILTER, |f| {
+                f.put_varint((*keyspace).into());
+                f.put_varint(*file);
+            });
+        }
+        for (keyspace, file, bytes) in &self.added_filters {
+            out.put(tag::ADD_FILTER, |f| {
+                f.put_varint((*keyspace).into());
+                f.put_varint(*file);
+                f.put_varint(*bytes);
+            });
+        }
     }
 
     /// Decodes an edit that takes all of `bytes`.
@@ -214,6 +236,11 @@ impl VersionEdit {
                     let keyspace = keyspace(&mut f)?;
                     edit.ages.push((keyspace, Ages { since: seqno(&mut f)?, expired: seqno(&mut f)? }));
                 }
+                tag::ADD_FILTER => {
+                    let (keyspace, file) = (keyspace(&mut f)?, number(&mut f)?);
+                    edit.added_filters.push((keyspace, file, f.varint().ok_or(CUT)?));
+                }
+                tag::REMOVE_FILTER => edit.removed_filters.push((keyspace(&mut f)?, number(&mut f)?)),
                 tag::HOTNESS => edit.hotness.push((number(&mut f)?, f.bytes().ok_or(CUT)?.to_vec())),
                 _ => {
                     skip_unknown(tag)?;
@@ -353,6 +380,12 @@ fn encode_table(f: &mut Vec<u8>, table: &TableMeta) {
             }
         });
     }
+    if let Some(stretch) = &extra.stretch {
+        out.put(table_tag::STRETCH, |f| {
+            f.put_varint(stretch.from);
+            stretch.factors.iter().for_each(|&factor| f.put_varint(factor));
+        });
+    }
 }
 
 /// Decodes the fields after a table's epochs, up to the end.
@@ -374,6 +407,16 @@ fn decode_extra(f: &mut Decoder<'_>) -> Result<TableExtra, DecodeError> {
                     list.push((seq, bytes));
                 }
                 once(&mut pinned, list)?;
+            }
+            table_tag::STRETCH => {
+                let mut stretch = Stretch { from: number(&mut f)?, factors: Vec::new() };
+                while !f.is_empty() {
+                    if stretch.factors.len() > MAX_LEVEL as usize {
+                        return Err(DecodeError("a level is too deep"));
+                    }
+                    stretch.factors.push(f.varint().ok_or(CUT)?);
+                }
+                once(&mut extra.stretch, stretch)?;
             }
             _ => {
                 skip_unknown(tag)?;
@@ -509,6 +552,8 @@ pub(crate) mod tests {
                     written: (n.min(m), n.max(m)),
                     global_seq: (n % 3 == 0).then_some(seq),
                     pinned: (1..m % 4).map(|i| (i * 7, n)).collect(),
+                    stretch: (m % 2 == 0)
+                        .then(|| Stretch { from: id, factors: (0..n % 65).map(|i| n ^ i).collect() }),
                 },
             }
         })
@@ -529,9 +574,12 @@ pub(crate) mod tests {
         let removed = prop::collection::vec((any::<u32>(), 0..NUMBER_LIMIT), 0..4);
         let hotness =
             prop::collection::vec((0..NUMBER_LIMIT, prop::collection::vec(any::<u8>(), 0..9)), 0..3);
-        (counters, keyspaces, added, removed, hotness).prop_map(
-            |(counters, keyspaces, added, removed, hotness)| VersionEdit {
+        let filters = prop::collection::vec((any::<u32>(), 0..NUMBER_LIMIT, any::<u64>()), 0..3);
+        (counters, keyspaces, added, removed, hotness, filters).prop_map(
+            |(counters, keyspaces, added, removed, hotness, filters)| VersionEdit {
                 hotness,
+                removed_filters: filters.iter().rev().map(|&(keyspace, file, _)| (keyspace, file)).collect(),
+                added_filters: filters,
                 next_file: counters.0,
                 last_seq: counters.1,
                 next_epoch: counters.2,
@@ -606,6 +654,9 @@ pub(crate) mod tests {
         assert!(refused(with(|m| m.max_seq = MAX_SEQNO + 1)));
         assert!(refused(with(|m| m.id = NUMBER_LIMIT)));
         assert!(refused(VersionEdit { last_seq: Some(u64::MAX), ..Default::default() }));
+        let filter = |file| VersionEdit { added_filters: vec![(0, file, 5)], ..Default::default() };
+        assert!(!refused(filter(NUMBER_LIMIT - 1)) && refused(filter(NUMBER_LIMIT)));
+        assert!(refused(VersionEdit { removed_filters: vec![(0, NUMBER_LIMIT)], ..Default::default() }));
         let ages =
             |since, expired| VersionEdit { ages: vec![(0, Ages { since, expired })], ..Default::default() };
         assert!(!refused(ages(MAX_SEQNO, 0)));

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::ids::{LogId, TableId};
+use crate::ids::{FilterFileId, LogId, TableId};
 use crate::io::SCRATCH_PREFIX;
 use crate::tree::edit::NUMBER_LIMIT;
 
@@ -16,6 +16,8 @@ pub(crate) enum FileKind {
     Table(TableId),
     /// `000013.log`: a write-ahead log.
     Log(LogId),
+    /// `000014.flt`: a filter file.
+    Filter(FilterFileId),
     /// `MANIFEST-000001`: a manifest.
     Manifest(u64),
     /// `CURRENT`: names the manifest in force.
@@ -42,6 +44,11 @@ const MANIFEST_PREFIX: &str = "MANIFEST-";
 /// The path of a table.
 pub(crate) fn table_path(dir: &Path, id: TableId) -> PathBuf {
     dir.join(format!("{id:06}.tam"))
+}
+
+/// The path of a filter file.
+pub(crate) fn filter_path(dir: &Path, id: FilterFileId) -> PathBuf {
+    dir.join(format!("{id:06}.flt"))
 }
 
 /// The path of a write-ahead log.
@@ -106,6 +113,7 @@ pub(crate) fn parse(name: &str) -> Option<FileKind> {
             match extension {
                 "tam" => number(digits).map(FileKind::Table),
                 "log" => number(digits).map(FileKind::Log),
+                "flt" => number(digits).map(FileKind::Filter),
                 _ => None,
             }
         }
@@ -128,6 +136,7 @@ mod tests {
             let made = [
                 (table_path(dir, id), FileKind::Table(id)),
                 (log_path(dir, id), FileKind::Log(id)),
+                (filter_path(dir, id), FileKind::Filter(id)),
                 (manifest_path(dir, id), FileKind::Manifest(id)),
                 (current_path(dir), FileKind::Current),
                 (lock_path(dir), FileKind::Lock),
@@ -148,6 +157,7 @@ mod tests {
         let names = [
             "",
             "12.tam",
+            "12.flt",
             "0000012.tam",
             "+00012.tam",
             "000012.sst",

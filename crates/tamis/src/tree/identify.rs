@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use crate::error::StorageError;
+use crate::images;
 use crate::io::{Access, FileSystem, ReadFile};
 use crate::table::{Footer, ReaderConfig, Table};
 use crate::wal::{HEADER_BYTES, LogHeader, LogKind};
@@ -21,6 +22,8 @@ pub enum Contents {
     Table,
     /// A table that was built outside any database.
     ExternalTable,
+    /// A filter file: partitions of a global filter.
+    FilterImages,
     /// The write-ahead log of this number.
     Log(u64),
     /// The manifest of this number.
@@ -37,6 +40,7 @@ impl fmt::Display for Contents {
             Contents::Nothing => f.write_str("an empty file"),
             Contents::Table => f.write_str("a table"),
             Contents::ExternalTable => f.write_str("an external table"),
+            Contents::FilterImages => f.write_str("a filter file"),
             Contents::Log(number) => write!(f, "the log {number}"),
             Contents::Manifest(number) => write!(f, "the manifest {number}"),
             Contents::Text => f.write_str("a text file"),
@@ -72,6 +76,9 @@ pub fn identify(fs: &dyn FileSystem, path: &Path) -> Result<Contents, StorageErr
             true => Contents::ExternalTable,
             false => Contents::Table,
         });
+    }
+    if images::is_marked(&end) {
+        return Ok(Contents::FilterImages);
     }
     Ok(if is_text(&start) { Contents::Text } else { Contents::Unknown })
 }

@@ -2,7 +2,7 @@
 
 use crate::ids::TableId;
 use crate::key::{KeyBytes, KeyEnd, SeqNo};
-use crate::tree::epochs::EpochMap;
+use crate::tree::epochs::{Epoch, EpochMap};
 
 /// One table as the manifest records it.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,6 +43,24 @@ pub(crate) struct TableExtra {
     /// Bytes of keys and values that were kept only for snapshots when the table was written: the sequence number of the
     /// snapshot that still needed them, ascending, and the number of bytes.
     pub(crate) pinned: Vec<(SeqNo, u64)>,
+    /// In the last level of a deterministic tree: how much longer blocks of flushes are than the size ratio says.
+    pub(crate) stretch: Option<Stretch>,
+}
+
+/// Blocks of flushes that are longer than the size ratio says, since updates and deletes keep levels small. In force from the
+/// merge that wrote the table until the next merge into its level.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stretch {
+    /// Blocks are counted from behind this flush.
+    pub(crate) from: Epoch,
+    /// Per level from level 0: the length of its block divided by the length without superseded entries, in units of
+    /// 1/[`UNIT`](Stretch::UNIT). Levels beyond the end are not stretched.
+    pub(crate) factors: Vec<u64>,
+}
+
+impl Stretch {
+    /// A factor of 1.
+    pub(crate) const UNIT: u64 = 256;
 }
 
 impl TableMeta {

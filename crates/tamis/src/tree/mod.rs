@@ -1,5 +1,6 @@
 //! The on-disk shape of the tree: table records, versions, and the manifest that records them.
 
+pub(crate) mod accesses;
 pub(crate) mod edit;
 pub(crate) mod epochs;
 pub(crate) mod files;

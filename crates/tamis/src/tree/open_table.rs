@@ -1,5 +1,5 @@
 //! A table of a version: its manifest record, its reader, its filter and its range tombstones; the file's lifetime is tied to
-//! it. In a tree with a global filter, tables have a key list in place of a filter.
+//! it. In a tree with a global filter, tables have a key list in place of a filter, or neither.
 
 use crate::sync::Mutex;
 use std::path::PathBuf;
@@ -11,7 +11,10 @@ use tamis_filter::{Filter, FilterError, FilterKind};
 use crate::error::StorageError;
 use crate::io::FileSystem;
 use crate::table::cache::{BlockCache, CacheEntry};
-use crate::table::{ELASTIC, ElasticFilter, KEY_LIST, PinnedValue, ReaderConfig, Table, UnitDirectory};
+use crate::table::{
+    ELASTIC, ElasticFilter, GLOBAL, KEY_LIST, PinnedValue, ReaderConfig, Table, UnitDirectory,
+};
+use crate::tree::accesses::Accesses;
 use crate::tree::files::table_path;
 use crate::tree::meta::TableMeta;
 use crate::tree::tombstones::{EXTERNAL_TOMBSTONE_SEQ, Tombstones};
@@ -33,6 +36,8 @@ pub(crate) enum TableFilter {
     Elastic(Arc<ElasticFilter>),
     /// The table has a key list instead, for a global filter. Not read at opening, and not kept.
     Keys,
+    /// The table was written for a global filter that had its keys: it has nothing of its own.
+    Global,
     /// Its bytes are damaged, or of a kind unknown to this version: the table is read without it.
     Unusable,
 }
@@ -73,6 +78,8 @@ pub(crate) struct OpenTable {
     /// fetched to learn that they do not.
     pub(crate) range_filter: Option<FilterKind>,
     pub(crate) tombstones: Option<Arc<Tombstones>>,
+    /// The sampled gets that asked the table, if filter memory is divided by them. Lost when the table is closed.
+    pub(crate) accesses: Accesses,
     path: PathBuf,
     cache: Option<Arc<BlockCache>>,
     garbage: Arc<Garbage>,
@@ -113,6 +120,7 @@ impl OpenTable {
             Arc::get_mut(&mut table).expect("not shared yet").set_global_seq(seq);
         }
         let filter = match table.has_filter() {
+            false if table.properties().filter_kind == GLOBAL => TableFilter::Global,
             false => TableFilter::None,
             true if table.properties().filter_kind == KEY_LIST => TableFilter::Keys,
             true if table.properties().filter_kind == ELASTIC => match UnitDirectory::read(&table) {
@@ -155,6 +163,7 @@ impl OpenTable {
             filter,
             range_filter,
             tombstones,
+            accesses: Accesses::default(),
             path,
             cache,
             garbage,
@@ -178,6 +187,7 @@ impl OpenTable {
             filter: TableFilter::None,
             range_filter: None,
             tombstones: None,
+            accesses: Accesses::default(),
             path,
             cache: None,
             garbage: garbage.clone(),
@@ -214,7 +224,11 @@ impl OpenTable {
     #[inline]
     pub(crate) fn with_filter<T>(&self, ask: impl FnOnce(&Filter) -> T) -> Option<T> {
         match &self.filter {
-            TableFilter::None | TableFilter::Elastic(_) | TableFilter::Keys | TableFilter::Unusable => None,
+            TableFilter::None
+            | TableFilter::Elastic(_)
+            | TableFilter::Keys
+            | TableFilter::Global
+            | TableFilter::Unusable => None,
             TableFilter::Pinned(filter) => Some(ask(filter)),
             TableFilter::Cached => self.cached_filter().map(|filter| ask(&filter)),
         }
@@ -260,11 +274,19 @@ impl OpenTable {
         }
     }
 
+    /// The length of a filter of fixed size, in memory or not; 0 if the table has no usable one of its own.
+    pub(crate) fn fixed_filter_bytes(&self) -> u64 {
+        match &self.filter {
+            TableFilter::Pinned(_) | TableFilter::Cached => self.table.filter_len(),
+            _ => 0,
+        }
+    }
+
     /// Memory of the pinned filter, or of the directory of an elastic one, in bytes.
     pub(crate) fn filter_memory(&self) -> usize {
         match &self.filter {
             TableFilter::Pinned(filter) => filter.memory_bytes(),
-            TableFilter::Elastic(filter) => filter.index_bytes() + filter.unit_bytes() as usize,
+            TableFilter::Elastic(filter) => filter.memory_bytes() as usize,
             _ => 0,
         }
     }

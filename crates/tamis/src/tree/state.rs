@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, btree_map};
 use std::sync::Arc;
 
 use crate::collections::{HashMap, HashSet};
-use crate::ids::{DEFAULT_KEYSPACE, KeyspaceId, LogId, RunId, TableId};
+use crate::ids::{DEFAULT_KEYSPACE, FilterFileId, KeyspaceId, LogId, RunId, TableId};
 use crate::key::{KeyBytes, SeqNo};
 use crate::tree::edit::{Ages, MAX_LEVEL, NUMBER_LIMIT, VersionEdit};
 use crate::tree::epochs::Epoch;
@@ -36,6 +36,8 @@ pub(crate) struct KeyspaceState {
     pub(crate) runs: BTreeMap<(u32, RunId), RunTables>,
     /// The known ages of its entries, if it has had a time to live.
     pub(crate) ages: Option<Ages>,
+    /// The filter files with images of its global filter, and their bytes.
+    pub(crate) filter_files: BTreeMap<FilterFileId, u64>,
 }
 
 impl KeyspaceState {
@@ -197,6 +199,18 @@ impl ManifestState {
             raise(&mut known.since, Some(ages.since));
             raise(&mut known.expired, Some(ages.expired));
         }
+        // Filter files are advisory: one of an unknown keyspace, or one that is not there, is ignored.
+        for (id, file) in &edit.removed_filters {
+            if let Some(keyspace) = self.keyspaces.get_mut(id) {
+                keyspace.filter_files.remove(file);
+            }
+        }
+        for (id, file, bytes) in &edit.added_filters {
+            if let Some(keyspace) = self.keyspaces.get_mut(id) {
+                keyspace.filter_files.insert(*file, *bytes);
+                raise(&mut self.next_file, Some(file + 1));
+            }
+        }
         for id in &edit.drop_keyspaces {
             self.drop_keyspace(*id)?;
         }
@@ -224,6 +238,7 @@ impl ManifestState {
             edit.log_floor.push((id, keyspace.log_floor));
             edit.next_epochs.push((id, keyspace.next_epoch));
             edit.ages.extend(keyspace.ages.map(|ages| (id, ages)));
+            edit.added_filters.extend(keyspace.filter_files.iter().map(|(&file, &bytes)| (id, file, bytes)));
             for (&(level, run), tables) in &keyspace.runs {
                 edit.added.extend(tables.iter().map(|table| (id, level, run, (**table).clone())));
             }
@@ -367,11 +382,35 @@ mod tests {
         let mut state = state();
         let times = (1..500).map(|i| Sample { time: i * i, seq: i }).collect();
         let ages = vec![(0, Ages { since: 5, expired: 9 })];
-        state.apply(&VersionEdit { ages, times, ..Default::default() }).unwrap();
+        let added_filters = vec![(1, 21, 100), (0, 20, 200), (0, 19, 300)];
+        state.apply(&VersionEdit { ages, times, added_filters, ..Default::default() }).unwrap();
         let mut bytes = Vec::new();
         state.snapshot().encode(&mut bytes);
         let mut rebuilt = ManifestState::default();
         rebuilt.apply(&VersionEdit::decode(&bytes).unwrap()).unwrap();
         assert_eq!(rebuilt, state);
+    }
+
+    #[test]
+    fn filter_files_come_and_go_with_their_keyspace() {
+        let mut state = state();
+        let added_filters = vec![(1, 21, 100), (0, 20, 200), (0, 19, 300), (7, 90, 1)];
+        state.apply(&VersionEdit { added_filters, ..Default::default() }).unwrap();
+        assert_eq!(state.next_file, 22);
+        // Neither an unknown keyspace nor an unknown file is an error.
+        let removed_filters = vec![(0, 19), (0, 21), (0, 5), (7, 90)];
+        let added_filters = vec![(0, 30, 7)];
+        state.apply(&VersionEdit { added_filters, removed_filters, ..Default::default() }).unwrap();
+        assert_eq!(state.keyspaces[&0].filter_files, BTreeMap::from([(20, 200), (30, 7)]));
+        assert_eq!(state.keyspaces[&1].filter_files, BTreeMap::from([(21, 100)]));
+        let edit = VersionEdit {
+            added_filters: vec![(1, 31, 1)],
+            drop_keyspaces: vec![1],
+            create_keyspaces: vec![(2, "another".into(), String::new())],
+            ..Default::default()
+        };
+        state.apply(&edit).unwrap();
+        assert!(!state.keyspaces.contains_key(&1));
+        assert!(state.keyspaces[&2].filter_files.is_empty());
     }
 }

@@ -154,7 +154,7 @@ fn a_flipped_byte_in_a_crashed_database_is_an_error_or_loses_only_unsynced_write
     flip_everywhere(crashed);
 }
 
-/// Tables with key lists, from which the filter is built at opening; or with units.
+/// Tables with key lists, and filter files; or tables with units.
 #[test]
 fn a_flipped_byte_under_another_filter_is_an_error_or_harmless() {
     for filter in lab::FILTERS {

@@ -314,3 +314,40 @@ fn a_late_session_start_may_fail_or_crash_anywhere() {
     }
     lab::assert_no_background_panics(&"beginning late");
 }
+
+/// Two attempts to begin fail, one after the other, each at any of its operations. A log of the first attempt whose name
+/// could not be synced was once followed by a log of the second, which looked like damage after a crash.
+#[test]
+fn two_failed_session_starts_leave_one_log() {
+    for end in [End::Closed, End::ClosedEmpty] {
+        for (first, second) in (0..8).flat_map(|first| (0..8).map(move |second| (first, second))) {
+            let context = format!("{end:?}, operations {first} and {second}");
+            let (fs, ledger) = left_behind(first, end);
+            fs.set_capacity(Some(0));
+            let acked = ledger.order.acknowledged();
+            let mut session = Session::recover(&fs, ledger, acked).unwrap();
+            fs.set_capacity(None);
+            for stop in [first, second] {
+                fs.plan(FaultPlan {
+                    fail_at: Some(fs.operations() + stop),
+                    sticky: false,
+                    error: ErrorKind::StorageFull,
+                    ..FaultPlan::none()
+                });
+                // Fails, unless the flush thread's attempt took the failure.
+                let put =
+                    Step::Write { writes: vec![Write::Put { space: 0, key: 2, len: 30 }], synced: true };
+                session.run(&put, true).unwrap_or_else(|e| panic!("{context}: {e}"));
+                for mode in MODES {
+                    let after = fs.after_crash(mode);
+                    let promised = session.ledger.order.promised(mode);
+                    Session::recover(&after, session.ledger.clone(), promised)
+                        .unwrap_or_else(|e| panic!("{context}, {mode:?}: {e}"));
+                }
+            }
+            fs.plan(FaultPlan::none());
+            session.write_until_it_goes_on().unwrap_or_else(|e| panic!("{context}: {e}"));
+            session.run(&Step::Reopen, false).unwrap_or_else(|e| panic!("{context}: {e}"));
+        }
+    }
+}

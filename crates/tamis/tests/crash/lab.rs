@@ -41,10 +41,10 @@ pub(crate) const SHAPES: [(CompactionChoice, MergeGranularity, bool); 12] = {
     ]
 };
 
-/// The filters that the suite covers besides the default: a global one, which keeps key lists in tables and is built
-/// while everything else continues; and an elastic one, whose units are loaded meanwhile.
-pub(crate) const FILTERS: [FilterChoice; 2] =
-    [FilterChoice::Grf, FilterChoice::Elastic(BloomHashing::Rotation)];
+/// The filters that the suite covers besides the default: a global one, which is in files and in the key lists of
+/// tables, and is built while everything else continues; one that comes and goes; and an elastic one, whose units are loaded meanwhile.
+pub(crate) const FILTERS: [FilterChoice; 3] =
+    [FilterChoice::Grf, FilterChoice::Auto, FilterChoice::Elastic(BloomHashing::Rotation)];
 
 std::thread_local! {
     static SHAPE: Cell<usize> = const { Cell::new(0) };
@@ -77,6 +77,9 @@ pub(crate) fn tiny_keyspace() -> KeyspaceOptions {
         level0_runs: 2,
         size_ratio: 2.into(),
         levels: 4,
+        // With `filter = auto`, the filter changes at almost every number of runs.
+        workload: (FILTER.get() == FilterChoice::Auto)
+            .then(|| "empty-range 1, empty-get 8".parse().expect("a workload")),
         ..KeyspaceOptions::default()
     }
 }

@@ -161,21 +161,22 @@ fn a_table_with_a_damaged_filter_is_read_without_it() {
     assert!(without_filter > 0);
 }
 
-/// A damaged key list is not a damaged filter: reads do not touch it, `verify` reports it, and a compaction writes a
-/// new one.
+/// A damaged key list is not a damaged filter: reads do not touch it, and `verify` reports it.
 #[test]
 fn a_damaged_key_list_causes_no_wrong_answers_and_verify_finds_it() {
     let fs = FaultyFs::new(1);
     let with_list = |fs: &FaultyFs| {
         let mut options = lab::tiny(fs);
         options.keyspace.filter = tamis::options::FilterPolicy::grf();
+        // A merge would write tables without lists.
+        options.keyspace.auto_compaction = false;
         options
     };
     let db = Db::open(lab::DIR, with_list(&fs)).unwrap();
     for i in 0..300 {
         put(&db, i, Durability::Buffered);
     }
-    db.compact().unwrap();
+    db.flush().unwrap();
     let expected = keys(&db);
     let stats = &db.stats().keyspaces[0];
     assert!(stats.tables_with_key_list > 0);

@@ -63,7 +63,7 @@ fn of_ranges(filter: FilterChoice) -> bool {
 }
 
 fn of_the_tree(filter: FilterChoice) -> bool {
-    filter.is_global() || filter.is_elastic()
+    filter.is_of_tree() || filter.is_elastic()
 }
 
 fn of_points(filter: FilterChoice) -> bool {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tamis::io::{FileSystem, MemFs, Usage, read_file};
-use tamis::options::FilterChoice;
+use tamis::options::{FilterChoice, PrefixFilter};
 use tamis::{Db, Keyspace, KeyspaceOptions, Options};
 
 pub(crate) type Files = BTreeMap<String, Arc<[u8]>>;
@@ -92,7 +92,10 @@ impl Making {
         let fs = MemFs::new();
         let options = Options { create_if_missing: true, ..options(filter, &fs) };
         let db = Db::open(DIR, options).unwrap();
-        let second = db.create_keyspace(SECOND, keyspace_options(filter)).unwrap();
+        // Which a filter for the tree saves an image of, too.
+        let with_prefixes =
+            KeyspaceOptions { prefix_filter: PrefixFilter::Length(5), ..keyspace_options(filter) };
+        let second = db.create_keyspace(SECOND, with_prefixes).unwrap();
         Making { keyspaces: [db.default_keyspace().clone(), second], fs, db, states: vec![State::default()] }
     }
 
@@ -141,9 +144,14 @@ impl Specimen {
         let (made, earlier) = Making::fill(filter);
         let Making { fs, db, keyspaces, states } = made;
         drop(keyspaces);
+        // Of a filter that is not complete, no image is saved.
+        db.settle_filters().unwrap();
         db.close().unwrap();
         let synced = states.len() - 1;
-        Specimen { filter, files: taken(&fs), earlier, states, synced, unsynced: Vec::new() }
+        let files = taken(&fs);
+        let has_images = files.keys().any(|name| name.ends_with(".flt"));
+        assert_eq!(has_images, filter == FilterChoice::Grf, "{filter:?}: {:?}", files.keys());
+        Specimen { filter, files, earlier, states, synced, unsynced: Vec::new() }
     }
 
     /// The process was killed in the middle; the last three writes were never synced.

@@ -12,7 +12,7 @@ use tamis::options::{BloomHashing, CompactionChoice, FilterChoice, FilterPolicy,
 use tamis::{Db, Iter, Keyspace, KeyspaceOptions, Options, Snapshot};
 use tamis_testkit::Rng;
 
-use crate::{open, scale, small, small_keyspace};
+use crate::{fits, open, scale, small, small_keyspace};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -189,7 +189,7 @@ impl History {
                 self.check(snapshot.of(&keyspace).get(&key).expect("a get"), model, &key);
             }
             if let Some(stats) = db.stats().elastic {
-                assert!(stats.used_bytes <= stats.budget_bytes, "{}: {stats:?}", self.context);
+                assert!(fits(&stats, stats.budget_bytes), "{}: {stats:?}", self.context);
             }
         }
         for (iter, model) in iters {

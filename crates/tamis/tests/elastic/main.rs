@@ -119,10 +119,16 @@ fn false_positives(db: &Db, range: std::ops::Range<u64>) -> f64 {
     (db.stats().read - before).false_positives as f64 / count as f64
 }
 
-/// Bytes of one unit for every segment, and the segments.
+/// The budget for one unit of every segment, and the segments.
 fn one_each(db: &Db) -> (u64, Vec<SegmentStats>) {
     let segments = db.segments();
-    (segments.iter().map(|segment| segment.unit_bytes).sum(), segments)
+    let units: u64 = segments.iter().map(|segment| segment.unit_bytes + 16).sum();
+    (units + stats(db).index_bytes, segments)
+}
+
+/// Memory is within the budget, unless what is always needed is not.
+fn fits(stats: &ElasticStats, budget: u64) -> bool {
+    stats.used_bytes <= budget.max(stats.index_bytes)
 }
 
 /// Waits until every counted get has been processed.

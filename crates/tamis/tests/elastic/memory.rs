@@ -8,7 +8,7 @@ use tamis::options::FilterChoice;
 use tamis::{Db, Durability, Options};
 use tamis_testkit::Rng;
 
-use crate::{fill, get_one, key, one_each, open, settle, small, stats, value};
+use crate::{fill, fits, get_one, key, one_each, open, settle, small, stats, value};
 
 /// Checks the database continuously while `work` runs.
 fn watched(db: &Db, look: impl Fn(&Db) + Sync, work: impl FnOnce()) {
@@ -51,13 +51,13 @@ fn the_budget_is_never_exceeded() {
     let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new());
     let db = open(&small(fs.clone(), u64::MAX));
     fill(&db, 6000);
-    let (one, _) = one_each(&db);
+    let (one, fixed) = (one_each(&db).0, stats(&db).index_bytes);
     db.close().expect("closing");
-    for budget in [one / 3, one, 2 * one] {
+    for budget in [fixed + (one - fixed) / 3, one, 2 * one] {
         let db = open(&small(fs.clone(), budget));
         let look = |db: &Db| {
             let stats = stats(db);
-            assert!(stats.used_bytes <= budget, "{} of {budget}", stats.used_bytes);
+            assert!(fits(&stats, budget), "{} of {budget}", stats.used_bytes);
         };
         watched(&db, look, || busy(&db, 6000, 8000));
         settle(&db);
@@ -77,7 +77,7 @@ fn without_a_budget_every_block_is_read() {
     let cost = db.stats().read - before;
     assert_eq!(cost.filter_probes, 0);
     assert!(cost.false_positives >= 1900, "{cost:?}");
-    assert_eq!((stats(&db).used_bytes, stats(&db).loads), (0, 0));
+    assert_eq!((stats(&db).used_bytes, stats(&db).loads), (stats(&db).index_bytes, 0));
 }
 
 /// Regression: tables from an earlier life kept the whole budget in use, although none of them was probed.
@@ -117,7 +117,7 @@ fn a_limit_shared_by_cache_and_units_holds_and_is_divided() {
         let all = db.stats();
         let elastic = all.elastic.expect("elastic filters");
         assert!(elastic.budget_bytes + all.cache_capacity_bytes <= LIMIT, "{elastic:?}");
-        assert!(elastic.used_bytes <= elastic.budget_bytes);
+        assert!(fits(&elastic, elastic.budget_bytes));
     };
     watched(&db, look, || busy(&db, 12_000, 20_000));
     let all = db.stats();
@@ -125,13 +125,63 @@ fn a_limit_shared_by_cache_and_units_holds_and_is_divided() {
     assert!(all.elastic.expect("elastic filters").used_bytes > 0);
 }
 
+/// Readers get while the budget falls to nothing and rises again. It holds from the moment that a call returns.
+#[test]
+fn the_budget_changes_in_use() {
+    let db = open(&small(Arc::new(MemFs::new()), 256 << 10));
+    fill(&db, 6000);
+    busy(&db, 6000, 5000);
+    let full = stats(&db).used_bytes;
+    assert!(full > 16 << 10, "{full}");
+    let look = |db: &Db| assert!(fits(&stats(db), 256 << 10));
+    watched(&db, look, || {
+        for budget in [full / 2, full / 8, 0] {
+            db.set_filter_budget(budget).expect("a budget of its own");
+            let now = stats(&db);
+            assert!(now.budget_bytes == budget && fits(&now, budget), "{now:?}");
+            busy(&db, 6000, 2000);
+        }
+        assert_eq!(stats(&db).used_bytes, stats(&db).index_bytes);
+        db.set_filter_budget(256 << 10).expect("a budget of its own");
+        busy(&db, 6000, 20_000);
+    });
+    assert!(stats(&db).used_bytes > full / 2, "{:?}", stats(&db));
+    assert!(db.set_read_memory(1 << 20).is_err(), "there is no shared budget");
+}
+
+#[test]
+fn the_budget_shared_with_the_cache_changes_in_use() {
+    const LIMIT: u64 = 1 << 20;
+    let mut options = small(Arc::new(MemFs::new()), 0);
+    (options.read_memory_bytes, options.durability) = (LIMIT, Durability::Buffered);
+    let db = open(&options);
+    fill(&db, 12_000);
+    busy(&db, 12_000, 10_000);
+    for limit in [LIMIT / 4, LIMIT / 8, LIMIT, 4 * LIMIT, LIMIT / 2] {
+        db.set_read_memory(limit).expect("a shared budget");
+        let look = |db: &Db| {
+            let all = db.stats();
+            let elastic = all.elastic.as_ref().expect("elastic filters");
+            assert!(elastic.budget_bytes + all.cache_capacity_bytes <= limit, "{limit}: {elastic:?}");
+            assert!(fits(elastic, elastic.budget_bytes));
+            assert!(all.cache_used_bytes <= all.cache_capacity_bytes, "{limit}: {all:?}");
+        };
+        look(&db);
+        watched(&db, look, || busy(&db, 12_000, 5000));
+    }
+    assert!(db.set_read_memory(LIMIT / 9).is_err(), "shares would be smaller than the cache can be");
+    assert!(db.set_filter_budget(1 << 20).is_err(), "the budget is shared");
+}
+
 #[test]
 fn impossible_options_are_refused() {
     let refused = |text: &str| Options::from_text(text).unwrap_err().to_string();
-    let why = refused("keyspace.filter = elastic\nkeyspace.filter_allocation = monkey");
-    assert!(why.contains("filter_allocation") && why.contains("elastic"), "{why}");
+    for allocation in ["monkey", "mnemosyne"] {
+        let why = refused(&format!("keyspace.filter = elastic\nkeyspace.filter_allocation = {allocation}"));
+        assert!(why.contains("filter_allocation") && why.contains("elastic"), "{why}");
+    }
     let why = refused("keyspace.filter = elastic-independent\nkeyspace.filter_units = 16");
-    assert!(why.contains("filter_units") && why.contains("at most 10"), "{why}");
+    assert!(why.contains("filter_units") && why.contains("at most 15"), "{why}");
     assert!(refused("filter_life_time = 0").contains("auto"));
     assert!(refused("keyspace.filter_unit_bytes = 1").contains("128"));
     let mixed = "keyspace.filter = blocked-bloom,blocked-bloom,elastic\nfilter_life_time = 5000\nheat_sampling = auto";

@@ -116,7 +116,7 @@ fn a_dump_shows_segments_and_units() {
     // The last 44 keys form their own segment, as they are more than a quarter of one.
     for expected in [
         "filter elastic-double, 5 segments of 3 units of 8 bits per key, 300 keys, ",
-        "expected false-positive rate 2.3",
+        "expected false-positive rate 2.4",
         "    segment 1: 64 keys from \"key/000128\", 104 bytes per unit",
         "    segment 4: 44 keys from \"key/000512\", 104 bytes per unit",
     ] {

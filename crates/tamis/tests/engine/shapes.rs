@@ -113,3 +113,48 @@ fn first_in_first_out_keeps_the_newest_data_and_never_shows_overwritten_values()
         db.close().unwrap();
     }
 }
+
+/// Under updates of the same keys blocks of flushes get longer from round to round, and the manifest keeps their length.
+#[test]
+fn a_deterministic_tree_keeps_the_lengths_of_its_blocks_over_a_reopening() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = options(CompactionChoice::Leveling);
+    options.keyspace.merge = tamis::options::MergeGranularity::Full;
+    options.keyspace.deterministic = true;
+    options.keyspace.levels = 3;
+    options.set("keyspace.compression", "none").unwrap();
+    // The last flush in the last level, which changes when a round ends.
+    let merged = |db: &Db| {
+        let levels = &db.stats().keyspaces[0].levels;
+        levels[2].runs.first().map_or(0, |run| run.epochs.1)
+    };
+    let mut db = Db::open(dir.path(), options.clone()).unwrap();
+    for i in 0..2000 {
+        db.put(format!("key {i:05}"), [7; 100]).unwrap();
+    }
+    db.flush().unwrap();
+    db.compact().unwrap();
+    let (mut ends, mut last) = (Vec::new(), merged(&db));
+    for flush in 0..150u64 {
+        for i in 0..20 {
+            db.put(format!("key {:05}", i * 100), format!("{flush}")).unwrap();
+        }
+        db.flush().unwrap();
+        db.settle().unwrap();
+        if merged(&db) != last {
+            last = merged(&db);
+            ends.push(last);
+        }
+        if flush % 20 == 19 {
+            db.close().unwrap();
+            db = Db::open(dir.path(), options.clone()).unwrap();
+        }
+    }
+    let rounds: Vec<u64> = ends.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    // Three flushes to level 1, and three batches of these to the last; at most four times as many.
+    assert!(rounds.len() > 2 && rounds[1..].iter().all(|&flushes| flushes == 36), "{rounds:?} {ends:?}");
+    for i in 0..2000 {
+        let expected = if i % 100 == 0 { b"149".to_vec() } else { vec![7; 100] };
+        assert_eq!(db.get(format!("key {i:05}")).unwrap().unwrap(), expected);
+    }
+}

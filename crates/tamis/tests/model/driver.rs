@@ -154,7 +154,7 @@ impl Driver {
         let any = |is: fn(FilterChoice) -> bool| {
             keyspaces.clone().any(|keyspace| keyspace.filter.as_slice().iter().any(|&filter| is(filter)))
         };
-        let (global, elastic) = (any(FilterChoice::is_global), any(FilterChoice::is_elastic));
+        let (global, elastic) = (any(FilterChoice::is_of_tree), any(FilterChoice::is_elastic));
         let maybe = cost.filter_probes - cost.filter_negatives;
         assert!(
             cost.false_positives <= if global || elastic { cost.runs_searched } else { maybe },

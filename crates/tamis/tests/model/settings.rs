@@ -46,8 +46,8 @@ pub(crate) fn filter() -> impl Strategy<Value = FilterPolicy> {
     prop_oneof![
         2 => choice().prop_map(FilterPolicy::uniform),
         1 => (1..3usize, choice(), choice()).prop_map(|(n, above, below)| {
-            // A global filter is the only one.
-            match [above, below].into_iter().find(|choice| choice.is_global()) {
+            // A filter of the tree is the only one.
+            match [above, below].into_iter().find(|choice| choice.is_of_tree()) {
                 Some(global) => global.into(),
                 None => FilterPolicy::split(n, above, below),
             }
@@ -61,7 +61,13 @@ fn all_filters() -> Vec<FilterChoice> {
 
 /// How a global filter locates keys; other filters ignore it.
 fn key_map() -> impl Strategy<Value = KeyMapChoice> {
-    select(vec![KeyMapChoice::Auto, KeyMapChoice::Learned, KeyMapChoice::Digest, KeyMapChoice::Mixed])
+    select(vec![
+        KeyMapChoice::Auto,
+        KeyMapChoice::Learned,
+        KeyMapChoice::Digest,
+        KeyMapChoice::Mixed,
+        KeyMapChoice::Local,
+    ])
 }
 
 fn prefix_filter() -> impl Strategy<Value = PrefixFilter> {
@@ -114,7 +120,11 @@ pub(crate) fn keyspace(levels: usize) -> impl Strategy<Value = KeyspaceOptions> 
         compression(),
         filter(),
         prop_oneof![Just(0.5), Just(4.0), Just(10.0), Just(30.0)],
-        prop_oneof![3 => Just(FilterAllocation::Uniform), 1 => Just(FilterAllocation::Monkey)],
+        prop_oneof![
+            4 => Just(FilterAllocation::Uniform),
+            1 => Just(FilterAllocation::Monkey),
+            1 => Just(FilterAllocation::Mnemosyne),
+        ],
         prop_oneof![Just(1u64), Just(64), Just(1 << 20)],
         (key_map(), prefix_filter()),
     );
@@ -131,7 +141,11 @@ pub(crate) fn keyspace(levels: usize) -> impl Strategy<Value = KeyspaceOptions> 
             filter_range,
             (key_map, prefix_filter),
         ) = formats;
+        // What changes the filter at a few runs.
+        let workload = (filter == FilterChoice::Auto.into())
+            .then(|| "seek 1, get 10, empty-get 10".parse().expect("a workload"));
         KeyspaceOptions {
+            workload,
             memtable_bytes: memtable_kib << 10,
             table_bytes: table_kib << 10,
             block_bytes: 1 << block_log,
@@ -147,7 +161,7 @@ pub(crate) fn keyspace(levels: usize) -> impl Strategy<Value = KeyspaceOptions> 
             block_hash_index,
             compression,
             // Memory is not divided between levels that share a filter or have one that follows hotness.
-            filter_allocation: match filter.as_slice().iter().any(|f| f.is_global() || f.is_elastic()) {
+            filter_allocation: match filter.as_slice().iter().any(|f| f.is_of_tree() || f.is_elastic()) {
                 true => FilterAllocation::Uniform,
                 false => filter_allocation,
             },

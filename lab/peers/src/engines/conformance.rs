@@ -321,9 +321,10 @@ impl Check for Insides {
             "{}: {inside:?}",
             E::NAME
         );
-        // 9000 keys of 10 bits; a filter may contain duplicates of keys, and has whole blocks.
+        // 9000 keys of 10 bits. A filter may contain duplicates of keys, and has whole blocks; one for the whole tree that cut
+        // bits while it had several versions of each key gets them back with its next rebuild only.
         assert!(
-            inside.filter_bytes.is_none_or(|bytes| (9_000..90_000).contains(&bytes)),
+            inside.filter_bytes.is_none_or(|bytes| (6_000..90_000).contains(&bytes)),
             "{}: {inside:?}",
             E::NAME
         );

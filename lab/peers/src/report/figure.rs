@@ -1,6 +1,6 @@
 //! The figures of a row by name: their units, their direction, and when they are meaningless.
 
-use crate::record::Figures;
+use crate::record::Row;
 
 /// One of the figures of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -14,6 +14,7 @@ pub(super) enum Figure {
     SpaceAmplification,
     Resident,
     Filters,
+    FilterBits,
     Indexes,
     Runs,
     Cpu,
@@ -29,7 +30,7 @@ pub(super) enum Unit {
     /// Stored as operations per second, written in thousands.
     Thousands,
     Bytes,
-    /// A plain number: amplifications, runs.
+    /// A plain number: amplifications, runs, bits.
     Plain,
 }
 
@@ -37,11 +38,12 @@ pub(super) enum Unit {
 pub(super) const QUANTILES: [Figure; 3] = [Figure::P50, Figure::P99, Figure::P999];
 
 /// The costs of a system, in the order of the tables.
-pub(super) const COSTS: [Figure; 10] = [
+pub(super) const COSTS: [Figure; 11] = [
     Figure::WriteAmplification,
     Figure::SpaceAmplification,
     Figure::Resident,
     Figure::Filters,
+    Figure::FilterBits,
     Figure::Indexes,
     Figure::Runs,
     Figure::Cpu,
@@ -52,7 +54,7 @@ pub(super) const COSTS: [Figure; 10] = [
 
 impl Figure {
     /// All figures.
-    pub(super) const ALL: [Figure; 15] = [
+    pub(super) const ALL: [Figure; 16] = [
         Figure::NsPerOp,
         Figure::OpsPerSecond,
         Figure::P50,
@@ -62,6 +64,7 @@ impl Figure {
         Figure::SpaceAmplification,
         Figure::Resident,
         Figure::Filters,
+        Figure::FilterBits,
         Figure::Indexes,
         Figure::Runs,
         Figure::Cpu,
@@ -89,6 +92,7 @@ impl Figure {
             Figure::SpaceAmplification => "space: bytes of files / bytes of keys and values",
             Figure::Resident => "resident memory of the process, excluding mapped files",
             Figure::Filters => "filters in memory, as reported by the engine",
+            Figure::FilterBits => "filters in memory, bits per key of the database",
             Figure::Indexes => "indexes in memory, as reported by the engine",
             Figure::Runs => "sorted runs, as reported by the engine",
             Figure::Cpu => "processor time of the process, ns per operation",
@@ -110,6 +114,7 @@ impl Figure {
             Figure::SpaceAmplification => "space",
             Figure::Resident => "resident memory",
             Figure::Filters => "filters",
+            Figure::FilterBits => "filter bits per key",
             Figure::Indexes => "indexes",
             Figure::Runs => "runs",
             Figure::Cpu => "processor time",
@@ -131,13 +136,17 @@ impl Figure {
             | Figure::Indexes
             | Figure::ReadBytes
             | Figure::DeviceReadBytes => Unit::Bytes,
-            Figure::WriteAmplification | Figure::SpaceAmplification | Figure::Runs => Unit::Plain,
+            Figure::WriteAmplification | Figure::SpaceAmplification | Figure::FilterBits | Figure::Runs => {
+                Unit::Plain
+            }
         }
     }
 
     /// Returns a round's value. `None` where it is meaningless: a time, a throughput or an amplification of 0 was not
-    /// measured, an engine may not report it, and a negative or infinite number is invalid.
-    pub(super) fn of(self, figures: &Figures) -> Option<f64> {
+    /// measured, an engine may not report it, and a negative or infinite number is invalid. After writes the number of keys is not
+    /// known, and so neither are the bits of each.
+    pub(super) fn of(self, row: &Row) -> Option<f64> {
+        let figures = &row.figures;
         let inside = &figures.inside;
         let known = |bytes: Option<u64>| bytes.map_or(f64::NAN, |bytes| bytes as f64);
         let (value, zero_counts) = match self {
@@ -154,6 +163,8 @@ impl Figure {
             Figure::ReadBytes => (figures.read_bytes_per_op, true),
             Figure::DeviceReadBytes => (figures.device_read_bytes_per_op, true),
             Figure::Filters => (known(inside.filter_bytes), true),
+            Figure::FilterBits if figures.write_amplification > 0.0 => (f64::NAN, false),
+            Figure::FilterBits => (known(inside.filter_bytes) * 8.0 / row.conditions.keys as f64, true),
             Figure::Indexes => (known(inside.index_bytes), true),
             Figure::Runs => (known(inside.runs), true),
         };
@@ -180,18 +191,35 @@ impl Figure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Figures;
+    use crate::report::synthetic::row;
 
     #[test]
     fn unmeasured_values_are_no_figures() {
-        let none = Figures { write_amplification: -1.0, ns_per_op: f64::NAN, ..Figures::default() };
+        let of = |figures| Row { figures, ..row("runs", "seek", "tamis", 0, 1.0) };
+        let none = of(Figures { write_amplification: -1.0, ns_per_op: f64::NAN, ..Figures::default() });
         let told: Vec<Figure> = Figure::ALL.into_iter().filter(|figure| figure.of(&none).is_some()).collect();
         // Zero bytes read is a measurement, unlike the other zeros.
         assert_eq!(told, [Figure::ReadBytes, Figure::DeviceReadBytes]);
-        let mut some = Figures { ns_per_op: 2.0, ..Figures::default() };
-        some.inside.filter_bytes = Some(0);
+        let mut some = of(Figures { ns_per_op: 2.0, ..Figures::default() });
+        some.figures.inside.filter_bytes = Some(0);
         assert_eq!(Figure::NsPerOp.of(&some), Some(2.0));
         assert_eq!(Figure::Filters.of(&some), Some(0.0));
         assert_eq!(Figure::Indexes.of(&some), None);
+    }
+
+    #[test]
+    fn bits_per_key_are_of_the_keys_that_were_loaded() {
+        let mut measured = row("runs", "seek", "tamis", 0, 1.0);
+        assert_eq!(Figure::FilterBits.of(&measured), None);
+        measured.conditions.keys = 4_000_000;
+        measured.figures.inside.filter_bytes = Some(5_000_000);
+        assert_eq!(Figure::FilterBits.of(&measured), Some(10.0));
+        measured.figures.write_amplification = 3.0;
+        assert_eq!(Figure::FilterBits.of(&measured), None);
+        measured.conditions.keys = 0;
+        measured.figures.write_amplification = 0.0;
+        assert_eq!(Figure::FilterBits.of(&measured), None);
     }
 
     #[test]

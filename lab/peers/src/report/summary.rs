@@ -273,7 +273,7 @@ fn outcome(rounds: &BTreeMap<u32, &Row>) -> Outcome {
         return Outcome::Refused(reason.unwrap_or_default());
     }
     let figures = Figure::ALL.into_iter().filter_map(|figure| {
-        let values = measured.iter().filter_map(|row| figure.of(&row.figures)).collect();
+        let values = measured.iter().filter_map(|row| figure.of(row)).collect();
         Some((figure, Spread::of(values)?))
     });
     Outcome::Measured(figures.collect())

@@ -3,6 +3,7 @@
 use tamis_bench::report::{grouped, mean};
 
 use super::CandidateRow;
+use crate::figures::compare::median;
 use crate::figures::compose::{self, distinct};
 use crate::figures::rows::records;
 use crate::figures::{Axis, Finding, Row, Sheet, Verdict, View};
@@ -117,8 +118,9 @@ fn errors(all: &[CandidateRow]) -> Sheet {
         ratios.retain(|ratio| ratio.is_finite());
         ratios.sort_by(f64::total_cmp);
         let at = |part: f64| ratios.get(((ratios.len() as f64 - 1.0) * part).round() as usize).copied();
+        let middle = median(ratios.iter().copied()).map_or_else(String::new, mean);
         let cell = |part| at(part).map_or_else(String::new, mean);
-        sheet.row([filter, ratios.len().to_string(), cell(0.5), cell(0.1), cell(0.9)]);
+        sheet.row([filter, ratios.len().to_string(), middle, cell(0.1), cell(0.9)]);
     }
     sheet
 }

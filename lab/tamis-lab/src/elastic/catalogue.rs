@@ -1,14 +1,18 @@
 //! The experiments by name: the figures of the ElasticBF paper (Li, Tian, Guo, Li, Xu: "ElasticBF: Elastic Bloom Filter
-//! with Hotness Awareness for Boosting Read Performance in Large Key-Value Stores", USENIX ATC 2019), and three of our
-//! own.
+//! with Hotness Awareness for Boosting Read Performance in Large Key-Value Stores", USENIX ATC 2019), hash sharing
+//! in elastic filters, and some of our own.
 
 use tamis_bench::workload::Workload::{self, *};
+
+use crate::figures::Paper;
 
 /// The procedure of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Runs workloads in rounds.
     Rounds,
+    /// Runs one sequence of gets again and again: until the placement has settled, then in rounds.
+    Replay,
     /// Loads in rounds, then runs workloads in rounds.
     Loads,
     /// Counts the queries of each table.
@@ -17,6 +21,8 @@ pub enum Kind {
     RegionSkew,
     /// Reads in windows; the hot keys move half-way.
     Shift,
+    /// Reads in windows from a cold start on.
+    Cold,
 }
 
 /// Lists whose combinations are the points of a figure.
@@ -37,6 +43,8 @@ pub struct Grid {
 pub struct ElasticExperiment {
     /// Its name on the command line.
     pub name: &'static str,
+    /// The paper.
+    pub source: Paper,
     /// The paper's figure; empty for our own.
     pub place: &'static str,
     /// The measured quantity, in one line.
@@ -88,6 +96,8 @@ pub enum Vary {
     Device,
     /// The distance between hot keys: not in the paper.
     Locality,
+    /// The shape of the tree, as of three engines (figure 13).
+    Tree,
 }
 
 /// YCSB's skew with half of the keys absent: the paper's default.
@@ -99,6 +109,7 @@ const BOTH: Grid = Grid { localities: &[1, 4096], ..DEFAULT };
 /// The defaults of most experiments.
 const COMMON: ElasticExperiment = ElasticExperiment {
     name: "",
+    source: Paper::ElasticBf,
     place: "",
     title: "",
     paper: "",
@@ -114,6 +125,10 @@ const COMMON: ElasticExperiment = ElasticExperiment {
     ops: 20_000,
     repeats: 3,
 };
+
+/// The sides of comparisons with divisions of filter memory that do not change while nothing is written. `mnemosyne` goes
+/// between the two once the engine has that allocation.
+const AGAINST_MONKEY: &[&str] = &["monkey", "elastic"];
 
 const YCSB: &[Workload] = &[YcsbA, YcsbB, YcsbC, YcsbD, YcsbE, YcsbF];
 
@@ -156,10 +171,13 @@ impl ElasticExperiment {
                 title: "wasted reads, by skew",
                 paper: "At equal memory, units by hotness had 55.9 to 89.7 % fewer wasted reads than fixed filters, more \
                         with greater skew.",
-                differs: "The paper counted hotness first and replayed the same gets with units set by it; here the engine \
-                          learns it during unmeasured gets, and measures other gets from the same distribution.",
+                differs: "The paper counted how often each table is queried, set units by these counts, and replayed the same \
+                          gets; here the engine learns hotness from the sequence, replayed until its placement has settled, \
+                          and the next replays are measured. A segment's units are set by its own hotness, not its table's.",
+                kind: Kind::Replay,
                 grids: &[Grid { skews: &[0.0, 0.8, 0.99, 1.2, 1.4], ..BOTH }],
-                ops: 10_000,
+                ops: 50_000,
+                repeats: 2,
                 ..COMMON
             },
             ElasticExperiment {
@@ -201,10 +219,14 @@ impl ElasticExperiment {
             ElasticExperiment {
                 name: "elastic-fig13",
                 place: "Figure 13",
-                title: "YCSB A to F",
+                title: "YCSB A to F, in trees as of three engines",
                 paper: "C gained most, 1.99 to 2.11 times; B 53 to 72 %, D 48 to 93 %, A 7 to 37 %, F 8 to 47 %; E, which \
                         scans, nothing.",
-                differs: "Half of the gets are for absent keys, as everywhere; a read-modify-write's key exists.",
+                differs: "One engine with three kinds of trees instead of LevelDB, RocksDB and PebblesDB: leveling with partial merges \
+                          that take tables in turn (LevelDB), or those that overlap the next level least (RocksDB), and \
+                          fragmented (PebblesDB). Half of the gets are for absent keys, as everywhere; a read-modify-write's \
+                          key exists.",
+                vary: Some(Vary::Tree),
                 workloads: YCSB,
                 ops: 10_000,
                 ..COMMON
@@ -216,7 +238,7 @@ impl ElasticExperiment {
                 paper: "With absent keys only, 1.39 to 2.20 times the throughput and 37 to 81 % fewer block reads, growing \
                         with skew, while Monkey was flat; 1.16 to 1.39 times by share of absent keys.",
                 differs: "monkey is blocked-bloom.",
-                sides: &["monkey", "elastic"],
+                sides: AGAINST_MONKEY,
                 grids: &[
                     Grid { skews: &[0.8, 0.99, 1.2, 1.4], absents: &[100], ..BOTH },
                     Grid { absents: &[0, 25, 50, 75], ..DEFAULT },
@@ -231,7 +253,7 @@ impl ElasticExperiment {
                 paper: "1.36 to 2.15 times the throughput with 400 GB: about as with 100 GB.",
                 differs: "monkey is blocked-bloom. By default also four times the gets of Figure 14: hotness is known by segments, of \
                           which there are four times as many.",
-                sides: &["monkey", "elastic"],
+                sides: AGAINST_MONKEY,
                 grids: &[Grid { skews: &[0.8, 0.99, 1.2, 1.4], absents: &[100], ..BOTH }],
                 half_keys: 8,
                 ops: 40_000,
@@ -244,7 +266,7 @@ impl ElasticExperiment {
                 paper: "Skew 0.99: C 1.29 and D 1.20 times; skew 1.2: 1.99 and 1.89 times. Little for A, B and F, whose \
                         updates bring the hot keys to the upper levels, and nothing for E.",
                 differs: "monkey is blocked-bloom. Half of the gets are for absent keys.",
-                sides: &["monkey", "elastic"],
+                sides: AGAINST_MONKEY,
                 workloads: YCSB,
                 grids: &[Grid { skews: &[0.99, 1.2], threads: &[4], ..DEFAULT }],
                 ops: 10_000,
@@ -332,6 +354,7 @@ impl ElasticExperiment {
             },
             ElasticExperiment {
                 name: "elastic-locality",
+                source: Paper::Ours,
                 title: "gains by the number of adjacent hot keys",
                 paper: "Not in the paper. Hotness is known by segments, so adjacent hot keys gain more.",
                 vary: Some(Vary::Locality),
@@ -340,6 +363,7 @@ impl ElasticExperiment {
             },
             ElasticExperiment {
                 name: "elastic-shift",
+                source: Paper::Ours,
                 title: "the hot keys move: how soon do filters follow?",
                 paper: "Not in the paper.",
                 differs: "",
@@ -350,7 +374,44 @@ impl ElasticExperiment {
                 ..COMMON
             },
             ElasticExperiment {
+                name: "elastic-cold-curve",
+                source: Paper::Ours,
+                title: "wasted reads from a cold start on, against Monkey",
+                paper: "Not in the paper, which measures from a cold start and says that ten million gets are enough.",
+                kind: Kind::Cold,
+                sides: AGAINST_MONKEY,
+                grids: &[Grid { skews: &[0.99, 1.2, 1.4], absents: &[100], ..BOTH }],
+                ops: 10_000,
+                repeats: 1,
+                ..COMMON
+            },
+            ElasticExperiment {
+                name: "hash-elastic",
+                source: Paper::HashSharing,
+                place: "Section 4.3",
+                title: "hash sharing in a tree of elastic filters, absent keys only: digests and time of a get",
+                paper: "One digest a get serves the filters of all levels, with elastic filters as well; it then also serves all units \
+                        of a filter, which saves another factor of their number, without harming the false positive rate.",
+                differs: "The paper says so without a figure. A side that ends in -each computes digests for every filter of a get; \
+                          elastic-independent has digests of its own for every unit and probe, elastic derives those of \
+                          all units from one. Data is in the page cache, keys have 16 bytes.",
+                sides: &[
+                    "bloom",
+                    "bloom-each",
+                    "elastic",
+                    "elastic-each",
+                    "elastic-independent",
+                    "elastic-independent-each",
+                ],
+                grids: &[Grid { absents: &[100], ..DEFAULT }],
+                direct: false,
+                ops: 200_000,
+                repeats: 5,
+                ..COMMON
+            },
+            ElasticExperiment {
                 name: "elastic-threads",
+                source: Paper::Ours,
                 title: "gets by threads, data in the page cache: the cost of counting",
                 paper: "Not in the paper, which shows 16 threads on a disk.",
                 differs: "",

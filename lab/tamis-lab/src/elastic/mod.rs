@@ -1,10 +1,10 @@
 //! Filters whose memory follows hotness, compared with fixed ones: the figures of the ElasticBF paper as commands.
 //!
-//! Every side is a filter with the same memory: `--bits` per key for fixed filters, a budget of the same size for
-//! elastic ones. All have the same tree ([`database`]), and every point of a figure begins on a fresh copy without
-//! hotness. Then come unmeasured gets, unless the experiment has none, and rounds over interleaved sides, so that
-//! temporary load on the machine affects all of them. Times are medians of the rounds with the fastest and the slowest,
-//! counters are means.
+//! Every side is a filter with the same memory, counted whole (`memory`): `--bits` per key for fixed filters, a budget
+//! for elastic ones that leaves room for what they need besides. All have the same tree ([`database`]), and every point
+//! of a figure begins on a fresh copy without hotness. Then come unmeasured gets until the placement of filters has
+//! settled (`warmup`), unless the experiment has none, and rounds over interleaved sides, so that temporary load on the
+//! machine affects all of them. Times are medians of the rounds with the fastest and the slowest, counters are means.
 //!
 //! * [`tamis_bench::pattern`]: the distribution of queried keys.
 //! * [`side`]: filters by name.
@@ -13,7 +13,7 @@
 //! * [`catalogue`]: the experiments, their defaults, and the paper's results.
 //! * `points`: the varied settings, and all their combinations.
 //! * `plan`: an experiment with all settings resolved and checked.
-//! * `rounds`, `shift`, `skew`: the measurements.
+//! * `rounds`, `windows`, `skew`: the measurements.
 //! * [`rows`]: their results.
 //! * [`figures`]: the experiments as [figures](crate::figures): sizes, pictures, tables, verdicts.
 //!
@@ -26,13 +26,15 @@ pub mod catalogue;
 pub mod database;
 mod device;
 pub mod figures;
+pub(crate) mod memory;
 mod plan;
 mod points;
 mod rounds;
 pub mod rows;
-mod shift;
 pub mod side;
 mod skew;
+mod warmup;
+mod windows;
 
 pub use catalogue::{ElasticExperiment, Kind, Vary};
 pub use database::LoadRow;

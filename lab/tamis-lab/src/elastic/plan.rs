@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tamis::options::ReadMode;
-use tamis::{Durability, Options};
+use tamis::{Db, Durability, Options};
 use tamis_bench::BenchError;
 use tamis_bench::keys::KeySet;
 use tamis_bench::pattern::Pattern;
@@ -18,10 +18,12 @@ use tamis_testkit::EmulatedFs;
 use crate::elastic::catalogue::{ElasticExperiment, Kind, Vary};
 use crate::elastic::database::{Bases, Copy, Data, FEWEST_KEYS, LoadRow, loaded_of};
 use crate::elastic::device::Drive;
+use crate::elastic::memory::{bytes_of, common, equalize, filter_bytes_of};
 use crate::elastic::points::{Point, Variant, points, unit_bytes};
 use crate::elastic::rows::{MissingRow, Rows};
 use crate::elastic::side::ElasticSide;
-use crate::elastic::{rounds, shift, skew};
+use crate::elastic::warmup::Warmup;
+use crate::elastic::{rounds, skew, windows};
 use crate::figures::compose::distinct;
 
 /// Size of every key in bytes.
@@ -50,8 +52,10 @@ pub struct ElasticSettings {
     pub threads: Option<Vec<usize>>,
     /// Operations per workload and round, over all threads; gets per window in a shift.
     pub ops: Option<u64>,
-    /// Number of unmeasured gets.
+    /// Number of unmeasured gets; without one, until the placement of filters has settled.
     pub warmup: Option<u64>,
+    /// Number of gets after which it is asked whether the placement has settled.
+    pub warm_window: u64,
     /// Number of rounds.
     pub repeats: Option<u32>,
     /// Bytes of the block cache.
@@ -84,6 +88,7 @@ impl Default for ElasticSettings {
             threads: None,
             ops: None,
             warmup: None,
+            warm_window: 50_000,
             repeats: None,
             cache_bytes: None,
             direct: None,
@@ -133,7 +138,7 @@ pub(super) struct Job {
     pub(super) repeats: u32,
     /// Operations per round, except for [slow devices](Job::ops).
     pub(super) base_ops: u64,
-    pub(super) warmup: u64,
+    pub(super) warmup: Warmup,
     /// Created on demand.
     bases: OnceCell<Bases>,
 }
@@ -168,7 +173,12 @@ impl Job {
             points,
             repeats: settings.repeats.unwrap_or(experiment.repeats).max(1),
             base_ops: ops,
-            warmup: settings.warmup.unwrap_or(if experiment.warm && !one_pass(experiment) { ops } else { 0 }),
+            warmup: match settings.warmup {
+                Some(gets) => Warmup::Gets(gets),
+                None if !experiment.warm || one_pass(experiment) => Warmup::Gets(0),
+                None if experiment.kind == Kind::Replay => Warmup::Settled(ops),
+                None => Warmup::Settled(settings.warm_window),
+            },
             bases: OnceCell::new(),
         };
         job.check()?;
@@ -259,7 +269,7 @@ impl Job {
         }
         self.data(variant).apply(&mut options);
         options.keyspace.filter_unit_bytes = unit_bytes(&self.settings);
-        side.apply(self.settings.bits, loaded_of(variant.keys), &mut options);
+        side.apply(self.settings.bits, loaded_of(variant.keys), &mut options)?;
         for (name, value) in &variant.options {
             options.set(name, value)?;
         }
@@ -293,6 +303,25 @@ impl Job {
     pub(super) fn keys(&self, variant: &Variant) -> &KeySet {
         let found = self.key_sets.iter().find(|keys| keys.len() == variant.keys);
         found.expect("every variant's keys were generated with the job")
+    }
+
+    /// Returns the bytes asked for every side's filters.
+    pub(super) fn filter_bytes(&self, variant: &Variant) -> u64 {
+        bytes_of(self.settings.bits, loaded_of(variant.keys))
+    }
+
+    /// Gives the elastic filters of a point's sides as much memory as the fixed ones have. Returns its bytes.
+    pub(super) fn equalize_all<'d>(
+        &self,
+        variant: &Variant,
+        sides: impl Iterator<Item = (&'d ElasticSide, &'d Db)> + Clone,
+    ) -> Result<u64, BenchError> {
+        let fixed = sides.clone().filter(|(side, _)| !side.is_elastic());
+        let bytes = common(self.filter_bytes(variant), fixed.map(|(_, db)| filter_bytes_of(&db.stats())));
+        for (_, db) in sides {
+            equalize(db, bytes)?;
+        }
+        Ok(bytes)
     }
 
     /// Returns the number of operations per round: fewer on a slow device, unless a number was given.
@@ -386,9 +415,11 @@ impl Job {
         }
         match (step, self.experiment.kind) {
             (Step::Loads, _) => rounds::loads(self, progress),
-            (Step::Point(point), Kind::Rounds | Kind::Loads) => rounds::run(self, point, progress),
+            (Step::Point(point), Kind::Rounds | Kind::Replay | Kind::Loads) => {
+                rounds::run(self, point, progress)
+            }
             (Step::Point(point), Kind::TableSkew | Kind::RegionSkew) => skew::run(self, point, progress),
-            (Step::Point(point), Kind::Shift) => shift::run(self, point, progress),
+            (Step::Point(point), Kind::Shift | Kind::Cold) => windows::run(self, point, progress),
         }
     }
 
@@ -404,7 +435,7 @@ impl Job {
             Some(Vary::Cache | Vary::Value) => bytes(first.cache_bytes),
             _ => bytes(variant.cache_bytes),
         };
-        let filters = |variant: &Variant| (self.settings.bits * loaded_of(variant.keys) as f64 / 8.0) as u64;
+        let filters = |variant: &Variant| self.filter_bytes(variant);
         let reads = match &first.drive {
             Some(_) => {
                 let drives = self.points.iter().filter_map(|point| point.variant.drive.as_ref());
@@ -419,18 +450,19 @@ impl Job {
             fewer.map(|v| format!("; {} on {}", grouped(self.ops(v)), self.device_name(v))).collect();
         format!(
             "{} keys of {KEY_BYTES} bytes, values of {} bytes; {} bits per key for filters, {} in total, units of {}; block \
-             cache {}, {reads}; {} unmeasured gets, then {} of {} operations{fewer}",
+             cache {}, {reads}; {}, then {} of {} operations{fewer}",
             self.each(|variant| grouped(loaded_of(variant.keys))),
             first.value_bytes,
             self.settings.bits,
             self.each(|variant| bytes(filters(variant))),
             bytes(unit_bytes(&self.settings)),
             self.each(cache),
-            grouped(self.warmup),
+            self.warmup.describe(),
             match self.experiment.kind {
-                Kind::Shift => "windows".to_owned(),
+                Kind::Shift | Kind::Cold => format!("{} windows", windows::count(self.experiment.kind)),
                 Kind::TableSkew | Kind::RegionSkew => "one pass".to_owned(),
                 Kind::Rounds | Kind::Loads => format!("{} rounds", self.repeats),
+                Kind::Replay => format!("{} replays", self.repeats),
             },
             grouped(self.base_ops),
         )
@@ -439,7 +471,7 @@ impl Job {
 
 /// Reports whether the procedure is gets from a cold start instead of rounds.
 fn one_pass(experiment: &ElasticExperiment) -> bool {
-    matches!(experiment.kind, Kind::Shift | Kind::TableSkew | Kind::RegionSkew)
+    matches!(experiment.kind, Kind::Shift | Kind::Cold | Kind::TableSkew | Kind::RegionSkew)
 }
 
 /// Reports whether a pattern determines the keys of a workload.

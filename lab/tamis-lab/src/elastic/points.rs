@@ -15,12 +15,12 @@ use crate::elastic::plan::{KEY_BYTES, request};
 /// Minimum number of segments of a database, unless units would get too small.
 const SEGMENTS: u64 = 4000;
 
-/// Limits of unit sizes. A unit in memory has an overhead of more than a hundred bytes, which is charged to the budget:
-/// with units of 256 bytes it was half of it.
-const UNIT_BYTES: std::ops::RangeInclusive<u64> = 1024..=4096;
+/// Limits of unit sizes. The smallest has 24 blocks, for 2048 keys of three bits: bookkeeping weighs more in smaller ones, and
+/// the hotness of larger ones is less even.
+const UNIT_BYTES: std::ops::RangeInclusive<u64> = 808..=4096;
 
 /// Bits of a unit per key, where they do not vary.
-const UNIT_BITS: u64 = 4;
+const UNIT_BITS: u64 = 3;
 
 /// Approximate bits of all units of a segment per key.
 const GROUP_BITS: u64 = 24;
@@ -33,6 +33,27 @@ const MOST_CACHE: u64 = 8 << 20;
 
 /// Varied sizes of databases, relative to the smallest.
 const SIZES: [u64; 3] = [1, 2, 4];
+
+/// Varied trees: the engine with such trees, and the options.
+const TREES: [(&str, &[(&str, &str)]); 3] = [
+    (
+        "leveldb",
+        &[
+            ("keyspace.compaction", "leveling"),
+            ("keyspace.merge", "partial"),
+            ("keyspace.picker", "round-robin"),
+        ],
+    ),
+    (
+        "rocksdb",
+        &[
+            ("keyspace.compaction", "leveling"),
+            ("keyspace.merge", "partial"),
+            ("keyspace.picker", "least-overlap"),
+        ],
+    ),
+    ("pebblesdb", &[("keyspace.compaction", "fragmented")]),
+];
 
 /// Varied devices: the paper's two, two later ones, and this machine's.
 const DEVICES: [&str; 5] = ["hdd", "ssd", "pcie-ssd", "nvm", "disk"];
@@ -242,8 +263,27 @@ fn variants(experiment: &ElasticExperiment, settings: &ElasticSettings) -> Resul
             .into_iter()
             .map(|drive| Variant { label: drive.name.clone(), drive: Some(drive), ..base.clone() })
             .collect(),
+        Some(Vary::Tree) => {
+            if let Some((given, _)) = settings.options.iter().find(|(given, _)| varies_with_trees(given)) {
+                return Err(request(format!(
+                    "{given} depends on the tree, which {} varies",
+                    experiment.name
+                )));
+            }
+            TREES
+                .map(|(engine, options)| {
+                    let options = options.iter().map(|&(name, value)| (name, value.to_owned())).collect();
+                    with(format!("tree as of {engine}"), None, options)
+                })
+                .to_vec()
+        }
         Some(Vary::Absent | Vary::Locality) | None => vec![base],
     })
+}
+
+/// Reports whether a varied tree sets this option.
+fn varies_with_trees(option: &str) -> bool {
+    TREES.iter().any(|(_, options)| options.iter().any(|(name, _)| *name == option))
 }
 
 /// Returns the named devices: several only where they vary.

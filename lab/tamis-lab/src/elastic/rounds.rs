@@ -6,15 +6,18 @@ use tamis_bench::measure::{Labels, Measurement};
 use tamis_bench::pattern::Pattern;
 use tamis_bench::progress::Progress;
 use tamis_bench::run::{Fill, RunSpec, run as run_workload};
-use tamis_bench::workload::Workload;
 use tamis_testkit::EmulatedFs;
 
+use crate::elastic::catalogue::Kind;
 use crate::elastic::database::{Copy, LoadRow};
 use crate::elastic::device::paid;
+use crate::elastic::memory::{bits_per_key, filter_bytes_of};
 use crate::elastic::plan::{Job, Opened};
 use crate::elastic::points::Point;
 use crate::elastic::rows::{ReadRow, Rows};
 use crate::elastic::side::ElasticSide;
+use crate::elastic::warmup::{Warmed, warm_up};
+use crate::figures::compare::median;
 
 /// One run of a workload.
 #[derive(Clone, Debug)]
@@ -71,12 +74,15 @@ pub(super) fn read(
     })
 }
 
+/// The part of the seeds whose gets a replay repeats.
+pub(super) const REPLAYED: u64 = 1;
+
 /// One side's copy at one point.
-struct Stand {
-    side: ElasticSide,
-    copy: Copy,
-    fs: Option<EmulatedFs>,
-    fill: Fill,
+pub(super) struct Stand {
+    pub(super) side: ElasticSide,
+    pub(super) copy: Copy,
+    pub(super) fs: Option<EmulatedFs>,
+    pub(super) fill: Fill,
     rounds: Vec<Reading>,
 }
 
@@ -92,20 +98,13 @@ pub(super) fn run(job: &Job, point: &Point, progress: &dyn Progress) -> Result<R
         stands.push(Stand { side: side.clone(), copy, fs, fill, rounds: Vec::new() });
     }
     progress.note(&format!("{} {}", job.experiment.name, job.step_of(point)));
-    if job.warmup > 0 {
-        let warm = Point { workload: Workload::GetZipf, ..point.clone() };
-        for stand in &stands {
-            read(job, &warm, &pattern, stand.copy.db(), &stand.fill, (job.warmup, 0), progress)?;
-            if stand.fs.is_some() {
-                // On a real device, units requested by the gets would have had time to load.
-                stand.copy.db().settle_filters()?;
-            }
-        }
-    }
+    let sides = stands.iter().map(|stand| (&stand.side, stand.copy.db()));
+    let filter_bytes = job.equalize_all(&point.variant, sides)?;
+    let warmed = warm_up(job, point, &pattern, (&stands, filter_bytes), progress)?;
     let ops = job.ops(&point.variant);
     for round in 0..job.repeats {
         for stand in &mut stands {
-            let part = 1 + u64::from(round);
+            let part = if job.experiment.kind == Kind::Replay { REPLAYED } else { 1 + u64::from(round) };
             let reading = paid(stand.fs.as_ref(), stand.copy.db(), || {
                 read(job, point, &pattern, stand.copy.db(), &stand.fill, (ops, part), progress)
             })?;
@@ -115,13 +114,13 @@ pub(super) fn run(job: &Job, point: &Point, progress: &dyn Progress) -> Result<R
         }
     }
     for stand in stands {
-        rows.reads.push(row(job, point, &stand));
+        rows.reads.push(row(job, point, warmed, &stand));
         stand.copy.close()?;
     }
     Ok(rows)
 }
 
-fn row(job: &Job, point: &Point, stand: &Stand) -> ReadRow {
+fn row(job: &Job, point: &Point, warmed: Warmed, stand: &Stand) -> ReadRow {
     let rounds = &stand.rounds;
     let mean = |of: &dyn Fn(&Reading) -> f64| rounds.iter().map(of).sum::<f64>() / rounds.len().max(1) as f64;
     let ns = || rounds.iter().map(|reading| reading.measurement.ns_per_op);
@@ -129,9 +128,9 @@ fn row(job: &Job, point: &Point, stand: &Stand) -> ReadRow {
     let in_vain = |reading: &Reading| reading.in_vain;
     let stats = stand.copy.db().stats();
     let elastic = stats.elastic.clone().unwrap_or_default();
-    let static_bytes = stats.keyspaces.first().map_or(0, |tree| tree.filter_bytes);
-    let entries = stats.keyspaces.first().map_or(0, |tree| tree.entries);
-    let filter_bytes = if stand.side.is_elastic() { elastic.used_bytes } else { static_bytes };
+    let filter_bytes = filter_bytes_of(&stats);
+    let without_units =
+        stand.side.is_elastic() && elastic.by_units.iter().skip(1).all(|&segments| segments == 0);
     let device = stand.fs.as_ref().map(EmulatedFs::time);
     let measured = (job.ops(&point.variant) * rounds.len() as u64).max(1) as f64;
     let by_units = elastic.by_units.iter().map(u64::to_string).collect::<Vec<_>>().join("/");
@@ -147,7 +146,8 @@ fn row(job: &Job, point: &Point, stand: &Stand) -> ReadRow {
         skew: point.spec.skew,
         absent_percent: point.spec.absent_percent,
         locality: point.spec.locality,
-        warmup: job.warmup,
+        warmup: warmed.gets,
+        warmup_settled: warmed.settled,
         min_ns: ns().fold(f64::INFINITY, f64::min),
         max_ns: ns().fold(0.0, f64::max),
         min_ops_per_second: rate().fold(f64::INFINITY, f64::min),
@@ -162,19 +162,17 @@ fn row(job: &Job, point: &Point, stand: &Stand) -> ReadRow {
         false_positives_mean: mean(&|reading| reading.measurement.false_positives_per_op),
         load_reads_per_op: mean(&|reading| reading.load_reads),
         elastic: stand.side.is_elastic(),
-        without_filter: filter_bytes == 0 && stand.side.filter() != "none",
+        without_filter: (filter_bytes == 0 || without_units) && stand.side.filter() != "none",
         filter_memory: filter_bytes,
-        memory_bits_per_key: filter_bytes as f64 * 8.0 / entries.max(1) as f64,
+        memory_bits_per_key: bits_per_key(&stats),
         bits_asked: if stand.side.filter() == "none" { 0.0 } else { job.settings.bits },
         index_bytes: elastic.index_bytes,
         segments: elastic.segments,
         by_units,
-        expired: elastic.expired,
         life_time: elastic.life_time,
         sampling: elastic.sampling,
         expected_extra_reads: elastic.expected_extra_reads,
         evictions: elastic.evictions,
-        refused: elastic.refused,
         failed_loads: elastic.failed_loads,
         measurement: Measurement::median(rounds.iter().map(|reading| reading.measurement.clone()).collect())
             .unwrap_or_default(),
@@ -198,7 +196,8 @@ pub(super) fn loads(job: &Job, progress: &dyn Progress) -> Result<Rows, BenchErr
     for (side, mut rows) in job.sides.iter().zip(rows) {
         rows.sort_by(|a, b| a.load_ns_per_key.total_cmp(&b.load_ns_per_key));
         let (min, max) = (rows[0].load_ns_per_key, rows[rows.len() - 1].load_ns_per_key);
-        let median = rows[rows.len() / 2].clone();
+        let load_ns_per_key = median(rows.iter().map(|row| row.load_ns_per_key)).unwrap_or(0.0);
+        let middle = rows[rows.len() / 2].clone();
         told.loads.push(LoadRow {
             experiment: job.experiment.name.into(),
             filter: side.name().into(),
@@ -206,7 +205,8 @@ pub(super) fn loads(job: &Job, progress: &dyn Progress) -> Result<Rows, BenchErr
             min_ns_per_key: min,
             max_ns_per_key: max,
             repeats: job.repeats,
-            ..median
+            load_ns_per_key,
+            ..middle
         });
     }
     Ok(told)

@@ -7,9 +7,6 @@ use crate::elastic::database::LoadRow;
 use crate::figures::Row;
 use crate::figures::rows::row;
 
-/// Relative deviation of the memory from which it is reported.
-const TOLERANCE: f64 = 0.15;
-
 /// One side at one point of a figure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -38,6 +35,8 @@ pub struct ReadRow {
     pub locality: u64,
     /// Number of unmeasured gets before the first round.
     pub warmup: u64,
+    /// Whether the placement of filters had settled then; `None` if that was not asked.
+    pub warmup_settled: Option<bool>,
     /// Duration of an operation in the fastest round.
     pub min_ns: f64,
     /// Duration of an operation in the slowest round.
@@ -62,20 +61,18 @@ pub struct ReadRow {
     pub elastic: bool,
     /// Whether a filter was requested but none is in memory at the end.
     pub without_filter: bool,
-    /// Bytes of filters in memory at the end.
+    /// Bytes of filters in memory at the end, with directories and all that manages them.
     pub filter_memory: u64,
     /// The same in bits per entry.
     pub memory_bits_per_key: f64,
     /// Requested filter bits per key.
     pub bits_asked: f64,
-    /// Elastic filters: memory besides the units.
+    /// Elastic filters: the part of it besides the units.
     pub index_bytes: u64,
     /// Elastic filters: number of segments.
     pub segments: u64,
     /// Numbers of segments with no unit in memory, with one and so on: `10/20/3/0/0/0/1`.
     pub by_units: String,
-    /// Number of expired segments.
-    pub expired: u64,
     /// The life time in gets.
     pub life_time: u64,
     /// One in this number of gets is counted.
@@ -84,21 +81,11 @@ pub struct ReadRow {
     pub expected_extra_reads: f64,
     /// Number of units replaced by others since opening.
     pub evictions: u64,
-    /// Number of loads refused because no segment had expired.
-    pub refused: u64,
     /// Number of requested units that did not come into use: unreadable, or without space when they were loaded.
     pub failed_loads: u64,
     /// The round of median time, with its counters.
     #[serde(flatten)]
     pub measurement: Measurement,
-}
-
-impl ReadRow {
-    pub(super) fn spends_otherwise(&self) -> bool {
-        // An elastic filter may need less memory than its budget.
-        let share = self.memory_bits_per_key / self.bits_asked - 1.0;
-        self.bits_asked > 0.0 && !self.without_filter && share > if self.elastic { 0.02 } else { TOLERANCE }
-    }
 }
 
 /// A device that is not available.
@@ -115,7 +102,7 @@ pub struct MissingRow {
     pub why: String,
 }
 
-/// One window of a shift.
+/// One window of gets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WindowRow {
@@ -143,6 +130,8 @@ pub struct WindowRow {
     pub load_reads_per_get: f64,
     /// Mean nanoseconds.
     pub ns_per_get: f64,
+    /// Bits of filter memory per entry after it, as in [`ReadRow::memory_bits_per_key`].
+    pub memory_bits_per_key: f64,
 }
 
 /// The effect of a shift on one side, in wasted reads per get.
@@ -208,7 +197,7 @@ pub(super) struct Rows {
     pub(super) loads: Vec<LoadRow>,
     /// Measurements in rounds.
     pub(super) reads: Vec<ReadRow>,
-    /// Windows of shifts.
+    /// Windows of gets.
     pub(super) windows: Vec<WindowRow>,
     /// Effects of shifts.
     pub(super) shifts: Vec<ShiftRow>,

@@ -4,18 +4,25 @@ use std::fmt;
 use std::str::FromStr;
 
 use tamis::Options;
+use tamis::OptionsError;
 
+use crate::elastic::memory::bytes_of;
 use crate::filters::Side;
 use crate::filters::side::UnknownFilter;
 
 /// Elastic filters whose new tables do not inherit hotness from the old ones.
 const COLD: &str = "elastic-cold";
 
-/// A filter of tables: any name of [`Side`], or `elastic-cold` for `elastic` with `heat_inheritance = false`.
+/// The end of the names of sides that compute a digest for each filter of a get.
+const EACH: &str = "-each";
+
+/// A filter of tables: any name of [`Side`]; `elastic-cold` for `elastic` with `heat_inheritance = false`; `NAME-each` for a
+/// filter with `hash_sharing = false`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ElasticSide {
     name: String,
     filter: Side,
+    hash_sharing: bool,
 }
 
 impl ElasticSide {
@@ -34,16 +41,24 @@ impl ElasticSide {
         self.filter.is_elastic()
     }
 
+    /// Reports whether its filters change with the reads, so that a placement has to settle.
+    pub(super) fn follows_reads(&self) -> bool {
+        self.filter.follows_reads()
+    }
+
     /// Reports whether it is one filter for the whole tree, without memory of its own for a table.
     pub fn is_global(&self) -> bool {
         self.filter.is_global()
     }
 
-    /// Sets this filter's options; its memory is `bits` per key for `keys` keys, fixed or as a budget.
-    pub(super) fn apply(&self, bits: f64, keys: u64, options: &mut Options) {
-        self.filter.apply(bits, options);
-        options.filter_budget_bytes = (bits * keys as f64 / 8.0) as u64;
+    /// Sets this filter's options; its memory is `bits` per key for `keys` keys, fixed or as a budget. Fails if the engine
+    /// does not have the filter's allocation.
+    pub(super) fn apply(&self, bits: f64, keys: u64, options: &mut Options) -> Result<(), OptionsError> {
+        self.filter.apply(bits, options)?;
+        options.filter_budget_bytes = bytes_of(bits, keys);
         options.heat_inheritance = self.name != COLD;
+        options.hash_sharing = self.hash_sharing;
+        Ok(())
     }
 }
 
@@ -57,8 +72,10 @@ impl FromStr for ElasticSide {
     type Err = UnknownFilter;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        let filter = if name == COLD { "elastic" } else { name }.parse()?;
-        Ok(ElasticSide { name: name.to_owned(), filter })
+        let each = name.strip_suffix(EACH);
+        let filter = if name == COLD { "elastic" } else { each.unwrap_or(name) };
+        let filter = filter.parse().map_err(|_| UnknownFilter(name.to_owned()))?;
+        Ok(ElasticSide { name: name.to_owned(), filter, hash_sharing: each.is_none() })
     }
 }
 
@@ -73,12 +90,22 @@ mod tests {
         {
             let side: ElasticSide = name.parse().unwrap();
             let mut options = Options::default();
-            side.apply(4.0, 1_000_000, &mut options);
+            side.apply(4.0, 1_000_000, &mut options).unwrap();
             options.check().unwrap();
             assert_eq!((side.is_elastic(), options.heat_inheritance), (elastic, inherits), "{name}");
             assert_eq!((options.filter_budget_bytes, options.keyspace.bits_per_key), (500_000, 4.0));
         }
         assert_eq!("elastic-cold".parse::<ElasticSide>().unwrap().filter(), "elastic");
+        for (name, shared) in
+            [("elastic-each", false), ("elastic-independent-each", false), ("elastic-independent", true)]
+        {
+            let side: ElasticSide = name.parse().unwrap();
+            let mut options = Options::default();
+            side.apply(4.0, 1_000_000, &mut options).unwrap();
+            assert_eq!((options.hash_sharing, side.is_elastic()), (shared, true), "{name}");
+            assert_eq!(side.filter(), name.trim_end_matches(EACH), "the same tables, opened otherwise");
+        }
+        assert!("elastic-cold-each".parse::<ElasticSide>().is_err());
         assert!("elastic-hot".parse::<ElasticSide>().unwrap_err().to_string().contains("elastic-hot"));
     }
 }

@@ -15,10 +15,17 @@ fn tiny() -> ElasticSettings {
     ElasticSettings {
         keys: 6_000,
         value_bytes: 64,
+        warm_window: 400,
         ops: Some(400),
         options: vec![("keyspace.filter_unit_bytes".into(), "128".into())],
         ..ElasticSettings::default()
     }
+}
+
+/// Returns settings with segments so large that their borders and hotness leave most of the memory to units.
+fn roomy() -> ElasticSettings {
+    let options = vec![("keyspace.filter_unit_bytes".into(), "1024".into())];
+    ElasticSettings { keys: 60_000, options, ..tiny() }
 }
 
 fn experiment(name: &str) -> ElasticExperiment {
@@ -86,16 +93,15 @@ fn elastic_filters_keep_their_budget_and_follow_hotness() {
         skews: Some(vec![1.2]),
         localities: Some(vec![256]),
         absents: Some(vec![100]),
-        keys: 20_000,
         ops: Some(20_000),
         repeats: Some(2),
         direct: Some(false),
-        ..tiny()
+        ..roomy()
     };
     let outcome = run(&experiment("elastic-fig10"), &settings).unwrap();
     let [bloom, elastic] = &outcome.reads[..] else { panic!("{outcome:?}") };
     assert!(elastic.elastic && !bloom.elastic);
-    assert!(elastic.filter_memory > 0 && elastic.filter_memory <= loaded_of(20_000) * 4 / 8, "{elastic:?}");
+    assert!(elastic.filter_memory > 0 && elastic.filter_memory <= bloom.filter_memory, "{elastic:?}");
     let by_units: Vec<u64> = elastic.by_units.split('/').map(|count| count.parse().unwrap()).collect();
     assert_eq!(by_units.iter().sum::<u64>(), elastic.segments);
     assert!(
@@ -178,9 +184,9 @@ fn a_shift_has_windows_on_both_sides_of_the_move() {
     let settings = ElasticSettings { sides: sides("bloom"), localities: Some(vec![16]), ..tiny() };
     let outcome = run(&experiment("elastic-shift"), &settings).unwrap();
     let moved: Vec<bool> = outcome.windows.iter().map(|row| row.moved).collect();
-    let half = shift::WINDOWS as usize;
+    let half = windows::WINDOWS as usize;
     assert_eq!(moved, [vec![false; half], vec![true; half]].concat());
-    assert_eq!(outcome.windows.last().unwrap().gets, 400 * 2 * shift::WINDOWS);
+    assert_eq!(outcome.windows.last().unwrap().gets, 400 * 2 * windows::WINDOWS);
     assert_eq!(outcome.shifts.len(), 1);
 }
 
@@ -242,7 +248,7 @@ fn all_settings_can_be_varied() {
         Vary::Cache => 3,
         // Localities beyond the number of keys are omitted.
         Vary::Value | Vary::Locality => 4,
-        Vary::Keys => 3,
+        Vary::Keys | Vary::Tree => 3,
         // The tests' directory may be in memory, where `disk` is not available.
         Vary::Device => 4,
         _ => 5,
@@ -261,7 +267,7 @@ fn all_settings_can_be_varied() {
         assert!(points.len() >= fewest(vary) && !points.contains(""), "{vary:?}: {points:?}");
         let settings: Vec<f64> = outcome.reads.iter().filter_map(|row| row.setting).collect();
         let numbers = match vary {
-            Vary::Absent | Vary::Locality | Vary::Device => 0,
+            Vary::Absent | Vary::Locality | Vary::Device | Vary::Tree => 0,
             // The engine's own choice is not a number.
             Vary::LifeTime => points.len() - 1,
             _ => points.len(),
@@ -340,7 +346,7 @@ fn a_slow_device_measures_less_unless_a_number_is_given() {
     let ops = |job: &Job| job.points.iter().map(|point| job.ops(&point.variant)).collect::<Vec<_>>();
     let settings = ElasticSettings { ops: None, ..tiny() };
     let all = job(&settings);
-    assert_eq!((ops(&all), all.warmup), (vec![2_000, 10_000, 10_000, 10_000, 10_000], 10_000));
+    assert_eq!(ops(&all), [2_000, 10_000, 10_000, 10_000, 10_000]);
     assert!(all.describe().contains("hdd (emulated), ssd (emulated)"), "{}", all.describe());
     assert!(all.describe().ends_with("10,000 operations; 2,000 on hdd"), "{}", all.describe());
     assert_eq!(ops(&job(&ElasticSettings { ops: Some(700), ..tiny() })), [700; 5]);
@@ -360,4 +366,157 @@ fn memory_grows_with_the_size_of_the_database() {
     let memory = |at: usize| outcome.reads[at].filter_memory as f64;
     assert!((1.7..2.3).contains(&(memory(1) / memory(0))) && (1.7..2.3).contains(&(memory(2) / memory(1))));
     assert_eq!(outcome.reads[1].point, "12,000 keys");
+}
+
+/// What elastic filters need besides their units is part of the memory that all sides have.
+#[test]
+fn memory_is_counted_whole_and_equal_for_all_sides() {
+    let settings = ElasticSettings {
+        sides: sides("bloom,elastic"),
+        ops: Some(2_000),
+        repeats: Some(1),
+        localities: Some(vec![1]),
+        ..roomy()
+    };
+    let outcome = run(&experiment("elastic-fig10"), &settings).unwrap();
+    let [bloom, elastic] = &outcome.reads[..] else { panic!("{outcome:?}") };
+    let fixed = bloom.filter_memory;
+    assert!((fixed as f64 / (loaded_of(60_000) as f64 / 2.0) - 1.0).abs() < 0.1, "{bloom:?}");
+    assert!(elastic.index_bytes > 0 && elastic.index_bytes < elastic.filter_memory, "{elastic:?}");
+    // Less than a unit is left.
+    assert!((fixed - 1024 - 400..=fixed).contains(&elastic.filter_memory), "{elastic:?} {fixed}");
+    let bits = elastic.filter_memory as f64 * 8.0 / loaded_of(60_000) as f64;
+    assert!((elastic.memory_bits_per_key - bits).abs() < 1e-9);
+}
+
+#[test]
+fn warming_up_ends_when_the_placement_has_settled_and_is_the_same_for_all_sides() {
+    let settings = |names: &str, warmup| ElasticSettings {
+        sides: sides(names),
+        repeats: Some(1),
+        ops: Some(200),
+        skews: Some(vec![1.2]),
+        absents: Some(vec![100]),
+        localities: Some(vec![64]),
+        direct: Some(false),
+        warmup,
+        ..tiny()
+    };
+    let of = |names, warmup| run(&experiment("elastic-fig6"), &settings(names, warmup)).unwrap().reads;
+    let warmed =
+        |rows: &[ReadRow]| rows.iter().map(|row| (row.warmup, row.warmup_settled)).collect::<Vec<_>>();
+    let rows = of("bloom,elastic", None);
+    let (gets, settled) = warmed(&rows)[0];
+    assert_eq!(warmed(&rows)[1], (gets, settled));
+    // A window of a replay is all of its gets; four are needed to tell.
+    assert!(gets % 200 == 0 && (4 * 200..=12 * 200).contains(&gets) && settled.is_some(), "{gets}");
+    assert!(gets < 12 * 200 || settled == Some(false) || gets == 12 * 200);
+    // Fixed filters have nothing to settle.
+    assert_eq!(warmed(&of("bloom", None)), [(200, None)]);
+    assert_eq!(warmed(&of("bloom,elastic", Some(300))), [(300, None); 2]);
+}
+
+/// Every replay asks for the same keys, so fixed filters waste the same reads each time.
+#[test]
+fn a_replay_repeats_its_gets() {
+    let settings = ElasticSettings {
+        sides: sides("bloom"),
+        repeats: Some(3),
+        ops: Some(3_000),
+        skews: Some(vec![0.99]),
+        localities: Some(vec![1]),
+        direct: Some(false),
+        ..tiny()
+    };
+    let of = |name: &str| run(&experiment(name), &settings).unwrap().reads.remove(0);
+    let replayed = of("elastic-fig6");
+    assert!(replayed.in_vain_first.unwrap() > 0.0);
+    assert_eq!(replayed.in_vain_first, replayed.in_vain_last);
+    let drawn = of("elastic-fig10");
+    assert_ne!(drawn.in_vain_first, drawn.in_vain_last, "other experiments draw new ones");
+}
+
+#[test]
+fn a_cold_curve_begins_without_hotness_and_nothing_moves() {
+    let settings =
+        ElasticSettings { skews: Some(vec![1.2]), localities: Some(vec![64]), direct: Some(false), ..tiny() };
+    let outcome = run(&experiment("elastic-cold-curve"), &settings).unwrap();
+    let of = |side: &str| outcome.windows.iter().filter(|row| row.side == side).collect::<Vec<_>>();
+    let (monkey, elastic) = (of("monkey"), of("elastic"));
+    assert_eq!((monkey.len(), elastic.len() as u64), (elastic.len(), windows::count(Kind::Cold)));
+    assert!(outcome.windows.iter().all(|row| !row.moved && row.memory_bits_per_key > 0.0));
+    assert!(outcome.shifts.is_empty());
+    let wasted = |rows: &[&WindowRow]| rows.iter().map(|row| row.in_vain_per_get).sum::<f64>();
+    assert!(wasted(&elastic[25..]) < wasted(&elastic[..5]), "{elastic:?}");
+}
+
+/// Leveled trees are the same for all sides, and the three kinds differ.
+#[test]
+fn three_kinds_of_trees_are_loaded() {
+    let settings = ElasticSettings {
+        keys: 90_000,
+        workloads: Some(vec![Workload::YcsbC]),
+        ops: Some(100),
+        warmup: Some(0),
+        repeats: Some(1),
+        direct: Some(false),
+        ..tiny()
+    };
+    let outcome = run(&experiment("elastic-fig13"), &settings).unwrap();
+    let points: BTreeSet<&str> = outcome.reads.iter().map(|row| &row.point[..]).collect();
+    assert_eq!(points, BTreeSet::from(["tree as of leveldb", "tree as of pebblesdb", "tree as of rocksdb"]));
+    let runs = |point: &str| -> Vec<&str> {
+        outcome.loads.iter().filter(|row| row.point == point).map(|row| &row.runs[..]).collect()
+    };
+    for leveled in ["tree as of leveldb", "tree as of rocksdb"] {
+        assert!(
+            matches!(runs(leveled)[..], [bloom, elastic] if bloom == elastic),
+            "{leveled}: {:?}",
+            runs(leveled)
+        );
+    }
+    // Its levels overflow by bytes, of which elastic filters have more in their tables.
+    let count = |runs: &str| runs.split('/').map(|runs| runs.parse::<usize>().unwrap()).sum::<usize>();
+    assert!(count(runs("tree as of pebblesdb")[0]) > count(runs("tree as of leveldb")[0]), "{outcome:?}");
+    let compactions: BTreeSet<&str> =
+        outcome.reads.iter().map(|row| &row.measurement.compaction[..]).collect();
+    assert_eq!(compactions, BTreeSet::from(["fragmented", "leveling"]));
+    let of = |side: &str| {
+        outcome
+            .loads
+            .iter()
+            .filter(|row| row.filter == side)
+            .map(|row| row.write_amplification)
+            .collect::<Vec<_>>()
+    };
+    let amplification = of("bloom");
+    assert!(amplification[0] != amplification[1] && amplification[2] < amplification[1], "{amplification:?}");
+    let given = ElasticSettings { options: vec![("keyspace.merge".into(), "full".into())], ..tiny() };
+    assert!(refused("elastic-fig13", given).contains("depends on the tree"));
+}
+
+/// Counters: with sharing one digest serves all runs and units; without, each filter that is asked needs its own.
+#[test]
+fn elastic_filters_share_digests_across_runs_and_units() {
+    let settings = ElasticSettings { ops: Some(2_000), warmup: Some(2_000), repeats: Some(1), ..roomy() };
+    let outcome = run(&experiment("hash-elastic"), &settings).unwrap();
+    let of = |side: &str| outcome.reads.iter().find(|row| row.side == side).unwrap();
+    let digests = |side: &str| of(side).measurement.digests_per_op;
+    assert_eq!((digests("bloom"), digests("elastic")), (1.0, 1.0));
+    assert!(digests("bloom-each") > 2.0 && digests("elastic-each") > 2.0, "{outcome:?}");
+    assert!(digests("elastic-independent") > digests("elastic"));
+    assert!(digests("elastic-independent-each") > 2.0 * digests("elastic-independent"));
+    // Sharing across runs answers the same.
+    assert_eq!(of("bloom").in_vain_per_op, of("bloom-each").in_vain_per_op);
+}
+
+/// The engine decides whether it has the allocation; until then it says so.
+#[test]
+fn mnemosyne_is_a_side_of_figure_14() {
+    let given = ElasticSettings { sides: sides("monkey,mnemosyne,elastic"), ..tiny() };
+    match Job::new(&experiment("elastic-fig14"), &given) {
+        Ok(job) => assert_eq!(job.sides.len(), 3),
+        Err(why) => assert!(why.to_string().contains("filter_allocation"), "{why}"),
+    }
+    assert_eq!(experiment("elastic-fig14").sides, ["monkey", "elastic"]);
 }

@@ -159,7 +159,8 @@ impl Claim {
     }
 
     /// Judges the claim by the gains; `order` applies where the claim has one. The size is that of the median gain; it
-    /// equals the paper's if it is within the paper's range or close to its nearer end.
+    /// equals the paper's if it is within the paper's range or close to its nearer end. A claim does not hold that is
+    /// clearly turned round at some of the points, and fails if it is at half of them.
     pub fn judge(&self, gains: &[Gain], order: Option<bool>) -> Verdict {
         let open = Verdict::open(&self.text, &self.paper);
         let Some(times) = median(gains.iter().map(|gain| gain.times)) else { return open };
@@ -175,9 +176,17 @@ impl Claim {
             return verdict;
         }
         let to_nearest = number / number.clamp(self.from, self.to);
-        let mut verdict = open.with(ours, Some(times > 1.0), order, Some(to_nearest));
+        let worse = gains.iter().filter(|gain| gain.clear && gain.times < 1.0).count();
+        let direction = times > 1.0 && 2 * worse < gains.len();
+        let mut verdict = open.with(ours, Some(direction), order, Some(to_nearest));
         verdict.ratio = Some(ratio).filter(|ratio| ratio.is_finite());
-        verdict
+        if worse > 0 && verdict.finding == Finding::Holds {
+            verdict.finding = Finding::Partly;
+        }
+        match worse {
+            0 => verdict,
+            _ => verdict.noting(format!("The opposite at {worse} of {} points.", gains.len())),
+        }
     }
 }
 
@@ -268,11 +277,13 @@ pub fn span(gains: &[Gain]) -> String {
     }
 }
 
-/// Returns the median; the upper one of an even number.
+/// Returns the median; the mean of the two in the middle of an even number.
 pub fn median(numbers: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut numbers: Vec<f64> = numbers.into_iter().collect();
     numbers.sort_by(f64::total_cmp);
-    numbers.get(numbers.len() / 2).copied()
+    let upper = numbers.get(numbers.len() / 2)?;
+    let lower = &numbers[(numbers.len() - 1) / 2];
+    Some(f64::midpoint(*lower, *upper))
 }
 
 /// Reports whether numbers grow from first to last, ignoring steps back of at most 5 %; `None` for fewer than two.
@@ -287,6 +298,14 @@ mod tests {
 
     fn gains(times: &[f64]) -> Vec<Gain> {
         times.iter().map(|&times| Gain { times, clear: true }).collect()
+    }
+
+    #[test]
+    fn a_median_leans_to_neither_side() {
+        assert_eq!(median([]), None);
+        assert_eq!(median([3.0]), Some(3.0));
+        assert_eq!(median([9.0, 1.0]), Some(5.0), "the upper one was taken");
+        assert_eq!(median([9.0, 1.0, 2.0]), Some(2.0));
     }
 
     #[test]
@@ -307,6 +326,10 @@ mod tests {
         assert_eq!((verdict.ratio, verdict.direction), (Some(0.5), Some(true)));
         assert_eq!(claim.judge(&gains(&[3.0]), Some(false)).finding, Finding::Partly);
         assert_eq!(claim.judge(&[], None), Verdict::open("c", "2.00–10.0×"));
+        let at_one = claim.judge(&gains(&[3.0, 3.0, 0.5]), None);
+        assert_eq!((at_one.finding, &at_one.note[..]), (Finding::Partly, "The opposite at 1 of 3 points."));
+        // The mean of two is a gain, but one of them is none.
+        assert_eq!(claim.judge(&gains(&[0.5, 4.0]), None).finding, Finding::Fails);
         let unclear = claim.judge(&[Gain { times: 3.0, clear: false }], None);
         assert_eq!((unclear.finding, &unclear.ours[..]), (Finding::Open, "3.00×"));
         assert!(unclear.note.contains("spread"));
@@ -355,6 +378,8 @@ mod tests {
         assert_eq!(finding(&[First, Tied, First]), Finding::Holds);
         assert_eq!(finding(&[First, First, Behind]), Finding::Partly);
         assert_eq!(finding(&[Behind, Behind, First]), Finding::Fails);
+        assert_eq!(finding(&[Behind, First]), Finding::Fails, "behind at half of the points is no lead");
+        assert_eq!(finding(&[Behind, Tied, First, Behind]), Finding::Fails);
         assert_eq!(first_at_all("c", &[First, Tied]).ours, "first at 1 of 2, within the spread at 1");
     }
 

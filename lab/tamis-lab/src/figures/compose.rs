@@ -38,18 +38,29 @@ pub fn bars(
     y: Axis,
     bars: impl IntoIterator<Item = OneBar>,
 ) -> Option<Panel> {
+    let parts = vec![y.label.clone()];
+    let bar = |(group, name, height, spread): OneBar| (group, Bar { name, parts: vec![height], spread });
+    stacked(title, x, y, parts, bars.into_iter().map(bar))
+}
+
+/// Returns a panel of bars with these parts, from the bottom up: pairs of a group and a bar. Like [`bars`](fn@bars) otherwise.
+pub fn stacked(
+    title: impl Into<String>,
+    x: Axis,
+    y: Axis,
+    parts: Vec<String>,
+    bars: impl IntoIterator<Item = (String, Bar)>,
+) -> Option<Panel> {
     let mut groups: Vec<(String, Vec<Bar>)> = Vec::new();
-    for (group, name, height, spread) in bars {
-        if !height.is_finite() || height < 0.0 {
+    for (group, bar) in bars {
+        if bar.parts.iter().any(|part| !part.is_finite() || *part < 0.0) {
             continue;
         }
-        let bar = Bar { name, parts: vec![height], spread };
         match groups.iter_mut().find(|(name, _)| *name == group) {
             Some((_, bars)) => bars.push(bar),
             None => groups.push((group, vec![bar])),
         }
     }
-    let parts = vec![y.label.clone()];
     (!groups.is_empty()).then(|| Panel { title: title.into(), x, y, kind: Kind::Bars { parts, groups } })
 }
 

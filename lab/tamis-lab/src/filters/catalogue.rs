@@ -5,6 +5,8 @@ use tamis::options::CompactionChoice;
 use tamis_bench::keys::Distribution;
 use tamis_bench::workload::Workload::{self, *};
 
+use super::load::{FEW_TABLES, MANY_TABLES};
+
 /// The varied parameter besides the filter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Axis {
@@ -14,6 +16,8 @@ pub enum Axis {
     Bits(&'static [f64]),
     /// Numbers of threads.
     Threads(&'static [usize]),
+    /// Numbers of reads in flight, each on a thread of its own.
+    InFlight(&'static [usize]),
     /// Numbers of levels with leveling.
     LevelingLevels(&'static [usize]),
 }
@@ -64,8 +68,12 @@ pub struct Experiment {
     pub metric: Metric,
     /// The distribution of the last level's keys, if it differs.
     pub shift_from: Option<Distribution>,
-    /// The distribution of keys.
-    pub keys: Distribution,
+    /// The distributions of keys: each has points of its own. With `shift_from`, those of the levels above the last.
+    pub keys: &'static [Distribution],
+    /// Number of keys at scale `default`.
+    pub default_keys: u64,
+    /// Intended number of tables.
+    pub tables: u64,
     /// Operations per workload and round.
     pub ops: u64,
     /// Rounds.
@@ -77,7 +85,10 @@ const SIDES: &[&str] = &["monkey", "chucky", "remix", "surf-real", "rencoder", "
 /// For reads that bypass the page cache, no filter is of interest as well.
 const SIDES_AND_NONE: &[&str] =
     &["none", "monkey", "chucky", "remix", "surf-real", "rencoder", "snarf", "grf", "grf-huffman"];
-const BITS: Axis = Axis::Bits(&[6.0, 8.0, 10.0, 12.0, 14.0]);
+const BITS: Axis = Axis::Bits(&[6.0, 10.0, 14.0]);
+/// The paper's key sets but `normal`, which is the last level's where key sets shift.
+const SHIFTED_TO: &[Distribution] =
+    &[Distribution::Uniform50, Distribution::Cells, Distribution::Books, Distribution::Fb];
 const SMALL_CACHE: u64 = 8 << 20;
 const LARGE_CACHE: u64 = 1 << 30;
 
@@ -100,7 +111,9 @@ const COMMON: Experiment = Experiment {
     cached: false,
     metric: Metric::Time,
     shift_from: None,
-    keys: Distribution::Uniform50,
+    keys: &Distribution::ALL,
+    default_keys: 200_000,
+    tables: FEW_TABLES,
     ops: 20_000,
     repeats: 5,
 };
@@ -115,8 +128,8 @@ impl Experiment {
                 title: "gets of absent keys, by bits per key",
                 paper: "GRF was the fastest at every size, only Chucky came near; most of the time went into querying \
                         filters, and both had the fewest false positives.",
-                differs: "Data in the page cache instead of on an Optane disk. \"filter ns\" is the time of absent keys that no \
-                          filter passes, less that of a get on an empty database.",
+                differs: "Data in the page cache instead of on an Optane disk. The shaded part is a pass of its own that asks \
+                          only the filters.",
                 axis: BITS,
                 workloads: &[GetEmpty],
                 ..COMMON
@@ -127,8 +140,8 @@ impl Experiment {
                 title: "empty short ranges, seeks and scans, by bits per key",
                 paper: "GRF was the fastest at empty ranges and took half the time of REMIX and SNARF for a seek; \
                         scans of 50 were about equal for GRF, REMIX, SNARF and SuRF, and REncoder made them slower.",
-                differs: "Data in the page cache instead of on an Optane disk; the filters' part of the time is not \
-                          separated. range-empty lies directly behind an existing key, which is harder for \
+                differs: "Data in the page cache instead of on an Optane disk. The shaded part is a pass of its own that asks \
+                          only the filters, for scans of 50 the time of scans of 20. range-empty lies directly behind an existing key, which is harder for \
                           learned filters than the paper's, range-absent.",
                 axis: BITS,
                 workloads: &[RangeAbsent, RangeEmpty, Seek, SeekNext20, SeekNext50],
@@ -143,12 +156,11 @@ impl Experiment {
                 paper: "On a slower disk filters' own time hardly counts: GRF stayed clearly ahead for empty queries \
                         and slightly ahead of SNARF for seeks; REMIX and SuRF fell back, as they had wasted reads more \
                         often.",
-                differs: "The books set is a synthetic one like it.",
+                differs: "The paper has its books set only, of which the one here is a synthetic imitation.",
                 filters: SIDES_AND_NONE,
                 axis: BITS,
                 workloads: &[GetEmpty, RangeAbsent, Seek],
                 direct: true,
-                keys: Distribution::Books,
                 ops: 300,
                 repeats: 3,
                 ..COMMON
@@ -167,7 +179,7 @@ impl Experiment {
                 direct: true,
                 cache_bytes: LARGE_CACHE,
                 metric: Metric::Throughput,
-                ops: 8_000,
+                ops: 4_000,
                 repeats: 3,
                 ..COMMON
             },
@@ -177,30 +189,35 @@ impl Experiment {
                 title: "YCSB A under leveling",
                 paper: "GRF was the fastest although merges at fixed numbers of flushes made it rewrite more than the \
                         others, which merge by size.",
-                differs: "Counted merges for the four global filters, merges by size for the others.",
+                differs: "Counted full merges for the four global filters, at T' batches of a level, which follows from the \
+                          share of updates; partial merges by size for the others.",
                 workloads: &[YcsbA],
                 compaction: CompactionChoice::Leveling,
                 counted: false,
+                tables: MANY_TABLES,
                 direct: true,
                 cache_bytes: LARGE_CACHE,
                 metric: Metric::Throughput,
-                ops: 10_000,
+                // Three rounds of inserts, then two of updates, after the first of which T' is known.
+                default_keys: 500_000,
+                ops: 80_000,
                 ..COMMON
             },
             Experiment {
                 name: "grf-fig15",
                 place: "Figure 15",
-                title: "throughput with many reads in flight, direct I/O",
+                title: "throughput by reads in flight, direct I/O",
                 paper: "With asynchronous I/O GRF and Chucky left all others far behind, also for keys that exist: \
                         less processor time per read allows more reads in flight.",
-                differs: "Gets that are not batched are not asynchronous here: 32 threads stand in for many reads in flight, one \
-                          thread for synchronous reads, and threads need context switches that asynchronous reads do not. \
-                          multi-get has 32 keys in flight per thread, through io_uring where the system allows it.",
-                axis: Axis::Threads(&[1, 32]),
+                differs: "Single gets, ranges and seeks have no asynchronous form here. Reads in flight are threads, each with \
+                          one operation: 1 is synchronous, and more pay for context switches that asynchronous reads do \
+                          not have. A range or a seek also overlaps the reads of the runs that it opens, through io_uring \
+                          where the system allows it, and multi-get those of 32 keys.",
+                axis: Axis::InFlight(&[1, 8, 32]),
                 workloads: &[GetEmpty, GetExisting, RangeAbsent, Seek, MultiGetEmpty, MultiGetExisting],
                 direct: true,
                 metric: Metric::Throughput,
-                ops: 3_000,
+                ops: 1_500,
                 repeats: 3,
                 ..COMMON
             },
@@ -238,9 +255,10 @@ impl Experiment {
                 title: "last level from one key set, levels above from another",
                 paper: "GRF was the slowest to write, about 1 µs per key, as keys of another distribution crowd into few \
                         blocks of the filter; it was still the fastest for all reads.",
-                differs: "The last level's keys are normal ones, the others those of --key-set.",
+                differs: "The last level's keys are normal ones, the others those of each other key set.",
                 workloads: &[GetEmpty, GetExisting, MultiGet, RangeAbsent, Seek, SeekNext50, ReverseNext50],
                 shift_from: Some(Distribution::Normal),
+                keys: SHIFTED_TO,
                 ops: 10_000,
                 ..COMMON
             },

@@ -1,6 +1,6 @@
 //! An experiment with all settings resolved: its points, and all checks that do not need loaded data.
 
-use std::cell::OnceCell;
+use std::cell::RefCell;
 
 use tamis::options::{CompactionChoice, MergeGranularity, ReadMode};
 use tamis::{Durability, Options};
@@ -36,7 +36,8 @@ const LEAST_CACHE: u64 = 64 << 10;
 /// One setting, for which all databases are loaded.
 #[derive(Clone, Debug)]
 pub(super) struct Point {
-    /// The varied value; empty if nothing varies.
+    pub(super) source: KeySource,
+    /// The varied value besides the key set; empty if nothing varies.
     pub(super) label: String,
     /// `None`: each side's default.
     pub(super) bits: Option<f64>,
@@ -49,9 +50,9 @@ pub(super) struct Point {
 pub(super) struct Job {
     pub(super) experiment: Experiment,
     pub(super) settings: Settings,
-    source: KeySource,
-    /// Generated on demand: forty million keys take a while.
-    keys: OnceCell<KeySet>,
+    sources: Vec<KeySource>,
+    /// Those of the point measured last: forty million keys take a while to generate, and memory.
+    keys: RefCell<Option<(KeySource, KeySet)>>,
     pub(super) key_bytes: f64,
     pub(super) plan: Plan,
     pub(super) sides: Vec<Side>,
@@ -68,17 +69,20 @@ impl Job {
     /// Fails with [`BenchError::Request`] if the settings do not fit the experiment.
     pub(super) fn new(experiment: &Experiment, settings: &Settings) -> Result<Job, BenchError> {
         let ratio = settings.size_ratio.unwrap_or(experiment.size_ratio);
-        let source = settings.source.unwrap_or(KeySource::Drawn(experiment.keys));
+        let sources: Vec<KeySource> = match settings.source {
+            Some(source) => vec![source],
+            None => experiment.keys.iter().copied().map(KeySource::Drawn).collect(),
+        };
         let mut plan = Plan::new(settings.keys, ratio, experiment.levels)?;
-        let keys = OnceCell::new();
+        let keys = RefCell::new(None);
         let mut key_bytes = NUMBER_BYTES;
-        check_source(experiment, source)?;
-        if source == KeySource::Places {
+        sources.iter().try_for_each(|&source| check_source(experiment, source))?;
+        if let [source @ KeySource::Places] = sources[..] {
             // The sample has a limited number of keys.
             let made = key_set(experiment, source, &plan, settings.seed)?;
             plan = Plan::new(made.len(), ratio, experiment.levels)?;
             key_bytes = made.key_bytes();
-            let _ = keys.set(made);
+            keys.replace(Some((source, made)));
         }
         let sides = match &settings.filters {
             Some(sides) => sides.clone(),
@@ -89,10 +93,10 @@ impl Job {
                 .collect::<Result<_, _>>()
                 .map_err(request)?,
         };
-        let (points, threads) = points(experiment, settings)?;
+        let (points, threads) = points(experiment, settings, &sources)?;
         let data = plan.keys.saturating_mul(key_bytes.ceil() as u64 + settings.value_bytes as u64);
         let job = Job {
-            source,
+            sources,
             keys,
             key_bytes,
             plan,
@@ -111,15 +115,24 @@ impl Job {
         Ok(job)
     }
 
-    /// Returns the keys, generating them on first use.
-    pub(super) fn keys(&self) -> Result<&KeySet, BenchError> {
-        match self.keys.get() {
-            Some(keys) => Ok(keys),
-            None => {
-                let made = key_set(&self.experiment, self.source, &self.plan, self.settings.seed)?;
-                Ok(self.keys.get_or_init(|| made))
-            }
+    /// Returns the keys of a point, generating them if the point before had others. A clone shares them.
+    pub(super) fn keys(&self, point: &Point) -> Result<KeySet, BenchError> {
+        let mut known = self.keys.borrow_mut();
+        if let Some((_, keys)) = known.as_ref().filter(|(source, _)| *source == point.source) {
+            return Ok(keys.clone());
         }
+        // Before the next are generated: both may not fit into memory.
+        known.take();
+        let made = key_set(&self.experiment, point.source, &self.plan, self.settings.seed)?;
+        Ok(known.insert((point.source, made)).1.clone())
+    }
+
+    /// Returns the name of a point, unique within the experiment; `all sides` if nothing varies.
+    pub(super) fn name_of(&self, point: &Point) -> String {
+        let source = (self.sources.len() > 1).then(|| point.source.to_string());
+        let label = (!point.label.is_empty()).then(|| point.label.clone());
+        let parts: Vec<String> = source.into_iter().chain(label).collect();
+        if parts.is_empty() { "all sides".to_owned() } else { parts.join(", ") }
     }
 
     /// Performs all checks that do not need loaded data.
@@ -140,7 +153,8 @@ impl Job {
         }
         let names: Vec<&str> = self.sides.iter().map(Side::name).collect();
         refuse_twice("--filters", &names)?;
-        refuse_twice("--bits", &self.points.iter().map(|point| &point.label).collect::<Vec<_>>())?;
+        let of_first = self.points.iter().filter(|point| Some(&point.source) == self.sources.first());
+        refuse_twice("--bits", &of_first.map(|point| &point.label).collect::<Vec<_>>())?;
         refuse_twice("--threads", &self.threads)?;
         for (name, instead) in OWN_OPTIONS {
             if self.settings.options.iter().any(|(given, _)| given == name) {
@@ -194,8 +208,8 @@ impl Job {
             CompactionChoice::LazyLeveling | CompactionChoice::Hybrid(_) => MergeGranularity::Partitioned,
             _ => MergeGranularity::Auto,
         };
-        self.plan.apply(self.entry_bytes(), &mut options);
-        side.apply(point.bits.unwrap_or(side.default_bits()), &mut options);
+        self.plan.apply(self.entry_bytes(), self.experiment.tables, &mut options);
+        side.apply(point.bits.unwrap_or(side.default_bits()), &mut options)?;
         for (name, value) in &self.settings.options {
             options.set(name, value)?;
         }
@@ -204,13 +218,13 @@ impl Job {
 
     pub(super) fn describe(&self) -> String {
         let Plan { size_ratio, levels, flushes, keys } = self.plan;
-        let kind = match (self.experiment.shift_from, self.source) {
+        let kind = |source: &KeySource| match (self.experiment.shift_from, source) {
             (Some(from), KeySource::Drawn(to)) => format!("{}-then-{}", from.name(), to.name()),
-            (_, KeySource::Drawn(from)) => from.name().to_owned(),
-            (_, KeySource::Places) => "geonames".to_owned(),
+            (_, source) => source.to_string(),
         };
+        let kind = self.sources.iter().map(kind).collect::<Vec<_>>().join(", ");
         format!(
-            "{} {kind} keys of {} bytes, values of {} bytes; {levels} levels, size ratio {size_ratio}, {flushes} flushes; \
+            "{} keys of {} bytes ({kind}), values of {} bytes; {levels} levels, size ratio {size_ratio}, {flushes} flushes; \
              {} rounds of {} operations; {}, block cache of {}",
             grouped(keys),
             self.key_bytes.round(),
@@ -233,18 +247,17 @@ impl Job {
     ) -> Result<(Vec<LoadRow>, Vec<ReadRow>), BenchError> {
         let mut stands = Vec::new();
         for side in &self.sides {
-            progress.note(format!("{} {}: {side}", self.experiment.name, point.label).trim_end());
+            progress.note(&format!("{} {}: {side}", self.experiment.name, self.name_of(point)));
             stands.push(Stand::load(self, side, point, progress)?);
         }
-        let probes = self.workloads.contains(&Workload::GetEmpty);
-        let nothing = if probes { Some(Nothing::open()?) } else { None };
+        let nothing = Nothing::open()?;
         for round in 0..self.repeats {
             for &threads in &self.threads {
                 for (at, &workload) in self.workloads.iter().enumerate() {
                     for stand in &mut stands {
                         stand.read(self, workload, at, threads, round)?;
-                        if let (Workload::GetEmpty, Some(nothing), 1) = (workload, &nothing, threads) {
-                            stand.time_filters(nothing)?;
+                        if threads == 1 {
+                            stand.time_filters(at, &nothing)?;
                         }
                     }
                 }
@@ -260,8 +273,12 @@ impl Job {
     }
 }
 
-/// Returns the varied values, and the numbers of threads.
-fn points(experiment: &Experiment, settings: &Settings) -> Result<(Vec<Point>, Vec<usize>), BenchError> {
+/// Returns the varied values, key set by key set, and the numbers of threads.
+fn points(
+    experiment: &Experiment,
+    settings: &Settings,
+    sources: &[KeySource],
+) -> Result<(Vec<Point>, Vec<usize>), BenchError> {
     let bits = settings.bits.clone();
     let one = |what: &str, several: bool| match several {
         true => Err(request(format!(
@@ -270,37 +287,38 @@ fn points(experiment: &Experiment, settings: &Settings) -> Result<(Vec<Point>, V
         ))),
         false => Ok(()),
     };
+    let varies_bits = matches!(experiment.axis, Axis::Bits(_));
+    one("number of --bits", !varies_bits && bits.as_ref().is_some_and(|bits| bits.len() > 1))?;
     let mut points = Vec::new();
-    if let Axis::Bits(default) = &experiment.axis {
-        for bits in bits.unwrap_or_else(|| default.to_vec()) {
-            points.push(Point {
-                label: format!("{bits} bits"),
-                bits: Some(bits),
-                leveling_levels: None,
-                compaction: experiment.compaction,
-            });
-        }
-    } else {
-        one("number of --bits", bits.as_ref().is_some_and(|bits| bits.len() > 1))?;
+    for &source in sources {
         let point = Point {
+            source,
             label: String::new(),
-            bits: bits.and_then(|bits| bits.first().copied()),
+            bits: bits.as_ref().and_then(|bits| bits.first().copied()),
             leveling_levels: None,
             compaction: experiment.compaction,
         };
         match experiment.axis {
+            Axis::Bits(default) => {
+                let bits = bits.clone().unwrap_or_else(|| default.to_vec());
+                points.extend(bits.into_iter().map(|bits| Point {
+                    label: format!("{bits} bits"),
+                    bits: Some(bits),
+                    ..point.clone()
+                }));
+            }
             Axis::LevelingLevels(counts) => points.extend(counts.iter().map(|&count| Point {
                 label: format!("{count} leveling"),
                 leveling_levels: Some(count),
                 compaction: CompactionChoice::Hybrid(count),
                 ..point.clone()
             })),
-            _ => points.push(point),
+            Axis::None | Axis::Threads(_) | Axis::InFlight(_) => points.push(point),
         }
     }
     let threads = match (experiment.axis, &settings.threads) {
-        (Axis::Threads(_), Some(given)) => given.clone(),
-        (Axis::Threads(default), None) => default.to_vec(),
+        (Axis::Threads(_) | Axis::InFlight(_), Some(given)) => given.clone(),
+        (Axis::Threads(default) | Axis::InFlight(default), None) => default.to_vec(),
         (_, Some(given)) => {
             one("number of --threads", given.len() > 1)?;
             given.clone()

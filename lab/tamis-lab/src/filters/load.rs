@@ -24,10 +24,15 @@ const FLUSH_KEYS: u64 = 1000;
 /// Maximum overhead of an entry in a memtable.
 const ENTRY_OVERHEAD: u64 = 64;
 
-/// Intended number of tables for all keys, unless tables would get too large. Far smaller ones would make the
-/// comparison unfair: filters have a fixed part, and with 8,000 keys per table SNARF took 14 bits per key instead of
-/// 10.
-const TABLES: u64 = 6;
+/// Intended number of tables for all keys where whole levels are merged, unless tables would get too large. Far smaller
+/// ones would make the comparison unfair: filters have a fixed part, and with 8,000 keys per table SNARF took 14 bits per
+/// key instead of 10.
+pub const FEW_TABLES: u64 = 6;
+
+/// The number where some sides merge parts of levels. With size ratio 10 the level above the last has 20 tables, of which
+/// a partial merge takes one. With a handful of tables per level, a part would be nearly the whole, and merges by size
+/// would write as much as full ones.
+pub const MANY_TABLES: u64 = 200;
 
 /// Limits of table sizes.
 const TABLE_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=64 << 20;
@@ -79,13 +84,14 @@ impl Plan {
     }
 
     /// Sets the options that give the tree this size and shape; the policy is unchanged.
-    pub(crate) fn apply(&self, entry_bytes: u64, options: &mut Options) {
+    /// `tables` is the intended number of tables.
+    pub(crate) fn apply(&self, entry_bytes: u64, tables: u64, options: &mut Options) {
         let flush_keys = self.keys.div_ceil(self.flushes) + 1;
         let keyspace = &mut options.keyspace;
         // Just large enough that no memtable is full before its explicit flush: the base level's size depends on it.
         keyspace.memtable_bytes = (flush_keys * (entry_bytes + ENTRY_OVERHEAD)).max(4 << 10);
         keyspace.table_bytes =
-            (self.keys * entry_bytes / TABLES).clamp(*TABLE_BYTES.start(), *TABLE_BYTES.end());
+            (self.keys * entry_bytes / tables).clamp(*TABLE_BYTES.start(), *TABLE_BYTES.end());
         keyspace.levels = self.levels;
         keyspace.size_ratio = self.size_ratio.into();
         keyspace.level0_runs = usize::try_from(self.size_ratio).unwrap_or(usize::MAX);
@@ -201,7 +207,7 @@ mod tests {
             options.keyspace.compaction = compaction;
             options.keyspace.merge = MergeGranularity::Partitioned;
             options.keyspace.deterministic = true;
-            plan.apply(8 + 100, &mut options);
+            plan.apply(8 + 100, FEW_TABLES, &mut options);
             let dir = tempfile::tempdir().unwrap();
             let db = Db::open(dir.path().join("db"), options).unwrap();
             let order = Fill::random(&keys, 1);
@@ -214,5 +220,30 @@ mod tests {
             let last = &tree.levels[levels - 1].runs;
             assert_eq!(last.iter().map(|run| run.entries).sum::<u64>(), plan.keys_in_last_level());
         }
+    }
+
+    /// Regression: with a handful of tables in each level a partial merge rewrote whole levels, and merges by size wrote
+    /// 1.45 times what merges at fixed numbers of flushes write, instead of less.
+    #[test]
+    fn where_levels_are_merged_in_parts_a_part_is_small() {
+        let tables_of_level1 = |tables| {
+            let keys = KeySet::uniform(60_000, 8, 1).unwrap();
+            let plan = Plan::new(keys.len(), 10, 3).unwrap();
+            let mut options = Options::default();
+            options.set("keyspace.compression", "none").unwrap();
+            options.keyspace.compaction = CompactionChoice::Leveling;
+            plan.apply(8 + 256, tables, &mut options);
+            assert_eq!(options.keyspace.granularity(), MergeGranularity::Partial);
+            let dir = tempfile::tempdir().unwrap();
+            let db = Db::open(dir.path().join("db"), options).unwrap();
+            fill(&db, &keys, &Fill::random(&keys, 1), &plan, 256.into(), true, &|_| ()).unwrap();
+            let stats = db.stats();
+            let tree = &stats.keyspaces[0];
+            // In step with compaction, level 0 does not depend on its speed.
+            assert_eq!(tree.levels[0].runs.len() as u64, plan.flushes % 10);
+            tree.levels[1].runs[0].tables
+        };
+        assert!(tables_of_level1(MANY_TABLES) >= 10);
+        assert!(tables_of_level1(FEW_TABLES) <= 3);
     }
 }

@@ -23,6 +23,8 @@ pub mod rows;
 pub mod side;
 mod stand;
 
+use std::fmt;
+
 use tamis_bench::keys::Distribution;
 use tamis_bench::workload::Workload;
 
@@ -46,6 +48,15 @@ impl KeySource {
     }
 }
 
+impl fmt::Display for KeySource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            KeySource::Drawn(from) => from.name(),
+            KeySource::Places => "geonames",
+        })
+    }
+}
+
 impl std::str::FromStr for KeySource {
     type Err = String;
 
@@ -62,7 +73,7 @@ impl std::str::FromStr for KeySource {
 pub struct Settings {
     /// Number of keys; limited to the size of the sample for places.
     pub keys: u64,
-    /// The source of keys.
+    /// The only source of keys.
     pub source: Option<KeySource>,
     /// Size of every value in bytes.
     pub value_bytes: usize,
@@ -93,7 +104,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings {
-            keys: 400_000,
+            keys: 200_000,
             source: None,
             value_bytes: 256,
             filters: None,

@@ -1,11 +1,12 @@
-//! The filters' part of the time of an empty get.
+//! The filters' part of the time of a read.
 //!
-//! A get that reads no data block consists of fixed costs and of querying the filters. So the absent keys of a sample
-//! whose gets read no block (according to `explain_get`) are timed separately, and the time of the same gets on an
-//! empty database is subtracted. The result is the time of finding the candidates and querying their filters.
+//! A read is not timed in parts: two readings of a clock take as long as a probe. Instead, after every round of a workload
+//! that asks filters the same way for each of its operations, a separate pass asks only the filters, for a sample of
+//! queries like the workload's, one after the other (`Keyspace::probe_filters_of_get` and `probe_filters_of_range`). The
+//! time of the same calls on an empty database is subtracted. For ranges and seeks that is what the first item asks.
 //!
-//! There is no result where nearly every get reads a block. Nor is it the probing time of a get with a false positive,
-//! which may end earlier.
+//! The pass has the filters to itself, while blocks compete with them for the processor's caches in a read. So the share of
+//! the filters is a lower bound, and the closer the more often filters are asked.
 
 use std::time::Instant;
 
@@ -13,69 +14,93 @@ use tamis::{Db, Options};
 use tamis_bench::BenchError;
 use tamis_bench::keys::KeySet;
 use tamis_bench::random::Random;
+use tamis_bench::run::Fill;
+use tamis_bench::workload::Workload;
 use tempfile::TempDir;
 
-/// Maximum number of keys in the sample.
-const SAMPLE: u64 = 10_000;
+/// Number of queries in the sample: more than the processor's caches predict.
+const SAMPLE: u64 = 5_000;
 
-/// Minimum number of keys without block reads.
-const FEWEST: usize = 100;
-
-/// Approximate number of gets timed in one pass: keys are repeated up to this number.
-const PASS: usize = 10_000;
-
-/// Absent keys whose gets read no block of a database.
-#[derive(Debug, Default)]
-pub(crate) struct SilentKeys {
-    bytes: Vec<u8>,
-    ends: Vec<usize>,
+/// What is asked for one query.
+#[derive(Clone, Debug)]
+struct Query {
+    from: Vec<u8>,
+    kind: Kind,
 }
 
-impl SilentKeys {
-    /// Finds them in a sample of absent keys. Costs one `explain_get` per key.
-    pub(crate) fn find(db: &Db, keys: &KeySet, seed: u64) -> Result<SilentKeys, BenchError> {
+#[derive(Clone, Debug)]
+enum Kind {
+    /// A get of an absent key.
+    Get,
+    /// A range with a last key (included).
+    Range(Vec<u8>),
+    /// A seek.
+    Seek,
+}
+
+/// Queries of a workload.
+#[derive(Clone, Debug)]
+pub(crate) struct Queries(Vec<Query>);
+
+impl Queries {
+    /// Draws queries like those of a workload; `None` if the workload does not ask the same for each operation: gets
+    /// of existing keys end at the run that has the key, scans go on, and mixes write.
+    pub(crate) fn of(workload: Workload, keys: &KeySet, fill: &Fill, seed: u64) -> Option<Queries> {
         let mut random = Random::part(seed, 0x7175_6965);
-        let mut silent = SilentKeys::default();
-        for _ in 0..SAMPLE.min(keys.absent_len()) {
-            let start = silent.bytes.len();
-            keys.absent(random.below(keys.absent_len()), &mut silent.bytes);
-            let touched = db.explain_get(&silent.bytes[start..])?.cost.block_reads > 0;
-            match touched {
-                true => silent.bytes.truncate(start),
-                false => silent.ends.push(silent.bytes.len()),
-            }
-        }
-        Ok(silent)
+        let mut query = || {
+            let (mut from, mut to) = (Vec::new(), Vec::new());
+            let kind = match workload {
+                Workload::GetEmpty => {
+                    keys.absent(random.below(keys.absent_len()), &mut from);
+                    Kind::Get
+                }
+                Workload::RangeAbsent => {
+                    keys.absent_range(random.below(keys.absent_len()), &mut from, &mut to);
+                    Kind::Range(to)
+                }
+                Workload::RangeEmpty => {
+                    let i = fill.at(random.below(fill.loaded));
+                    if !keys.empty_range(i, &mut from, &mut to) {
+                        return Some(None);
+                    }
+                    Kind::Range(to)
+                }
+                Workload::Seek => {
+                    keys.existing(fill.at(random.below(fill.loaded)), &mut from);
+                    Kind::Seek
+                }
+                _ => return None,
+            };
+            Some(Some(Query { from, kind }))
+        };
+        let drawn: Option<Vec<Option<Query>>> = (0..SAMPLE).map(|_| query()).collect();
+        let queries: Vec<Query> = drawn?.into_iter().flatten().collect();
+        (!queries.is_empty()).then_some(Queries(queries))
     }
 
-    /// Returns the mean duration of their gets in nanoseconds; `None` if there are too few of them.
-    pub(crate) fn get_ns(&self, db: &Db) -> Result<Option<f64>, BenchError> {
-        if self.ends.len() < FEWEST {
-            return Ok(None);
-        }
-        let (rounds, mut found) = (PASS.div_ceil(self.ends.len()), 0);
+    /// Returns the mean duration of asking the filters of a database in nanoseconds.
+    pub(crate) fn ns(&self, db: &Db) -> Result<f64, BenchError> {
         let begun = Instant::now();
-        for _ in 0..rounds {
-            let mut start = 0;
-            for &end in &self.ends {
-                found += u64::from(db.get(&self.bytes[start..end])?.is_some());
-                start = end;
-            }
+        for query in &self.0 {
+            std::hint::black_box(query.ask(db)?);
         }
-        let ns = begun.elapsed().as_nanos() as f64 / (rounds * self.ends.len()) as f64;
-        if found > 0 {
-            return Err(BenchError::WrongAnswer {
-                workload: "filter time".into(),
-                key: "one of the absent keys".into(),
-                expected: "no value".into(),
-                got: format!("{found} values"),
-            });
-        }
-        Ok(Some(ns))
+        Ok(begun.elapsed().as_nanos() as f64 / self.0.len() as f64)
     }
 }
 
-/// An empty database, for the cost of a get without tables.
+impl Query {
+    fn ask(&self, db: &Db) -> Result<u64, BenchError> {
+        let keyspace = db.default_keyspace();
+        let cost = match &self.kind {
+            Kind::Get => keyspace.probe_filters_of_get(&self.from)?,
+            Kind::Range(to) => keyspace.probe_filters_of_range(&self.from, Some(to))?,
+            Kind::Seek => keyspace.probe_filters_of_range(&self.from, None)?,
+        };
+        Ok(cost.runs_searched)
+    }
+}
+
+/// An empty database, for the cost of a call without filters.
 pub(crate) struct Nothing {
     db: Db,
     // Dropped after the database.
@@ -98,26 +123,66 @@ impl Nothing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::filters::Side;
+
+    /// A database of several runs with a filter.
+    fn filled(filter: &str, keys: &KeySet) -> (tempfile::TempDir, Db) {
+        let dir = tempfile::tempdir().unwrap();
+        let mut options = Options::default();
+        options.keyspace.auto_compaction = false;
+        filter.parse::<Side>().unwrap().apply(10.0, &mut options).unwrap();
+        let db = Db::open(dir.path(), options).unwrap();
+        for i in 0..keys.len() {
+            let mut key = Vec::new();
+            keys.existing(i, &mut key);
+            db.put(&key, b"value").unwrap();
+            if i % 1000 == 999 {
+                db.flush().unwrap();
+            }
+        }
+        db.settle_filters().unwrap();
+        (dir, db)
+    }
+
+    /// The pass asks what reads ask: as many filters, with as many runs left to search.
+    #[test]
+    fn filters_alone_are_asked_as_by_reads() {
+        let keys = KeySet::uniform(6000, 8, 1).unwrap();
+        let fill = Fill::random(&keys, 1);
+        for filter in ["none", "blocked-bloom", "snarf", "grf", "remix"] {
+            let (_dir, db) = filled(filter, &keys);
+            let keyspace = db.default_keyspace();
+            let queries = |workload| Queries::of(workload, &keys, &fill, 3).unwrap().0;
+            for query in queries(Workload::GetEmpty).iter().take(500) {
+                let alone = keyspace.probe_filters_of_get(&query.from).unwrap();
+                let read = db.explain_get(&query.from).unwrap().cost;
+                assert_eq!(alone.runs_searched, read.runs_searched, "{filter}");
+                assert_eq!(alone.filter_probes, read.filter_probes, "{filter}");
+            }
+            let (mut alone, before) = ((0, 0), db.stats().read);
+            for query in queries(Workload::RangeAbsent).iter().take(500) {
+                let Kind::Range(to) = &query.kind else { panic!("{query:?}") };
+                let cost = keyspace.probe_filters_of_range(&query.from, Some(to)).unwrap();
+                alone = (alone.0 + cost.range_probes, alone.1 + cost.runs_searched);
+                assert!(db.range(query.from.clone()..to.clone()).next().is_none());
+            }
+            let read = db.stats().read - before;
+            assert_eq!(alone.1, read.seeks, "{filter}: runs that may hold a key are opened");
+            if filter == "snarf" {
+                assert_eq!(alone.0, read.range_probes);
+                assert!(alone.0 >= 5 * 500 && alone.1 < 500 * 5);
+            }
+        }
+    }
 
     #[test]
-    fn kept_keys_read_no_block_and_without_filters_none_is_kept() {
-        for (filter, some) in [("blocked-bloom", true), ("none", false)] {
-            let dir = tempfile::tempdir().unwrap();
-            let mut options = Options::default();
-            options.set("keyspace.filter", filter).unwrap();
-            let db = Db::open(dir.path(), options).unwrap();
-            let keys = KeySet::uniform(2000, 8, 1).unwrap();
-            for i in 0..2000 {
-                let mut key = Vec::new();
-                keys.existing(i, &mut key);
-                db.put(&key, b"value").unwrap();
-            }
-            db.flush().unwrap();
-            let silent = SilentKeys::find(&db, &keys, 1).unwrap();
-            let before = db.stats().read;
-            assert_eq!(silent.get_ns(&db).unwrap().is_some(), some, "{filter}");
-            let cost = db.stats().read - before;
-            assert_eq!((cost.block_reads, cost.gets > 0), (0, some), "{filter}");
+    fn only_workloads_that_ask_alike_have_queries() {
+        let keys = KeySet::uniform(100, 8, 1).unwrap();
+        let fill = Fill::random(&keys, 1);
+        let some = [Workload::GetEmpty, Workload::RangeAbsent, Workload::RangeEmpty, Workload::Seek];
+        for workload in Workload::ALL {
+            let queries = Queries::of(workload, &keys, &fill, 1);
+            assert_eq!(queries.is_some(), some.contains(&workload), "{workload}");
         }
     }
 }

@@ -13,6 +13,8 @@ pub struct LoadRow {
     pub experiment: String,
     /// The side's name.
     pub filter: String,
+    /// The name of the keys.
+    pub key_set: String,
     /// The varied value: `10 bits`, `2 leveling`; empty if nothing varies.
     pub point: String,
     /// Bits per key of all sides, where they vary.
@@ -83,7 +85,7 @@ pub struct ReadRow {
     pub min_ops_per_second: f64,
     /// Operations per second of wall-clock time in the fastest round.
     pub max_ops_per_second: f64,
-    /// The filters' part of an empty get that reads no block; `None` where it was not measured.
+    /// The time of asking only the filters, for an operation of this workload; `None` where it was not measured.
     pub filter_ns: Option<f64>,
     /// The round of median time, with its counters.
     #[serde(flatten)]

@@ -4,10 +4,17 @@ use std::fmt;
 use std::str::FromStr;
 
 use tamis::Options;
-use tamis::options::{FilterAllocation, FilterChoice};
+use tamis::OptionsError;
+use tamis::options::FilterChoice;
 
-/// The name for Bloom filters with Monkey's allocation of memory.
-const MONKEY: &str = "monkey";
+/// Sides named after a value of `keyspace.filter_allocation`, with the filter whose memory it divides.
+const ALLOCATIONS: [(&str, &str); 2] = [("monkey", "blocked-bloom"), (MNEMOSYNE, "bloom")];
+
+/// The allocation by observed accesses.
+const MNEMOSYNE: &str = "mnemosyne";
+
+/// The allocation of all other sides.
+const UNIFORM: &str = "uniform";
 
 /// Default bits per key of SuRF, whose trie alone takes about ten.
 const SURF_BITS: f64 = 14.0;
@@ -15,13 +22,13 @@ const SURF_BITS: f64 = 14.0;
 /// Default bits per key of all others.
 const BITS: f64 = 10.0;
 
-/// A filter by name: a value of the option `keyspace.filter`, or `monkey` for `blocked-bloom` with
-/// `keyspace.filter_allocation = monkey`.
+/// A filter by name: a value of the option `keyspace.filter`, or one of the option `keyspace.filter_allocation` other than
+/// `uniform`: `monkey` for `blocked-bloom`, `mnemosyne` for `bloom`, with this allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Side {
     name: String,
     filter: FilterChoice,
-    monkey: bool,
+    allocation: &'static str,
 }
 
 impl Side {
@@ -40,6 +47,12 @@ impl Side {
         self.filter.is_elastic()
     }
 
+    /// Reports whether its memory is divided by what is read: elastic filters while they are read, `mnemosyne` whenever
+    /// tables are rewritten.
+    pub fn follows_reads(&self) -> bool {
+        self.is_elastic() || self.allocation == MNEMOSYNE
+    }
+
     /// Reports whether there is a filter at all.
     pub fn is_filter(&self) -> bool {
         self.filter != FilterChoice::None
@@ -50,16 +63,15 @@ impl Side {
         if matches!(self.filter, FilterChoice::Surf(_)) { SURF_BITS } else { BITS }
     }
 
-    /// Sets the options of this filter.
-    pub(crate) fn apply(&self, bits: f64, options: &mut Options) {
+    /// Sets the options of this filter. Fails if the engine does not have its allocation.
+    pub(crate) fn apply(&self, bits: f64, options: &mut Options) -> Result<(), OptionsError> {
         if let FilterChoice::External(_) = self.filter {
             options.operators = tamis_rivals::operators(std::mem::take(&mut options.operators));
         }
         let keyspace = &mut options.keyspace;
         keyspace.filter = self.filter.into();
         keyspace.bits_per_key = bits;
-        keyspace.filter_allocation =
-            if self.monkey { FilterAllocation::Monkey } else { FilterAllocation::Uniform };
+        options.set("keyspace.filter_allocation", self.allocation)
     }
 }
 
@@ -72,8 +84,8 @@ impl fmt::Display for Side {
 /// A name that belongs to no filter.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "no filter is called `{name}`; known are monkey (blocked-bloom, its memory divided by Monkey's rule), and the values of the \
-     option keyspace.filter: {words}",
+    "no filter is called `{name}`; known are monkey (blocked-bloom, its memory divided by Monkey's rule), mnemosyne (bloom, its \
+     memory divided by observed accesses), and the values of the option keyspace.filter: {words}",
     name = .0,
     words = filter_words()
 )]
@@ -83,10 +95,10 @@ impl FromStr for Side {
     type Err = UnknownFilter;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        let monkey = name == MONKEY;
-        let filter = filter_of(if monkey { "blocked-bloom" } else { name });
-        let filter = filter.ok_or_else(|| UnknownFilter(name.to_owned()))?;
-        Ok(Side { name: name.to_owned(), filter, monkey })
+        let found = ALLOCATIONS.into_iter().find(|(allocation, _)| *allocation == name);
+        let (allocation, filter) = found.unwrap_or((UNIFORM, name));
+        let filter = filter_of(filter).ok_or_else(|| UnknownFilter(name.to_owned()))?;
+        Ok(Side { name: name.to_owned(), filter, allocation })
     }
 }
 
@@ -105,6 +117,8 @@ fn filter_words() -> String {
 
 #[cfg(test)]
 mod tests {
+    use tamis::options::FilterAllocation;
+
     use super::*;
 
     #[test]
@@ -114,7 +128,7 @@ mod tests {
         {
             let side: Side = name.parse().unwrap();
             let mut options = Options::default();
-            side.apply(9.0, &mut options);
+            side.apply(9.0, &mut options).unwrap();
             options.check().unwrap();
             assert_eq!((side.name(), options.keyspace.bits_per_key), (name, 9.0));
         }
@@ -126,13 +140,28 @@ mod tests {
 
     #[test]
     fn monkey_is_bloom_with_another_allocation() {
-        let side: Side = MONKEY.parse().unwrap();
+        let side: Side = "monkey".parse().unwrap();
         let mut options = Options::default();
-        side.apply(10.0, &mut options);
+        side.apply(10.0, &mut options).unwrap();
         assert_eq!(options.keyspace.filter_allocation, FilterAllocation::Monkey);
         assert_eq!(options.keyspace.filter.at(3), FilterChoice::BlockedBloom);
         // The allocation must be reset when the next side is applied.
-        "grf".parse::<Side>().unwrap().apply(10.0, &mut options);
+        "grf".parse::<Side>().unwrap().apply(10.0, &mut options).unwrap();
         options.check().unwrap();
+    }
+
+    /// The side exists whether or not the engine has the allocation: without it, the engine's message names the option.
+    #[test]
+    fn mnemosyne_is_bloom_divided_by_observed_accesses() {
+        let side: Side = "mnemosyne".parse().unwrap();
+        assert_eq!(
+            (side.filter, side.allocation, side.is_elastic()),
+            (filter_of("bloom").unwrap(), "mnemosyne", false)
+        );
+        let mut options = Options::default();
+        match side.apply(4.0, &mut options) {
+            Ok(()) => assert!(options.to_text().contains("mnemosyne")),
+            Err(why) => assert!(why.to_string().contains("filter_allocation"), "{why}"),
+        }
     }
 }

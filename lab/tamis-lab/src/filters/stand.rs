@@ -9,18 +9,20 @@ use tamis_bench::workload::Workload;
 
 use super::job::{Job, Point};
 use super::load::{self, Loading};
-use super::probe_time::{Nothing, SilentKeys};
+use super::probe_time::{Nothing, Queries};
 use super::{LoadRow, Metric, ReadRow, Side};
+use crate::figures::compare::median;
 
 /// One side's database and its measurements.
 pub(super) struct Stand<'a> {
     side: Side,
+    key_set: String,
     bench: Bench<'a>,
     loading: Loading,
     load_write_amplification: f64,
     loaded_runs: usize,
-    silent: SilentKeys,
-    filter_ns: Vec<f64>,
+    /// Per workload of the job: its queries, if the filters' part of their time is measured, and the times so far.
+    filters: Vec<(Option<Queries>, Vec<f64>)>,
     /// By workload and threads, in the order of the job.
     reads: Vec<(usize, usize, Vec<Measurement>)>,
 }
@@ -32,7 +34,7 @@ impl<'a> Stand<'a> {
         point: &Point,
         progress: &'a dyn Progress,
     ) -> Result<Self, BenchError> {
-        let keys = job.keys()?;
+        let keys = &job.keys(point)?;
         let values = job.settings.value_bytes.into();
         let config = BenchConfig {
             experiment: job.experiment.name.to_owned(),
@@ -56,22 +58,25 @@ impl<'a> Stand<'a> {
         let mut bench = Bench::open(config, progress)?;
         progress.begin("load", order.loaded, "keys");
         let advance = |n| progress.advance(n);
-        let loading = load::fill(bench.db(), keys, &order, &job.plan, values, false, &advance)?;
+        // The shape of a counted tree does not depend on the speed of compactions; that of others must not.
+        let in_step = !job.experiment.counted;
+        let loading = load::fill(bench.db(), keys, &order, &job.plan, values, in_step, &advance)?;
         progress.end();
         bench.set_fill(order);
         let stats = bench.db().stats();
-        let silent = match job.workloads.contains(&Workload::GetEmpty) {
-            true => SilentKeys::find(bench.db(), keys, job.settings.seed)?,
-            false => SilentKeys::default(),
+        let queries = |&workload: &Workload| {
+            let asks = side.is_filter().then_some(workload);
+            (asks.and_then(|of| Queries::of(of, keys, bench.fill(), job.settings.seed)), Vec::new())
         };
+        let filters = job.workloads.iter().map(queries).collect();
         Ok(Stand {
             side: side.clone(),
+            key_set: keys.name().to_owned(),
             loading,
             load_write_amplification: write_amplification(&stats),
             loaded_runs: stats.keyspaces.first().map_or(0, |tree| tree.runs),
             bench,
-            silent,
-            filter_ns: Vec::new(),
+            filters,
             reads: Vec::new(),
         })
     }
@@ -96,24 +101,24 @@ impl<'a> Stand<'a> {
         Ok(())
     }
 
-    pub(super) fn time_filters(&mut self, nothing: &Nothing) -> Result<(), BenchError> {
-        let with = self.silent.get_ns(self.bench.db())?;
-        let without = self.silent.get_ns(nothing.db())?;
-        if let (Some(with), Some(without)) = (with, without) {
-            self.filter_ns.push((with - without).max(0.0));
-        }
+    /// Times the filters' part of a workload's operations, if it has one.
+    pub(super) fn time_filters(&mut self, at: usize, nothing: &Nothing) -> Result<(), BenchError> {
+        let (Some(queries), times) = &mut self.filters[at] else { return Ok(()) };
+        let (with, without) = (queries.ns(self.bench.db())?, queries.ns(nothing.db())?);
+        times.push((with - without).max(0.0));
         Ok(())
     }
 
     /// Returns the rows, and removes the database.
     pub(super) fn finish(self, job: &Job, point: &Point) -> Result<(LoadRow, Vec<ReadRow>), BenchError> {
-        let Stand { side, bench, loading, mut filter_ns, reads, .. } = self;
+        let Stand { side, bench, loading, filters, reads, .. } = self;
         let stats = bench.db().stats();
         let tree = stats.keyspaces.first().cloned().unwrap_or_default();
         let load = LoadRow {
             kind: "load".into(),
             experiment: job.experiment.name.into(),
             filter: side.name().into(),
+            key_set: self.key_set,
             point: point.label.clone(),
             bits: point.bits,
             leveling_levels: point.leveling_levels,
@@ -133,14 +138,11 @@ impl<'a> Stand<'a> {
             // Local filters are counted with their tables, global ones only in the bytes of all filters.
             without_filter: side.is_filter() && tree.filter_bytes == 0,
         };
-        filter_ns.sort_by(f64::total_cmp);
-        let filter_ns = filter_ns.get(filter_ns.len() / 2).copied();
         let mut rows = Vec::new();
         for (at, threads, rounds) in reads {
-            let workload = job.workloads[at];
             let least = |of: fn(&Measurement) -> f64| rounds.iter().map(of).fold(f64::INFINITY, f64::min);
             let most = |of: fn(&Measurement) -> f64| rounds.iter().map(of).fold(0.0, f64::max);
-            let has_filter_ns = workload == Workload::GetEmpty && threads == 1;
+            let filter_ns = median(filters[at].1.iter().copied()).filter(|_| threads == 1);
             rows.push(ReadRow {
                 kind: "read".into(),
                 side: side.name().into(),
@@ -151,7 +153,7 @@ impl<'a> Stand<'a> {
                 max_ns: most(|m| m.ns_per_op),
                 min_ops_per_second: least(|m| m.wall_ops_per_second),
                 max_ops_per_second: most(|m| m.wall_ops_per_second),
-                filter_ns: filter_ns.filter(|_| has_filter_ns),
+                filter_ns,
                 measurement: match job.experiment.metric {
                     Metric::Time => Measurement::median(rounds),
                     Metric::Throughput => Measurement::median_by(rounds, |m| m.wall_ops_per_second),

@@ -15,6 +15,7 @@ fn tiny() -> Settings {
         ops: Some(200),
         repeats: Some(1),
         size_ratio: Some(3),
+        source: Some(KeySource::Drawn(Distribution::Uniform50)),
         ..Settings::default()
     }
 }
@@ -70,7 +71,7 @@ fn sides_are_loaded_equally_and_have_the_most_runs() {
 }
 
 #[test]
-fn without_filters_every_run_is_searched_and_there_is_no_filter_time() {
+fn without_filters_every_run_is_searched_and_filters_take_no_time() {
     let settings = Settings { filters: Some(sides("none,blocked-bloom")), bits: Some(vec![16.0]), ..tiny() };
     let outcome = run(&experiment("grf-fig10"), &settings).unwrap();
     let [none, bloom] = &outcome.reads[..] else { panic!("{outcome:?}") };

@@ -1,14 +1,21 @@
 //! `grf-theory`: rates and code sizes of GRF as derived in section 4 of its paper, compared with the filter of tamis.
 //!
 //! H. Wang et al., "GRF: A Global Range Filter for LSM-Trees with Shape Encoding" (SIGMOD 2024), sections 4.3.1 and
-//! 4.4. One `Partition` stands in for the filter. Three things are measured:
+//! 4.4. One `Partition` stands in for the filter. Four things are measured:
 //!
 //! * its rate with 6 to 14 bits per key, when it is built and when the tree above the last level is full, against
-//!   `2^-(b-5)`;
-//! * the growth of the rate while keys arrive between two last-level compactions, T - 1 times, against `1 + 1/(2z)`:
-//!   with positions of one length, which the formula assumes, and with those of tamis (and of section 4.3.2), which are
-//!   longer for young keys;
-//! * code bits in full trees of several shapes, against the formulas and against the size of plain run numbers.
+//!   `2^-(b-5)` and against what the entropy of the runs allows ([`grf::global_rate`]);
+//! * the rate while keys arrive between two last-level compactions, T - 1 times, against `2^-(b-5)` times `1 + 1/(2z)`;
+//! * code bits in full trees, when entries must be distinguished by the tables of the newest version only, and when versions
+//!   since the last merge into the last level but one, or all of the round, can still be read (sections 4.3 and 4.4): the
+//!   paper bounds the difference;
+//! * code bits in full trees of several shapes, against the paper's digits, a Huffman code, the entropy of the runs, and
+//!   plain run numbers.
+//!
+//! # Codes
+//! The paper writes the age of a key as digits, with an indicator and a longer position for each, and sets 2 bits per key
+//! aside for them when a filter is built. The codes of tamis have no digits: their lengths follow from how many entries each run
+//! has. They take nothing in a tree of one run, and memory is the same in every state; positions have the bits that codes leave.
 //!
 //! Rates are shares of absent keys that match any entry. Uses one thread, and a few hundred bytes of memory per key of
 //! a partition.
@@ -27,14 +34,17 @@ use tamis_model::lookup::{Policy, Tree};
 use crate::figures::{About, Custom, Figure, Needs, Paper, Plan, Row, Scale, View};
 use crate::hash_functions::rows;
 
-use measure::Measure;
+use measure::{Kept, Measure};
 
 const RATE: &str = "rate";
 const ROUND: &str = "round";
 const CODE: &str = "code";
+const VERSIONS: &str = "versions";
 
 /// The size ratio of the paper's numbers.
 const RATIO: u32 = 10;
+/// Bits per key where the codes of versions are measured.
+const VERSIONS_BITS: f64 = 12.0;
 /// Number of levels of its trees.
 const LEVELS: u32 = 4;
 /// A level of GRF's trees above the last has up to T - 1 runs when no merge is due.
@@ -54,7 +64,8 @@ pub fn figures() -> Vec<Box<dyn Figure>> {
             title: "GRF's rates and code sizes: derived and measured",
             claim: "With b bits per key the rate is 2^-(b-5) when the filter is built and 1.12 times that on average at T = 10; codes \
                     take 1.6 bits per key.",
-            differs: "A partition of about 2^16 keys stands in for the whole filter. Keys are uniform.",
+            differs: "A partition of about 2^16 keys stands in for the whole filter. Keys are uniform. Codes have lengths by the \
+                      shares of the runs instead of digits.",
         },
     })]
 }
@@ -81,6 +92,8 @@ struct RateRow {
     positives: u64,
     /// `2^-(b-5)`.
     theory: f64,
+    /// `2^-(b-2.4-H)`, with the entropy H of the runs.
+    model: f64,
 }
 
 /// The growth of the rate between two last-level compactions.
@@ -89,13 +102,15 @@ struct RoundRow {
     size_ratio: u32,
     /// z: the number of keys at the beginning of the round, divided by the number that arrive in it.
     round: u32,
-    /// Whether young keys have longer positions.
-    longer: bool,
     begin_rate: f64,
     mean_rate: f64,
     end_rate: f64,
     /// `1 + 1/(2z)`.
     theory_factor: f64,
+    /// `2^-(b-5)` for the bits per key that were requested.
+    theory_rate: f64,
+    /// The mean of `2^-(b-2.4-H)`, with the entropy H of the runs at each moment.
+    model_rate: f64,
 }
 
 /// Code bits in a full tree.
@@ -103,9 +118,9 @@ struct RoundRow {
 struct CodeRow {
     size_ratio: u32,
     levels: u32,
-    /// With the exact shares of levels, digits in fractions of a bit.
+    /// The paper's digits, with the exact shares of levels, digits in fractions of a bit.
     fractional: f64,
-    /// With digits in whole bits.
+    /// The same with digits in whole bits.
     whole: f64,
     /// The paper's closed form.
     paper: f64,
@@ -115,6 +130,21 @@ struct CodeRow {
     entropy: f64,
     /// The filter of tamis, full and collected, if measured.
     measured: Option<f64>,
+}
+
+/// Codes of the filter of a full tree by the versions that can still be read, in bits per entry.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct VersionsRow {
+    size_ratio: u32,
+    levels: u32,
+    /// Only the newest.
+    newest: f64,
+    /// Those since the last merge into the last level but one, which collects everything.
+    since_low_merge: f64,
+    /// All since the last merge into the last level: nothing is ever collected.
+    all: f64,
+    /// The paper's bound of the second less the first.
+    bound: f64,
 }
 
 impl Figure for GrfTheory {
@@ -157,7 +187,12 @@ impl Figure for GrfTheory {
     }
 
     fn view(&self, rows: &[Row]) -> View {
-        view::view(&rows::of_kind(rows, RATE), &rows::of_kind(rows, ROUND), &rows::of_kind(rows, CODE))
+        view::view(
+            &rows::of_kind(rows, RATE),
+            &rows::of_kind(rows, ROUND),
+            &rows::of_kind(rows, CODE),
+            &rows::of_kind(rows, VERSIONS),
+        )
     }
 }
 
@@ -196,7 +231,7 @@ impl Plan for TheoryPlan {
 
     fn steps(&self) -> Vec<String> {
         let rates = self.bits.iter().map(|bits| format!("rate at {bits} bits"));
-        rates.chain(["rounds".to_owned(), "codes".to_owned()]).collect()
+        rates.chain(["rounds", "codes", "versions"].map(str::to_owned)).collect()
     }
 
     fn run(&mut self, step: usize, progress: &dyn Progress) -> Result<Vec<Row>, BenchError> {
@@ -206,6 +241,7 @@ impl Plan for TheoryPlan {
         match step - self.bits.len() {
             0 => self.rounds(progress),
             1 => self.codes(progress),
+            2 => self.versions(progress),
             _ => Ok(Vec::new()),
         }
     }
@@ -215,9 +251,10 @@ impl TheoryPlan {
     fn rates(&self, bits: f64, progress: &dyn Progress) -> Result<Vec<Row>, BenchError> {
         let mut rows = Vec::new();
         progress.begin(&format!("rate at {bits} bits"), 2 * MAPS.len() as u64, "filters");
+        let tree = Tree { levels: LEVELS, size_ratio: RATIO };
         for (map, map_name) in MAPS {
             for (state, full) in [("built", false), ("full tree", true)] {
-                let tree = Tree { levels: LEVELS, size_ratio: RATIO };
+                let shares = if full { grf::run_shares(tree, POLICY) } else { vec![1.0] };
                 let partition = self.measure.tree(bits, tree, map, full)?;
                 let positives = self.measure.positives(&partition);
                 let found = RateRow {
@@ -230,6 +267,7 @@ impl TheoryPlan {
                     queries: self.measure.queries,
                     positives,
                     theory: grf::rate(bits),
+                    model: grf::global_rate(bits, &shares),
                 };
                 rows.push(rows::row(RATE, &found));
                 progress.advance(1);
@@ -241,22 +279,47 @@ impl TheoryPlan {
 
     fn rounds(&self, progress: &dyn Progress) -> Result<Vec<Row>, BenchError> {
         let mut rows = Vec::new();
-        progress.begin("rounds", 2 * u64::from(self.ratio - 1), "rounds");
-        for longer in [false, true] {
-            for round in 1..self.ratio {
-                let measured = self.measure.round(self.ratio, round, longer)?;
-                let found = RoundRow {
-                    size_ratio: self.ratio,
-                    round,
-                    longer,
-                    begin_rate: measured.begin,
-                    mean_rate: measured.mean,
-                    end_rate: measured.end,
-                    theory_factor: grf::round_factor(round),
-                };
-                rows.push(rows::row(ROUND, &found));
+        progress.begin("rounds", u64::from(self.ratio - 1), "rounds");
+        for round in 1..self.ratio {
+            let measured = self.measure.round(self.ratio, round)?;
+            let found = RoundRow {
+                size_ratio: self.ratio,
+                round,
+                begin_rate: measured.begin,
+                mean_rate: measured.mean,
+                end_rate: measured.end,
+                theory_factor: grf::round_factor(round),
+                theory_rate: grf::rate(measure::ROUND_BITS),
+                model_rate: measured.model,
+            };
+            rows.push(rows::row(ROUND, &found));
+            progress.advance(1);
+        }
+        progress.end();
+        Ok(rows)
+    }
+
+    fn versions(&self, progress: &dyn Progress) -> Result<Vec<Row>, BenchError> {
+        let mut rows = Vec::new();
+        let trees =
+            [(4, 3), (4, 4), (10, 3), (10, 4)].map(|(size_ratio, levels)| Tree { levels, size_ratio });
+        progress.begin("versions", 3 * trees.len() as u64, "filters");
+        for tree in trees {
+            let bits = |kept| {
+                let partition = self.measure.versions(VERSIONS_BITS, tree, kept)?;
                 progress.advance(1);
-            }
+                Ok::<f64, BenchError>(partition.code_bits())
+            };
+            let digit = Digits::Whole.bits(grf::radix(tree, POLICY));
+            let found = VersionsRow {
+                size_ratio: tree.size_ratio,
+                levels: tree.levels,
+                newest: bits(Kept::Newest)?,
+                since_low_merge: bits(Kept::SinceLowMerge)?,
+                all: bits(Kept::All)?,
+                bound: grf::paper_uncollected_bits(tree, digit),
+            };
+            rows.push(rows::row(VERSIONS, &found));
         }
         progress.end();
         Ok(rows)

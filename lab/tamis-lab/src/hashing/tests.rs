@@ -36,7 +36,7 @@ fn every_figure_is_planned_run_and_viewed() {
         let gets = rows.iter().filter(|row| row["kind"] == "get").count();
         let gains = rows.iter().filter(|row| row["kind"] == "gain").count();
         assert!(gains >= 2 && gets == 2 * gains, "{name}: {gets} and {gains}");
-        // Rows pass through a file, which may change the last digit of a number.
+        // Rows pass through a file.
         let text: Vec<String> = rows.iter().map(|row| serde_json::to_string(row).unwrap()).collect();
         let read: Vec<Row> = text.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
         let again = figure.view(&read);

@@ -1,6 +1,7 @@
 //! Comparison of predictions with measurements.
 
 use super::{CountRow, TimeRow};
+use crate::figures::compare::median;
 use crate::figures::{Axis, Kind, Panel, Point, Series, Sheet, Verdict, View};
 use crate::hash_functions::rows::time;
 
@@ -259,18 +260,18 @@ fn time_verdicts(devices: &[&str], rows: &[TimeRow]) -> Vec<Verdict> {
             errors
         };
         let (errors, bare) = (sorted(&|row| row.predicted_ns), sorted(&|row| row.equations_ns));
-        let (Some(&median), Some(&most)) = (errors.get(errors.len() / 2), errors.get(errors.len() * 9 / 10))
-        else {
+        let middle = |errors: &[f64]| median(errors.iter().copied());
+        let (Some(at_median), Some(&most)) = (middle(&errors), errors.get(errors.len() * 9 / 10)) else {
             return open;
         };
-        let text = format!("{:.1} % at the median, {:.1} % at nine of ten", median * 100.0, most * 100.0);
+        let text = format!("{:.1} % at the median, {:.1} % at nine of ten", at_median * 100.0, most * 100.0);
         let note = format!(
             "{:.1} % at the median by the equations alone, without steps and the get of an empty database",
-            bare[bare.len() / 2] * 100.0
+            middle(&bare).unwrap_or(f64::NAN) * 100.0
         );
         // Twice the stated error is still a useful prediction.
-        let agrees = median <= TIMES && most <= 2.0 * TIMES;
-        open.with(text, Some(median <= 2.0 * TIMES), Some(agrees), None).noting(note)
+        let agrees = at_median <= TIMES && most <= 2.0 * TIMES;
+        open.with(text, Some(at_median <= 2.0 * TIMES), Some(agrees), None).noting(note)
     };
     match devices {
         [] => vec![of_device(&"mapped")],

@@ -14,7 +14,7 @@ use tamis_bench::workload::Workload::{self, *};
 use crate::elastic::database::{Bases, Data};
 use crate::figures::{Custom, Plan, Row, Scale};
 use crate::filters::KeySource;
-use crate::filters::load::Plan as LoadPlan;
+use crate::filters::load::{FEW_TABLES, Plan as LoadPlan};
 use crate::ycsb::run;
 use crate::ycsb::side::YcsbSide;
 use crate::ycsb::view::threads_of;
@@ -318,8 +318,8 @@ impl Job {
         keyspace.deterministic = true;
         keyspace.merge = MergeGranularity::Partitioned;
         keyspace.filter_unit_bytes = unit_bytes(self.plan.keys);
-        self.plan.apply(self.entry_bytes(), &mut options);
-        side.apply(self.bits, self.loaded(), &mut options);
+        self.plan.apply(self.entry_bytes(), FEW_TABLES, &mut options);
+        side.apply(self.bits, self.loaded(), &mut options)?;
         for (name, value) in &self.more_options {
             options.set(name, value)?;
         }

@@ -13,6 +13,7 @@ use tamis_bench::run::{Fill, RunSpec, run};
 use tamis_bench::workload::Workload;
 
 use crate::elastic::database::Copy;
+use crate::elastic::memory::{bytes_of, equalize, filter_bytes_of};
 use crate::figures::Row;
 use crate::figures::rows::row;
 use crate::ycsb::plan::{Job, NAME, Step, name_of};
@@ -41,7 +42,7 @@ pub(super) fn step(job: &Job, step: Step, progress: &dyn Progress) -> Result<Vec
             rows.push(row(&load));
         }
         let copy = bases.copy(side.name(), &options, &data)?;
-        copy.db().settle_filters()?;
+        equalize(copy.db(), bytes_of(job.bits_of(side), data.fill().loaded))?;
         stands.push(Stand { side: side.clone(), copy, fill: data.fill(), rounds: Vec::new() });
     }
     progress.note(&format!("{}: {} sides", name_of(&step), stands.len()));
@@ -123,10 +124,7 @@ fn mix_row(job: &Job, stand: &Stand) -> MixRow {
     let p99 = || stand.rounds.iter().map(|m| m.p99_ns);
     let stats = stand.copy.db().stats();
     let tree = stats.keyspaces.first();
-    let memory_bytes = match &stats.elastic {
-        Some(elastic) => elastic.used_bytes,
-        None => tree.map_or(0, |tree| tree.filter_bytes),
-    };
+    let memory_bytes = filter_bytes_of(&stats);
     let entries = tree.map_or(0, |tree| tree.entries).max(1);
     MixRow {
         kind: READ.into(),

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use tamis::Options;
+use tamis::OptionsError;
 
 use crate::filters::Side;
 use crate::filters::side::UnknownFilter;
@@ -37,12 +38,19 @@ impl YcsbSide {
 
     /// Sets this filter's options for a database of `keys` keys: bits per key, and the same memory as a budget for
     /// filters whose memory follows the reads.
-    pub(super) fn apply(&self, given: Option<f64>, keys: u64, options: &mut Options) {
+    /// Fails if the engine does not have the filter's allocation.
+    pub(super) fn apply(
+        &self,
+        given: Option<f64>,
+        keys: u64,
+        options: &mut Options,
+    ) -> Result<(), OptionsError> {
         let bits = self.own_bits.or(given).unwrap_or(self.filter.default_bits());
-        self.filter.apply(bits, options);
+        self.filter.apply(bits, options)?;
         if self.filter.is_elastic() {
             options.filter_budget_bytes = (bits * keys as f64 / 8.0) as u64;
         }
+        Ok(())
     }
 }
 
@@ -91,7 +99,7 @@ mod tests {
         assert_eq!((side("bloom@4").bits(None), side("bloom@4").bits(Some(6.0))), (4.0, 4.0));
         assert_eq!((side("none").bits(Some(6.0)), side("elastic@4.5").filter()), (0.0, "elastic"));
         let mut options = Options::default();
-        side("elastic@4").apply(Some(10.0), 1_000_000, &mut options);
+        side("elastic@4").apply(Some(10.0), 1_000_000, &mut options).unwrap();
         assert_eq!((options.keyspace.bits_per_key, options.filter_budget_bytes), (4.0, 500_000));
         options.check().unwrap();
     }

@@ -45,7 +45,6 @@ const FAINT: RGBColor = RGBColor(110, 110, 110);
 /// The background of the unit lanes.
 const GROUND: RGBColor = RGBColor(238, 238, 238);
 const UNITS: RGBColor = RGBColor(60, 60, 60);
-const EXPIRED: RGBColor = RGBColor(165, 165, 165);
 
 /// The contents of the picture.
 pub(super) struct Picture<'a> {
@@ -108,7 +107,7 @@ impl Picture<'_> {
             gets => format!("{} gets", grouped(gets)),
         };
         let line = format!(
-            "E = {} expected wasted block reads per get   ·   {} bits of units per key   ·   {} of a budget of {}   ·   {gets}",
+            "E = {} expected wasted block reads per get   ·   {} bits per key   ·   {} of a budget of {}   ·   {gets}",
             small(elastic.expected_extra_reads),
             mean(elastic.bits_per_key()),
             bytes(elastic.used_bytes),
@@ -186,12 +185,10 @@ impl Picture<'_> {
             area.rectangle(filled(from, to, top + LANE + 2, ground), GROUND)?;
         }
         let height = |column: &Column| height(column.units(), most);
-        let look = |column: &Column| (height(column) > 0, column.expired());
-        for (from, to, (some, expired)) in strip::stretches(&columns, look) {
+        for (from, to, some) in strip::stretches(&columns, |column| height(column) > 0) {
             if some {
                 let steps = strip::stretches(&columns[from..to], height);
-                let colour = if expired { EXPIRED } else { UNITS };
-                area.shape(outline(&steps, from, ground), colour)?;
+                area.shape(outline(&steps, from, ground), UNITS)?;
             }
         }
         Ok(())
@@ -268,7 +265,6 @@ impl Picture<'_> {
             let middle = x + step * units as i32 + step / 2;
             text(area, units.to_string(), (middle, below), SMALL, INK, Anchor::Middle)?;
         }
-        swatch(1000, EXPIRED, "expired: may lose units")?;
         area.frame([(1240, bar), (1280, bar + LANE)], FAINT)?;
         text(area, "white: no keys here".to_owned(), (1240, below), SMALL, INK, Anchor::Start)
     }

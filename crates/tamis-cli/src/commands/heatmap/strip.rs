@@ -34,8 +34,6 @@ pub(super) struct Column {
     pub(super) keys: f64,
     /// Enabled units, weighted by keys.
     units: f64,
-    /// The number of keys in expired segments.
-    expired: f64,
 }
 
 impl Column {
@@ -49,17 +47,11 @@ impl Column {
         if self.keys > 0.0 { self.units / self.keys } else { 0.0 }
     }
 
-    /// Reports whether most keys lie in expired segments.
-    pub(super) fn expired(&self) -> bool {
-        self.expired * 2.0 > self.keys
-    }
-
     fn add(&mut self, segment: &SegmentStats, what: What, share: f64) {
         let keys = segment.keys as f64 * share;
         self.lookups += what.of(segment) * share;
         self.keys += keys;
         self.units += f64::from(segment.enabled) * keys;
-        self.expired += if segment.expired { keys } else { 0.0 };
     }
 }
 
@@ -138,15 +130,6 @@ mod tests {
         let column = columns[0].unwrap();
         assert!((column.density() - 0.6 / 300.0).abs() < 1e-12, "{column:?}");
         assert!((column.units() - 2.0).abs() < 1e-12, "{column:?}");
-    }
-
-    #[test]
-    fn a_column_has_expired_with_most_of_its_keys() {
-        let old = filled!(SegmentStats { expired: true, ..asked(0.0, 60, 1) });
-        let new = asked(0.0, 50, 1);
-        let all = [(&old, (0.0, 0.5)), (&new, (0.5, 1.0))];
-        assert!(columns(all.into_iter(), What::Hotness, 1)[0].unwrap().expired());
-        assert!(!whole([&new, &new, &old].into_iter(), What::Hotness).expired());
     }
 
     #[test]

@@ -1,104 +1,50 @@
-//! Builds a partition: chooses the number of blocks, positions and knots, and the map.
+//! Builds a partition: chooses the map, the number of positions and the book, and writes the entries.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::bits;
 use crate::error::FilterError;
-use crate::global::{Batch, Cuts, Epoch, MapChoice};
+use crate::global::{Batch, Cuts, Epoch, Epochs, MapChoice};
 use crate::keys::KeyMap;
-use crate::line::MAX_POSITIONS;
 
-use super::blocks::{Entry, Layout, Writer};
-use super::code::{Code, Coder};
-use super::map::{Guide, Kind, Map, Spot};
-use super::{Inner, MapReason, Partition, PartitionSpec};
+use super::book::Book;
+use super::choose::{Trial, candidates, name};
+use super::layout::Layout;
+use super::map::{Kind, Knots, MOST_POSITIONS, Map, pieces_of};
+use super::set::{Entry, Set};
+use super::walk::met_by_a_walk;
+use super::{Crowd, Inner, MapReason, Partition, PartitionSpec};
 
-/// Target number of entries per block when the partition has grown as expected.
-const PER_BLOCK: f64 = 128.0;
-/// Blocks with fewer keys get positions as if they had this many, as more may come.
-const FEWEST: f64 = 64.0;
-/// Maximum bits per key that knots and directory are accounted for. Small partitions take more.
-const MOST_FIXED: f64 = 2.0;
-/// Growth beyond this is not provided for: blocks would be nearly empty for too long.
-const MOST_GROWTH: f64 = 32.0;
-/// One key in this many is held out to measure the learned map.
-const HOLD_OUT: usize = 16;
-/// Factor by which the learned map may be worse than an ideal one, and the number of keys by which it may be so by
-/// chance.
-const TOLERANCE: (f64, f64) = (1.5, 2.0);
+/// Target numbers of keys per segment to choose from, and whether these are divided into pieces. Evenly spread keys need few knots,
+/// which take memory; clusters need pieces; many knots without pieces are for keys that are far from even in a few places only.
+const SEGMENTS: [(usize, bool); 4] = [(512, false), (FINE_KEYS, false), (1024, true), (512, true)];
+/// The smallest of these, at number [`FINE`].
+pub(super) const FINE_KEYS: usize = 128;
+const FINE: usize = 1;
+/// Fewer segments than this have no pieces.
+const FEWEST_IN_PIECES: usize = 8;
+/// With fewer segments than this, they get smaller.
+const MANY_SEGMENTS: usize = 128;
 /// Maximum number of keys of a new partition.
 const MAX_KEYS: usize = 1 << 28;
-
-/// Sizes that depend only on numbers of keys.
-struct Plan {
-    segments: usize,
-    per_block: usize,
-    layout: Layout,
-    /// Number of positions at the resolution of all entries.
-    tops: u64,
-}
-
-impl Plan {
-    fn new(keys: usize, with_digits: usize, coder: &Coder, spec: &PartitionSpec, knots: bool) -> Self {
-        let now = keys.max(1) as f64;
-        let growth = spec.growth.min(MOST_GROWTH);
-        let grown = now * growth;
-        let segments = (grown / PER_BLOCK).ceil();
-        // New entries have digits; those of the last level stay there.
-        let share = 1.0 - (1.0 - with_digits as f64 / now) / growth;
-        let codes = 1.0 - share + share * coder.expected_bits();
-        // The directory; knots, and a guide half as long.
-        let words = if knots { 2 * u64::BITS + u32::BITS / 2 } else { u64::BITS };
-        let fixed = segments * f64::from(words) / grown;
-        let bits = spec.bits_per_key - codes - fixed.min(MOST_FIXED);
-        let per_block = (grown / segments).max(FEWEST);
-        // The most positions that the bits allow: each entry takes one bit and `width`; the rest are buckets.
-        let extra = coder.depth();
-        let most = MAX_POSITIONS >> extra;
-        let shapes = (0..most.ilog2()).filter_map(|width| {
-            let buckets = (bits - f64::from(width) - 1.0) * per_block;
-            let buckets = (buckets as u64).min(most >> width);
-            (buckets > 0).then_some((buckets << width, width, buckets))
-        });
-        let (tops, width, buckets) = shapes.max().unwrap_or((1, 0, 1));
-        Plan {
-            segments: segments as usize,
-            per_block: (now / segments).ceil().max(1.0) as usize,
-            layout: Layout { extra, width, buckets },
-            tops,
-        }
-    }
-
-    /// Returns the false-positive rate if positions are spread evenly.
-    fn ideal_rate(&self, keys: usize) -> f64 {
-        1.0 - (-(keys as f64) / self.segments as f64 / self.tops as f64).exp()
-    }
-
-    fn map(&self, keys: KeyMap, kind: Kind, numbers: &[u64]) -> Map {
-        let knots = if kind == Kind::Digest { Vec::new() } else { knots(numbers, self.segments, keys.max()) };
-        let mut map = Map {
-            keys,
-            kind,
-            firsts: Vec::new(),
-            hashed: self.segments,
-            positions: self.tops << self.layout.extra,
-            per_block: self.per_block,
-            span: span(&knots),
-            built: knots.len(),
-            guide: Guide::new(&knots),
-            knots,
-        };
-        if kind == Kind::Mixed {
-            map.firsts = firsts(&map, numbers);
-        }
-        map
-    }
-}
+/// The share of the budget that is planned for; the rest is for flushes until the next plan.
+pub(super) const PLANNED: f64 = 0.985;
+/// Fewer entries are planned for as if they were so many: the partition may grow, and positions per segment stay as they are. It
+/// takes a few hundred bytes.
+pub(super) const FEWEST: u64 = 512;
+/// Maximum bits per key that the parts of fixed size are accounted for. Small partitions take more.
+const MOST_FIXED: f64 = 0.2;
+/// The same for partitions that are built of [`MANY`] entries, which would take more than was asked for. Once they have grown they
+/// take less; smaller ones may grow more, and positions that they were not given they do not get then.
+const MOST_FIXED_OF_MANY: f64 = 0.5;
+/// A little less than the engine builds a partition of where it can: some keys are joined.
+const MANY: u64 = 7000;
 
 /// Returns knots that cut numbers (ascending) into segments of about as many keys each; the last lies after them all,
 /// if possible.
-fn knots(numbers: &[u64], segments: usize, max: u64) -> Vec<u64> {
+fn knots(numbers: &[u64], segment_keys: usize, max: u64) -> Vec<u64> {
     let Some(&last) = numbers.last() else { return Vec::new() };
+    let segments = numbers.len().div_ceil(segment_keys);
     let mut knots: Vec<u64> = (0..segments).map(|at| numbers[at * numbers.len() / segments]).collect();
     knots.push(last.saturating_add(1).min(max));
     knots.dedup();
@@ -106,62 +52,45 @@ fn knots(numbers: &[u64], segments: usize, max: u64) -> Vec<u64> {
     knots
 }
 
-/// Returns the average number of numbers in a segment between knots.
-fn span(knots: &[u64]) -> u64 {
-    match knots {
-        [first, .., last] => ((last - first) / (knots.len() as u64 - 1)).max(1),
-        _ => 1,
-    }
+/// Returns the bits that are left for positions of [`planned`] entries. No more than `most_fixed` bits per entry are accounted for
+/// parts of fixed size.
+pub(super) fn budget(
+    bits_per_key: f64,
+    entries: u64,
+    map: &Map,
+    book: &Book,
+    symbol_bits: u64,
+    most_fixed: f64,
+) -> f64 {
+    // Those to come have codes like the others.
+    let symbol_bits = symbol_bits as f64 * planned(entries) as f64 / entries.max(1) as f64;
+    let entries = planned(entries) as f64;
+    let fixed = fixed_bytes(map, book) - map.heap_bytes();
+    let knots = map.heap_bytes() as f64 * 8.0 / entries;
+    // A partition that is small now may grow.
+    let fixed = (fixed as f64 * 8.0 / entries).min(most_fixed);
+    (bits_per_key * PLANNED - fixed - knots.min(1.0)) * entries - symbol_bits
 }
 
-/// Returns the first block of each segment, with blocks allotted by the number of keys; empty if each segment has
-/// one.
-fn firsts(map: &Map, numbers: &[u64]) -> Vec<u32> {
-    let mut firsts = vec![0u32];
-    for segment in 0..map.segments() {
-        let end = map.upper(segment).map_or(numbers.len(), |end| numbers.partition_point(|&n| n < end));
-        let keys = end - numbers.partition_point(|&n| n < map.lower(segment));
-        // Rounded: a segment that is one key too large needs no second block.
-        let blocks = ((keys + map.per_block / 2) / map.per_block).max(1);
-        firsts.push(firsts[segment] + blocks as u32);
-    }
-    if firsts.last() == Some(&(map.segments() as u32)) { Vec::new() } else { firsts }
+/// Returns the number of entries that the layout of a partition with so many is made for.
+pub(super) fn planned(entries: u64) -> u64 {
+    entries.max(FEWEST)
 }
 
-/// Returns how many of the held-out numbers a learned map without them would not distinguish from the others, and
-/// their total.
-fn hold_out(plan: &Plan, keys: &KeyMap, numbers: &[u64]) -> (usize, usize) {
-    let held = |at: usize| at % HOLD_OUT == HOLD_OUT / 2;
-    let kept: Vec<u64> = (0..).zip(numbers).filter(|(at, _)| !held(*at)).map(|(_, &number)| number).collect();
-    let map = plan.map(keys.clone(), Kind::Learned, &kept);
-    let place = |number: u64| {
-        let segment = map.segment(number);
-        (segment, map.line(segment).position(number - map.lower(segment)) >> plan.layout.extra)
-    };
-    let kept: Vec<(usize, u64)> = kept.into_iter().map(place).collect();
-    let asked = (0..).zip(numbers).filter(|(at, _)| held(*at));
-    asked.fold((0, 0), |(hits, asked), (_, &number)| {
-        (hits + usize::from(kept.binary_search(&place(number)).is_ok()), asked + 1)
-    })
+/// Returns the bits per entry at most that the parts of fixed size are accounted for in a partition built of so many entries.
+pub(super) fn most_fixed(built: u64) -> f64 {
+    if built < MANY { MOST_FIXED } else { MOST_FIXED_OF_MANY }
 }
 
-/// Chooses the map for these numbers, which belong to different keys and ascend.
-fn choose(plan: &Plan, keys: &KeyMap, numbers: &[u64], wanted: MapChoice) -> MapReason {
-    let ideal_rate = plan.ideal_rate(numbers.len());
-    let reason = |chosen, holdout_rate| MapReason { chosen, holdout_rate, ideal_rate };
-    if wanted != MapChoice::Auto {
-        return reason(wanted, None);
-    }
-    let (hits, asked) = hold_out(plan, keys, numbers);
-    let rate = (asked > 0).then(|| hits as f64 / asked as f64);
-    // In a small sample chance alone may exceed the tolerance, so three deviations of its number of hits are added.
-    let expected = ideal_rate * asked as f64;
-    if hits as f64 <= TOLERANCE.0 * expected + 3.0 * expected.sqrt() + TOLERANCE.1 {
-        return reason(MapChoice::Learned, rate);
-    }
-    let segments = knots(numbers, plan.segments, keys.max()).len() - 1;
-    let ordered = segments * 4 >= plan.segments;
-    reason(if ordered { MapChoice::Mixed } else { MapChoice::Digest }, rate)
+/// Returns the bytes of a partition beside its set.
+pub(super) fn fixed_bytes(map: &Map, book: &Book) -> usize {
+    size_of::<Inner>() + size_of::<Map>() + map.heap_bytes() + size_of::<Book>() + book.heap_bytes()
+}
+
+/// Returns the bits of the symbols of entries with these intervals.
+pub(super) fn symbol_bits(book: &Book, counts: &BTreeMap<Epochs, u64>) -> u64 {
+    let bits = |(epochs, count): (&Epochs, &u64)| book.names.bits(book.exact(*epochs)) * *count as f64;
+    counts.iter().map(bits).sum::<f64>().ceil() as u64
 }
 
 impl Partition {
@@ -171,81 +100,155 @@ impl Partition {
     /// Several passes over the keys, and a sort of the positions.
     ///
     /// # Errors
-    /// [`FilterError::BitsPerKey`], [`FilterError::Parameter`] and [`FilterError::TooLarge`] for an invalid
-    /// specification.
+    /// [`FilterError::BitsPerKey`] and [`FilterError::TooLarge`] for an invalid specification.
     pub fn build(batch: &Batch, base: Epoch, spec: &PartitionSpec) -> Result<Partition, FilterError> {
         if !(spec.bits_per_key > 0.0 && spec.bits_per_key <= 64.0) {
             return Err(FilterError::BitsPerKey(spec.bits_per_key));
         }
-        if !(spec.growth >= 1.0 && spec.growth.is_finite()) {
-            return Err(FilterError::Parameter("a partition grows by a factor of 1 or more"));
-        }
         if batch.len() > MAX_KEYS {
             return Err(FilterError::TooLarge { keys: batch.len() as u64 });
         }
-        let coder = Coder::new(base, &spec.radices)?;
-        let codes: Vec<Code> =
-            batch.iter().map(|(_, _, epochs)| coder.assign(epochs, &Cuts::default())).collect();
-        let with_digits = codes.iter().filter(|&&code| code != Code::LAST).count();
-        let plan = |knots| Plan::new(batch.len(), with_digits, &coder, spec, knots);
+        let mut distinct: Vec<Epochs> = batch.iter().map(|(.., epochs)| epochs).collect();
+        distinct.dedup();
+        distinct.sort_unstable();
+        distinct.dedup();
+        let cuts = Cuts::of(distinct.iter().copied());
+        let table = |epochs: Epochs| distinct.partition_point(|known| *known < epochs);
+        let mut by_table = vec![0; distinct.len()];
+        batch.iter().for_each(|(.., epochs)| by_table[table(epochs)] += 1);
+        let mut counts: BTreeMap<Epochs, u64> = BTreeMap::new();
+        let interval = |epochs| Book::interval(base, epochs, &cuts);
+        distinct
+            .iter()
+            .zip(by_table)
+            .for_each(|(&of, count)| *counts.entry(interval(of)).or_default() += count);
+        let book = Book::new(base, &counts, 0, false);
+        let symbols: Vec<u16> = distinct.iter().map(|&of| book.exact(interval(of))).collect();
+        let codes = symbol_bits(&book, &counts);
+
         let keys = KeyMap::growing(batch.keys());
-        let numbers: Vec<u64> = batch.keys().iter().map(|key| keys.clamped(key)).collect();
-        let reason = {
-            let list = batch.keys();
-            let first = |at: &usize| *at == 0 || list.get(*at) != list.get(*at - 1);
-            let distinct: Vec<u64> = (0..batch.len()).filter(first).map(|at| numbers[at]).collect();
-            choose(&plan(true), &keys, &distinct, spec.map)
+        let list = batch.keys();
+        let is_first = |at: &usize| *at == 0 || list.get(*at) != list.get(*at - 1);
+        let firsts: Vec<usize> = (0..batch.len()).filter(is_first).collect();
+        let numbers: Vec<u64> = firsts.iter().map(|&at| keys.clamped(list.get(at))).collect();
+        // The two edges are segments without keys: with few segments they would waste positions.
+        let most = (numbers.len() / MANY_SEGMENTS).max(FINE_KEYS);
+        let sizes = SEGMENTS.map(|(keys, in_pieces)| if in_pieces { keys } else { keys.min(most) });
+        let uses_order = matches!(spec.map, MapChoice::Auto | MapChoice::Learned);
+        let may_have_pieces =
+            |size: usize| SEGMENTS[size].1 && uses_order && numbers.len() >= FEWEST_IN_PIECES * sizes[size];
+        let knots_of = |size: usize| {
+            let knots = knots(&numbers, sizes[size], keys.max());
+            let pieces = if may_have_pieces(size) { pieces_of(&knots, &numbers) } else { Vec::new() };
+            Knots { knots, pieces }
         };
-        let kind = match reason.chosen {
-            MapChoice::Digest => Kind::Digest,
-            MapChoice::Mixed => Kind::Mixed,
-            MapChoice::Learned | MapChoice::Auto => Kind::Learned,
+        let entries = batch.len() as u64;
+        let most_fixed = most_fixed(entries);
+        let map_of = |kind: Kind, size: usize, knots: &Knots| {
+            let knots = if kind == Kind::Digest { Knots::default() } else { knots.clone() };
+            let of = |knots: Knots, taken: &Map| {
+                let budget = budget(spec.bits_per_key, entries, taken, &book, codes, most_fixed);
+                let positions = Layout::most_positions(budget, planned(entries), MOST_POSITIONS);
+                Map::new(keys.clone(), kind, knots, positions, sizes[size])
+            };
+            // Positions depend on what the map takes, which depends on its knots, and on whether it has so many cells that these can
+            // have pieces.
+            let map = of(knots.clone(), &Map::new(keys.clone(), kind, knots.clone(), 1, sizes[size]));
+            if map.is_in_pieces() { of(knots, &map) } else { map }
         };
-        let plan = plan(kind != Kind::Digest);
-        let map = plan.map(keys, kind, &numbers);
-        let places = batch.iter().zip(codes).map(|((key, digest, _), code)| (map.spot(key, digest), code));
-        let entries = sorted(places, &plan.layout);
-        let mut writer = Writer::new(plan.layout, &coder, map.blocks(), 0);
-        let (mut rest, mut block) = (&entries[..], Vec::new());
-        for at in 0..map.blocks() {
-            block.clear();
-            block.extend(take_block(&mut rest, at));
-            block.dedup();
-            writer.block(&block);
+        let trial = Trial::new(&keys, list, &firsts, &numbers, &spec.mix, distinct.len());
+        let mut maps: Vec<Map> = Vec::new();
+        for (size, (_, in_pieces)) in SEGMENTS.into_iter().enumerate() {
+            // What is even already gains nothing from pieces.
+            if in_pieces && (!may_have_pieces(size) || maps.first().is_some_and(|map| trial.is_even(map))) {
+                continue;
+            }
+            let knots = knots_of(size);
+            // Pieces take memory that positions then lack.
+            let per_segment = map_of(Kind::Ordered { cells: u64::MAX }, size, &knots);
+            let per_segment = per_segment.positions() / per_segment.segments() as u64;
+            for kind in candidates(spec.map, per_segment) {
+                // Only order profits from one size or another; the digest takes the finest.
+                let is_ordered = matches!(kind, Kind::Ordered { cells } if cells > 1);
+                // A local map ignores the digest, and held-out keys rarely share the number of another; keys that were asked for may.
+                let is_blind = matches!(kind, Kind::Local { .. })
+                    && spec.map == MapChoice::Auto
+                    && keys.is_blind()
+                    && spec.mix.points.is_empty();
+                let has_order =
+                    kind != Kind::Digest || spec.map == MapChoice::Digest || !spec.mix.needs_order;
+                if is_blind || !has_order || !is_ordered && size != FINE {
+                    continue;
+                }
+                let map = map_of(kind, size, &knots);
+                if in_pieces && !map.is_in_pieces() {
+                    continue;
+                }
+                maps.push(map);
+            }
         }
-        let (blocks, entries, last) = writer.finish();
+        let (best, by_order) = trial.best(maps);
+        let map = best.unwrap_or_else(|| map_of(Kind::Ordered { cells: 1 }, FINE, &knots_of(FINE)));
+        let holdout_rate = by_order.filter(|_| spec.map == MapChoice::Auto && trial.points() > 0);
+        let ideal_rate = 1.0 - (-(entries as f64) / map.positions() as f64).exp();
+        let reason = MapReason { chosen: name(map.kind), holdout_rate, ideal_rate };
+
+        let place = |(key, digest, epochs): (&[u8], _, Epochs)| Entry {
+            position: map.position(key, digest),
+            symbol: symbols[table(epochs)],
+        };
+        let mut placed: Vec<Entry> = batch.iter().map(place).collect();
+        placed.sort_unstable();
+        placed.dedup();
+        let is_blurred = placed.len() * 4 < batch.len() * 3;
+        let budget = budget(spec.bits_per_key, entries, &map, &book, codes, most_fixed);
+        let (layout, cut) = Layout::fit(map.positions(), planned(placed.len() as u64), budget);
+        let set = write(layout, cut, &mut placed, &book);
+        let last = placed.iter().filter(|entry| Some(entry.symbol) == book.last).count() as u64;
+        let largest = set.largest();
+        let met_by_a_walk = met_by_a_walk(&map, &set, &book);
         let inner = Inner {
+            built: set.entries(),
+            crowd: Crowd { built_largest: largest, largest, is_blurred, ..Crowd::default() },
             map: Arc::new(map),
-            coder: Arc::new(coder),
-            layout: plan.layout,
-            blocks,
-            entries,
+            book: Arc::new(book),
+            set,
+            cut,
+            bits_per_key: spec.bits_per_key,
             last,
-            built: entries,
+            young: 0,
             reason,
             last_is_unknown: false,
+            met_by_a_walk,
         };
         Ok(Partition { inner: Arc::new(inner) })
     }
 }
 
-/// Returns the entries with their blocks, in order of both. Those of a learned map are already in order.
-pub(super) fn sorted(places: impl Iterator<Item = (Spot, Code)>, layout: &Layout) -> Vec<(usize, Entry)> {
-    let known = |code: Code| !bits::mask(layout.extra - code.digits());
-    let mut entries: Vec<(usize, Entry)> = places
-        .map(|(spot, code)| (spot.block, Entry { position: spot.position & known(code), code }))
-        .collect();
-    entries.sort_unstable();
-    entries
+/// Sorts entries whose positions ascend, and keeps one of each set of equal ones.
+pub(super) fn order(entries: &mut Vec<Entry>) {
+    // Only what was read from changed bytes is out of order.
+    if !entries.is_sorted_by_key(|entry| entry.position) {
+        entries.sort_unstable();
+    }
+    let mut at = 0;
+    while at + 1 < entries.len() {
+        let position = entries[at].position;
+        let same = 1 + entries[at + 1..].iter().take_while(|entry| entry.position == position).count();
+        entries[at..at + same].sort_unstable();
+        at += same;
+    }
+    entries.dedup();
 }
 
-/// Takes the entries of block `at` from the head of `rest`.
-pub(super) fn take_block<'e>(
-    rest: &mut &'e [(usize, Entry)],
-    at: usize,
-) -> impl Iterator<Item = Entry> + use<'e> {
-    let count = rest.iter().take_while(|(of, _)| *of == at).count();
-    let (head, tail) = rest.split_at(count);
-    *rest = tail;
-    head.iter().map(|(_, entry)| *entry)
+/// Writes entries with positions of a map in a layout, after cutting `cut` bits from all positions. `entries` ascend; they are
+/// changed into what was written.
+pub(super) fn write(layout: Layout, cut: u32, entries: &mut Vec<Entry>, book: &Book) -> Set {
+    if cut > 0 || layout.coarse > 0 {
+        for entry in entries.iter_mut() {
+            entry.position = layout.kept(entry.position >> cut);
+        }
+        order(entries);
+    }
+    Set::write(layout, &book.names, entries)
 }

@@ -6,55 +6,75 @@
 //! cuts include their tables.
 //!
 //! # Structure
-//! * A map (`map.rs`) assigns a key to a block and a position in it: learned (SNARF's), by the digest, or mixed.
-//! * Blocks (`blocks.rs`) of a hundred entries or so: the positions in Elias–Fano coding, then the codes.
-//! * A code (`code.rs`) stands for an interval of epochs, by which the caller finds the tables of a version.
-//! * Variable-length fingerprints (section 4.3.2): an entry whose code has `a` digits has `a` more bits of position.
-//!   A key matches it if it agrees in all bits that the entry has. Garbage collection that drops digits drops as many
-//!   bits.
+//! * A map (`map.rs`) assigns a key a position: learned (SNARF's), by the digest, or something between.
+//! * A set (`set.rs`) holds an entry for each pair of a key and a table: its position and a *symbol*. Entries of neighbouring
+//!   positions form blocks of about two cache lines.
+//! * A book (`book.rs`) says which interval of epochs a symbol stands for. By the interval the caller finds the tables of a
+//!   version. Symbols have short codes if they are frequent (`names.rs`), near the entropy of the runs' shares.
 //!
 //! # Codes
-//! Let `W(i)` be the number of flushes that a run of level `i` holds (the product of the radices below).
-//! `f = epoch - base` is written in the mixed radix: Shape Encoding (`shape.rs`), with flush numbers that never
-//! repeat. A code of `a` digits has the `a` highest of them and stands for all epochs that begin with these: an
-//! aligned interval of `W` epochs. The code without digits is "last" and stands for `[0, base)`. The greatest code of
-//! each length stands for all later epochs, too.
+//! What the paper writes as digits (Shape Encoding, `shape.rs`) is an interval of flush numbers. Here flush numbers never
+//! repeat, and intervals are what the tree's tables leave undivided: *gaps* between cuts ([`Cuts`](super::Cuts)). Their
+//! codes follow from how many entries each has, whatever the schedule of merges. "Last" stands for `[0, base)`. Flushes
+//! after the book was written have symbols for epochs to come.
+//!
+//! # Bits
+//! The number of positions is what the bits per key allow when the partition is built. Runs of equal size that pile up leave
+//! the bits per key as they are: what the entries' share of the positions saves, the codes take. Other flushes take more; then
+//! the partition is encoded anew (`update.rs`): codes get shorter where tables have been merged, and as many low bits of
+//! positions are cut as the budget asks for, block by block.
+//! The paper gives entries of upper levels more bits of position instead (section 4.3.2). Each such bit costs as much as one
+//! for an entry of the last level and rejects as many absent keys of the distribution; so all entries here have the same, within
+//! a bit. Keys that the map does not know are the map's concern.
 //!
 //! # Why no key is ever rejected
 //! Let a *table* be one of a version that has this partition, or one derived from it by insertion or collection. The
-//! invariant: **the code of an entry has an epoch in common with the table that holds the entry's key**, in the
+//! invariant: **the interval of an entry has an epoch in common with the table that holds the entry's key**, in the
 //! version that the entry was made for and in all later ones. As a key's position is always computed the same way
 //! (except for the low bits that the entry no longer has), its entry is found; by the invariant it names the table.
 //!
-//! 1. When an entry is made, for a table with epochs `E`, its code lies within `E`, or contains `E.lo`, or is "last" and
+//! 1. When an entry is made, for a table with epochs `E`, its interval lies within `E`, or contains `E.lo`, or is "last" and
 //!    `E.lo < base`. Tables only merge, and the epochs of a merged one contain those of each of its parts. So the invariant
-//!    holds until the code is changed.
-//! 2. Collection changes a code only if everything it stands for lies in one gap between neighbouring cuts, closed on
+//!    holds until the interval is changed.
+//! 2. Collection changes an interval only if it lies in one gap between neighbouring cuts, closed on
 //!    both sides. By the definition of [`Cuts`](super::Cuts), the table that holds the entry's key has an epoch of the
-//!    gap and therefore all of it, in all live versions and all versions derived from them. The new code stands only for
-//!    epochs of the gap, or is "last" while the gap begins before the base: then `[0, base)` has the gap's first epoch.
-//!    Either way the invariant holds.
+//!    gap and therefore all of it, in all live versions and all versions derived from them. The new interval is the
+//!    gap, or "last" while the gap begins before the base: then `[0, base)` has the gap's first epoch.
+//!    Either way the invariant holds. Gaps that share a symbol because there are too many stand for their hull.
 //! 3. An entry is dropped only if no table holds its gap.
-//! 4. Two entries with the same known bits and the same code answer alike: one is enough.
+//! 4. Two entries with the same known bits and the same symbol answer alike: one is enough.
+//! 5. The bits of a position that an entry keeps are the high ones of the map's. A map is extended by segments behind all others,
+//!    which changes no position, or before them by a number of positions that leaves the cut bits of all positions as they are.
+//! 6. A bit that an entry has lost is not asked for again, even if the next encoding had room for it (`Layout::refit`).
 //!
 //! For 2 and 3 the caller ensures that *cuts are not blind*: every table for which entries were inserted is among the
 //! tables of the cuts, or all of its epochs lie after them. (A flush that got its epoch before another but is
 //! published after it must be counted as soon as its keys are inserted.)
+//!
+//! An entry cannot be taken out for a deleted key alone, as the paper's eager way does: another key of the same table may
+//! have the same position, and both are one entry (4).
 //!
 //! # Threads
 //! Values without locks or atomics, shared by `Arc`: any thread may call anything. The caller publishes new
 //! partitions.
 //!
 //! # Costs
-//! A probe reads the knots (usually cached), a word of the directory, and two or three lines of the block. An
-//! insertion copies the partition: blocks without new keys word by word, the others entry by entry.
+//! A probe reads the knots (usually cached), a word of the directory, and one or two lines of the block. An
+//! insertion copies the partition: blocks without new keys as memory, the others entry by entry.
 
-mod blocks;
+mod book;
 mod build;
-mod code;
+mod choose;
+mod exceptions;
 #[cfg(any(test, feature = "run-index"))]
 mod huffman;
+mod image;
+mod layout;
 mod map;
+mod names;
+mod pieces;
+mod review;
+mod set;
 pub mod shape;
 mod update;
 mod walk;
@@ -63,13 +83,14 @@ use std::sync::Arc;
 
 #[cfg(any(test, feature = "run-index"))]
 pub use huffman::GrfHuffman;
+pub use review::Review;
 
-use super::{Epoch, Epochs, MapChoice};
+use super::{Epoch, Epochs, MapChoice, QueryMix};
 use crate::digest::Digest;
 
-use blocks::{Blocks, Layout};
-use code::Coder;
+use book::Book;
 use map::Map;
+use set::Set;
 
 /// In the results of [`Partition::behind`]: there is no bound; the last key may lie right before the start of the
 /// walk. No key belongs to this number, so it must not be passed to [`Partition::lower_key`].
@@ -78,17 +99,13 @@ pub const NO_BOUND: u64 = u64::MAX;
 /// How to build a [`Partition`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct PartitionSpec {
-    /// Bits of memory per key, including model, directory and codes, once the partition has grown to [`Self::growth`]
-    /// times its original keys. In `(0, 64]`. Partitions of a few hundred keys or fewer take up to two more.
+    /// Bits of memory per entry, including map, directory and codes, in `(0, 64]`. Partitions of a few hundred keys or fewer take
+    /// more.
     pub bits_per_key: f64,
-    /// Expected number of entries before the partition is rebuilt, relative to its original number; at least 1.
-    /// Values above 32 are treated as 32.
-    pub growth: f64,
-    /// Number of runs of level `i` that make a run of level `i + 1`, level 0 first, without the last level. 1 to 16
-    /// levels, none of them 0, at most 48 bits in total if each is written in binary.
-    pub radices: Vec<u32>,
     /// How keys are mapped to positions.
     pub map: MapChoice,
+    /// The queries by which [`MapChoice::Auto`] chooses.
+    pub mix: QueryMix,
 }
 
 /// The map of a [`Partition`], and why it was chosen.
@@ -109,20 +126,59 @@ pub struct Partition {
     inner: Arc<Inner>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Inner {
     map: Arc<Map>,
-    coder: Arc<Coder>,
-    layout: Layout,
-    blocks: Blocks,
-    entries: u64,
+    book: Arc<Book>,
+    set: Set,
+    /// Low bits of the map's positions that the set does not have.
+    cut: u32,
+    bits_per_key: f64,
+    /// Entries of the last level.
     last: u64,
     built: u64,
+    /// Entries whose codes were made before they were known: of epochs that were to come.
+    young: u64,
+    crowd: Crowd,
     reason: MapReason,
     last_is_unknown: bool,
+    /// The share of the symbols that a walk through a segment is expected to meet; 0 if walks end within segments.
+    met_by_a_walk: f64,
+}
+
+/// A partition whose largest block has at least so many entries, and [`CROWDED_TIMES`] those of the largest when it was built, is
+/// crowded.
+const CROWDED_BLOCK: u64 = 512;
+const CROWDED_TIMES: u64 = 4;
+/// A partition is also crowded if at least so many new keys lack the common prefix; or if so many, and more than half of all new
+/// ones, have the position of the one before.
+const CROWDED_KEYS: u64 = 1024;
+
+/// What says that keys arrive where the map does not tell them apart.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Crowd {
+    /// Entries of the largest block, when built and now.
+    built_largest: u64,
+    largest: u64,
+    /// Keys inserted since, and those of them at the position of the key before, of the same table.
+    added: u64,
+    joined: u64,
+    /// Those that lack the common prefix.
+    strays: u64,
+    /// The map told only three quarters of the keys apart that it was built for. That more of them are alike then says nothing.
+    is_blurred: bool,
 }
 
 impl Partition {
+    /// Returns whether keys have piled up since the partition was built: outside of the common prefix, or between keys that had been
+    /// neighbours. Answers stay right, but a partition built anew gives fewer false positives and takes less time to insert into.
+    pub fn is_crowded(&self) -> bool {
+        let Crowd { built_largest, largest, added, joined, strays, is_blurred } = self.inner.crowd;
+        largest >= CROWDED_BLOCK.max(built_largest.saturating_mul(CROWDED_TIMES))
+            || strays >= CROWDED_KEYS
+            || !is_blurred && joined >= CROWDED_KEYS && joined > added / 2
+    }
+
     /// Returns whether entries of the last level are omitted: any key may be there.
     pub fn last_is_unknown(&self) -> bool {
         self.inner.last_is_unknown
@@ -130,31 +186,45 @@ impl Partition {
 
     /// The first epoch that codes distinguish; earlier ones belong to the last level.
     pub fn base(&self) -> Epoch {
-        self.inner.coder.base()
+        self.inner.book.base
     }
 
     /// Calls `found` with the epochs of the code of every entry that the key matches; equal ones may repeat. For a
     /// key that is in no table, `found` is called only at the false-positive rate. `digest` is the key's.
     #[inline]
-    pub fn probe(&self, key: &[u8], digest: Digest, mut found: impl FnMut(Epochs)) {
-        let inner = &*self.inner;
-        let spot = inner.map.spot(key, digest);
-        inner.blocks.probe(&inner.layout, &inner.coder, spot.block, spot.position, |code| {
-            found(inner.coder.epochs(code));
-        });
+    pub fn probe(&self, key: &[u8], digest: Digest, found: impl FnMut(Epochs)) {
+        self.probe_at(self.position(key, digest), found);
     }
 
-    /// Prefetches what [`Partition::probe`] of this key will read.
+    /// Returns the position of a key, for [`Partition::probe_at`] and the functions that fetch what it reads.
     #[inline]
-    pub fn prefetch(&self, key: &[u8], digest: Digest) {
+    pub fn position(&self, key: &[u8], digest: Digest) -> u64 {
+        self.inner.map.position(key, digest) >> self.inner.cut
+    }
+
+    /// [`Partition::probe`] by the [position](Partition::position) of a key.
+    #[inline]
+    pub fn probe_at(&self, position: u64, mut found: impl FnMut(Epochs)) {
         let inner = &*self.inner;
-        inner.blocks.prefetch(inner.map.spot(key, digest).block);
+        inner.set.probe(&inner.book.names, position, |symbol| found(inner.book.epochs(symbol)));
+    }
+
+    /// Prefetches the word of the directory that a probe of this position reads first.
+    #[inline]
+    pub fn prefetch_directory(&self, position: u64) {
+        self.inner.set.prefetch_directory(position);
+    }
+
+    /// Reads the directory, and prefetches what a probe of this position reads next.
+    #[inline]
+    pub fn prefetch(&self, position: u64) {
+        self.inner.set.prefetch(position);
     }
 
     /// Returns the number of entries: one for all keys of a table that share a position, one for each table that
     /// holds a key.
     pub fn entries(&self) -> u64 {
-        self.inner.entries
+        self.inner.set.entries()
     }
 
     /// Returns the number of entries after building.
@@ -170,7 +240,7 @@ impl Partition {
     /// Returns the bytes held, as if nothing were shared with other partitions.
     pub fn memory_bytes(&self) -> usize {
         let inner = &*self.inner;
-        size_of::<Inner>() + inner.blocks.memory_bytes() + size_of::<Map>() + inner.map.memory_bytes()
+        build::fixed_bytes(&inner.map, &inner.book) + inner.set.heap_bytes()
     }
 
     /// Returns the map and why it was chosen.
@@ -178,46 +248,31 @@ impl Partition {
         self.inner.reason
     }
 
-    /// Returns the code bits per entry: indicator, digits, extra bits of the position. Linear in the number of
-    /// blocks.
+    /// Returns the code bits per entry. Linear in the number of blocks.
     pub fn code_bits(&self) -> f64 {
-        self.inner.blocks.code_bits(&self.inner.layout) as f64 / self.entries().max(1) as f64
+        self.inner.set.symbol_bits() as f64 / self.entries().max(1) as f64
     }
 
     /// Returns the expected number of entries that a random absent key matches, if absent keys are distributed over
-    /// blocks like the entries and uniformly within blocks. Decodes the partition; meant for statistics.
+    /// blocks like the entries and uniformly within blocks. Linear in the number of blocks.
     pub fn expected_rate(&self) -> f64 {
-        let inner = &*self.inner;
-        let tops = (inner.map.positions >> inner.layout.extra) as f64;
-        let (mut entries, mut sum) = (Vec::new(), 0.0);
-        for at in 0..inner.blocks.count() {
-            entries.clear();
-            inner.blocks.decode(&inner.layout, &inner.coder, at, &mut entries);
-            let matches = entries.iter().map(|entry| (-f64::from(entry.code.digits())).exp2() / tops);
-            sum += entries.len() as f64 * matches.sum::<f64>();
-        }
-        sum / self.entries().max(1) as f64
+        self.inner.set.rate()
     }
 
     /// Returns the number of blocks.
     pub fn blocks(&self) -> usize {
-        self.inner.blocks.count()
+        self.inner.set.blocks()
     }
 
-    /// Returns the number of entries of the largest block. Linear in the number of blocks.
+    /// Returns the number of entries of the largest block.
     pub fn largest_block(&self) -> usize {
-        let blocks = &self.inner.blocks;
-        (0..blocks.count()).map(|at| blocks.entries(at)).max().unwrap_or(0) as usize
+        self.inner.crowd.largest as usize
     }
 
     /// Writes to `key` the smallest key that `number`, from [`Partition::ahead`] or [`Partition::behind`], can stand
     /// for. It is the empty key for number 0, which keys before the model have, too. Not for [`NO_BOUND`].
     pub fn lower_key(&self, number: u64, key: &mut Vec<u8>) {
-        if number == 0 {
-            key.clear();
-        } else {
-            self.inner.map.keys.write_key_at(number, key);
-        }
+        self.inner.map.lower_key(number, key);
     }
 }
 

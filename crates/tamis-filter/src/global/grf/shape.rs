@@ -6,8 +6,7 @@
 //! flushes before its own. The highest digit in which a key's and a version's code differ is the key's level, and the
 //! key's digit there is its run: the paper's longest common suffix.
 //!
-//! [`Partition`](super::Partition) stores the same digits, but reads them as intervals of flushes, which are correct
-//! for any schedule. For the schedules of the paper both agree, which a test checks.
+//! [`Partition`](super::Partition) stores intervals of flushes instead, which are correct for any schedule. For the schedules of the paper both agree, which a test checks.
 
 /// The schedule of the levels above the last.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,111 +1,258 @@
 //! Insertion, garbage collection, and the snapshot kept of a partition after its successor was built.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::global::{Batch, Cuts};
+use crate::global::{Batch, Cuts, Epochs};
+use crate::keys::Place;
 
-use super::blocks::{Blocks, Layout, Writer, collect, merge};
-use super::build::{sorted, take_block};
-use super::code::{Code, Collector};
+use super::book::Book;
+use super::build::{budget, fixed_bytes, most_fixed, order, planned, symbol_bits, write};
+use super::layout::{BUCKETS, Layout, after_cut};
 use super::map::{Kind, Map};
-use super::{Inner, Partition};
+use super::set::{Entry, Set, Writer};
+use super::walk::met_by_a_walk;
+use super::{Crowd, Inner, Partition};
+
+/// A partition that takes more than this share of its budget is encoded anew.
+const MOST: f64 = 1.02;
+/// Entries per bucket from which on more buckets pay.
+const CROWDED: f64 = 1.25;
+/// With more than one in this many entries of epochs that were to come, shorter codes pay.
+const YOUNG: u64 = 16;
+/// A batch of more than this share of the entries is inserted while the whole partition is encoded anew.
+const LARGE: usize = 4;
 
 impl Partition {
-    /// Returns the partition with the entries of `batch` added; the affected blocks are garbage-collected by `cuts`.
+    /// Returns the partition with the entries of `batch` added. If it would outgrow its memory, all of it is encoded anew: codes
+    /// are garbage-collected by `cuts` and as many bits cut from positions as necessary.
     ///
     /// Valid for the version that has the tables of the batch, and later ones. `cuts` cover all versions that can
     /// still be read with the result; whether they include the batch's own tables makes no difference. They must not
     /// be blind (see the module documentation) to tables that were inserted before.
     ///
-    /// # Panics
-    /// If the partition outgrows 8 GiB.
+    /// Cost: a position per key, a copy of the partition, and encoding the blocks with new entries.
     pub fn insert(&self, batch: &Batch, cuts: &Cuts) -> Partition {
         let inner = &*self.inner;
         let (map, shift) = self.map_for(batch);
-        let coder = &inner.coder;
-        let places =
-            batch.iter().map(|(key, digest, table)| (map.spot(key, digest), coder.assign(table, cuts)));
-        let new = sorted(places, &inner.layout);
-        let mut rest = &new[..];
-        let mut collector = Collector::new(coder, cuts);
-        let words = inner.blocks.memory_bytes() / 8 + batch.len() / 4;
-        let mut writer = Writer::new(inner.layout, coder, map.blocks(), words);
-        let (mut entries, mut merged) = (Vec::new(), Vec::new());
-        for at in 0..map.blocks() {
-            let old = at.checked_sub(shift).filter(|&old| old < inner.blocks.count());
-            if rest.first().is_none_or(|(of, _)| *of != at) {
-                match old {
-                    Some(old) => writer.copy(&inner.blocks, old),
-                    None => writer.block(&[]),
-                }
-                continue;
-            }
-            entries.clear();
-            if let Some(old) = old {
-                inner.blocks.decode(&inner.layout, coder, old, &mut entries);
-                collect(&mut entries, &inner.layout, &mut collector, !inner.last_is_unknown);
-            }
-            let new = take_block(&mut rest, at);
-            let new = new.filter(|entry| entry.code != Code::LAST || !inner.last_is_unknown);
-            merge(&entries, new, &mut merged);
-            writer.block(&merged);
+        let mut new: Vec<(u64, Epochs)> =
+            batch.iter().map(|(key, digest, table)| (map.position(key, digest), table)).collect();
+        if inner.last_is_unknown {
+            new.retain(|(_, table)| table.lo >= inner.book.base);
         }
-        self.with(map, writer.finish())
+        let joined = new.windows(2).filter(|pair| pair[0] == pair[1]).count() as u64;
+        let added = new.len() as u64;
+        let is_stray = |key: &&[u8]| !matches!(inner.map.keys.place(key), Place::At(_));
+        let keys = batch.keys();
+        let strays =
+            keys.iter().take_while(is_stray).count() + keys.iter().rev().take_while(is_stray).count();
+        let mut made = match self.with_symbols(&new, &map).filter(|_| shift == 0) {
+            Some(entries) => self.insert_into_blocks(map, &entries),
+            None => {
+                new.sort_unstable();
+                self.encode_anew(map, shift, &new, cuts, false)
+            }
+        };
+        let crowd = &mut Arc::get_mut(&mut made.inner).expect("not shared yet").crowd;
+        crowd.added += added;
+        crowd.joined += joined;
+        // If all keys are strays, both counts have them.
+        crowd.strays += (strays as u64).min(added);
+        made
     }
 
-    /// Returns the partition after garbage collection, by `cuts`, of all blocks with at least this many entries.
-    /// `cuts` as for [`Partition::insert`].
-    pub fn collect(&self, cuts: &Cuts, at_least: usize) -> Partition {
-        let inner = &*self.inner;
-        let mut collector = Collector::new(&inner.coder, cuts);
-        let count = inner.blocks.count();
-        let mut writer = Writer::new(inner.layout, &inner.coder, count, inner.blocks.memory_bytes() / 8);
-        let mut entries = Vec::new();
-        for at in 0..count {
-            if inner.blocks.entries(at) < at_least as u64 {
-                writer.copy(&inner.blocks, at);
-                continue;
-            }
-            entries.clear();
-            inner.blocks.decode(&inner.layout, &inner.coder, at, &mut entries);
-            collect(&mut entries, &inner.layout, &mut collector, !inner.last_is_unknown);
-            writer.block(&entries);
-        }
-        self.with(inner.map.clone(), writer.finish())
+    /// Returns the partition after garbage collection by `cuts`, which are as for [`Partition::insert`].
+    pub fn collect(&self, cuts: &Cuts) -> Partition {
+        self.encode_anew(self.inner.map.clone(), 0, &[], cuts, false)
     }
 
     /// Returns what readers of older versions need in addition to the next partition (section 4.2, cross-round
     /// snapshots): the entries outside the last level. The result knows nothing about the last level: any key may be
     /// there.
     pub fn shrink(&self) -> Partition {
+        self.encode_anew(self.inner.map.clone(), 0, &[], &Cuts::default(), true)
+    }
+
+    /// Returns the entries, sorted, if they can be inserted block by block.
+    fn with_symbols(&self, new: &[(u64, Epochs)], map: &Map) -> Option<Vec<Entry>> {
         let inner = &*self.inner;
-        let kept = inner.entries - inner.last;
-        // Few entries in as many positions: more low bits, fewer buckets.
-        let tops = inner.map.positions >> inner.layout.extra;
-        let per_block = (kept / inner.blocks.count().max(1) as u64).max(1);
-        let width = (tops / per_block).max(1).ilog2().max(inner.layout.width);
-        let layout = Layout { width, buckets: ((tops - 1) >> width) + 1, ..inner.layout };
-        let mut writer = Writer::new(layout, &inner.coder, inner.blocks.count(), 0);
-        let mut entries = Vec::new();
-        for at in 0..inner.blocks.count() {
-            entries.clear();
-            inner.blocks.decode(&inner.layout, &inner.coder, at, &mut entries);
-            entries.retain(|entry| entry.code != Code::LAST);
-            writer.block(&entries);
+        let (book, layout) = (&*inner.book, inner.layout_for(map));
+        let (mut known, mut bits) = ((Epochs::ALL, 0, 0.0), 0.0);
+        let mut entries = Vec::with_capacity(new.len());
+        for &(position, table) in new {
+            if known.0 != table {
+                let symbol = book.symbol(table)?;
+                known = (table, symbol, book.names.bits(symbol) + f64::from(layout.width + 1));
+            }
+            bits += known.2;
+            entries.push(Entry { position: layout.kept(position >> inner.cut), symbol: known.1 });
         }
-        let (blocks, entries, last) = writer.finish();
-        let inner = Inner { layout, blocks, entries, last, last_is_unknown: true, ..inner.clone() };
+        let all = planned(inner.set.entries() + entries.len() as u64) as f64;
+        let knots = map.heap_bytes();
+        let fixed = ((fixed_bytes(map, book) - knots) * 8) as f64;
+        let fixed = fixed.min(most_fixed(inner.built) * all);
+        let after = ((inner.set.heap_bytes() + knots) * 8) as f64 + fixed + bits;
+        let crowded = all / (layout.blocks() * BUCKETS) as f64 > CROWDED && layout.width > 0;
+        // Below a bit or so per entry no encoding keeps the budget.
+        let over = after > inner.bits_per_key * MOST * all;
+        // Otherwise there is nothing to gain.
+        let helps = inner.can_shrink() || (inner.young + entries.len() as u64) * YOUNG > all as u64;
+        if crowded || over && helps || entries.len() * LARGE > inner.set.entries() as usize {
+            return None;
+        }
+        // A learned map has them in order already.
+        entries.sort_unstable();
+        entries.dedup();
+        Some(entries)
+    }
+
+    /// Inserts entries, which ascend and are all different: blocks that get none are copied.
+    fn insert_into_blocks(&self, map: Arc<Map>, new: &[Entry]) -> Partition {
+        let inner = &*self.inner;
+        let (set, names) = (&inner.set, &inner.book.names);
+        let layout = inner.layout_for(&map);
+        let bytes = set.heap_bytes() + new.len() * 4;
+        let mut writer = Writer::new(layout, names, bytes);
+        let mut last = inner.last;
+        let mut rest = new;
+        while let Some(first) = rest.first() {
+            let block = layout.block(first.position) as usize;
+            self.copy_up_to(block, &mut writer);
+            let count =
+                rest.iter().take_while(|entry| layout.block(entry.position) as usize == block).count();
+            let (head, tail) = rest.split_at(count);
+            rest = tail;
+            let counted = inner.book.last;
+            if block < set.blocks() && set.count(block) > 0 {
+                last += writer.block_with(set, head, counted);
+            } else {
+                last += head.iter().filter(|entry| Some(entry.symbol) == counted).count() as u64;
+                writer.block(head);
+            }
+        }
+        self.copy_up_to(layout.blocks() as usize, &mut writer);
+        let young = inner.young + new.len() as u64;
+        self.with(map, inner.book.clone(), writer.finish(), inner.cut, last, young)
+    }
+
+    /// Copies blocks up to `block` (excluded); those that the set does not have are empty.
+    fn copy_up_to(&self, block: usize, writer: &mut Writer<'_>) {
+        let set = &self.inner.set;
+        let from = writer.written();
+        writer.copy(set, from.min(set.blocks())..block.min(set.blocks()));
+        while writer.written() < block {
+            writer.block(&[]);
+        }
+    }
+
+    /// Encodes all entries with a new book and a new layout, together with `new` ones (ascending). Existing ones move by `shift`
+    /// positions of the map.
+    fn encode_anew(
+        &self,
+        map: Arc<Map>,
+        shift: u64,
+        new: &[(u64, Epochs)],
+        cuts: &Cuts,
+        without_last: bool,
+    ) -> Partition {
+        let inner = &*self.inner;
+        let base = inner.book.base;
+        let last_is_unknown = inner.last_is_unknown || without_last;
+        let collected = inner.book.collect(cuts);
+        let is_kept = |epochs: &Epochs| !(last_is_unknown && epochs.hi <= base);
+        let old: Vec<Option<Epochs>> = collected.into_iter().map(|epochs| epochs.filter(is_kept)).collect();
+        let mut decoded: Vec<(u64, u32)> = Vec::with_capacity(inner.set.entries() as usize + new.len());
+        // The map's positions, with zeros for the bits that were cut. A shift does not touch these.
+        inner.set.each_from(&inner.book.names, 0, |position, symbol| {
+            decoded.push(((position << inner.cut) + shift, symbol));
+            true
+        });
+        let mut counts: BTreeMap<Epochs, u64> = BTreeMap::new();
+        let mut by_symbol = vec![0u64; old.len()];
+        decoded.iter().for_each(|(_, symbol)| {
+            if let Some(count) = by_symbol.get_mut(*symbol as usize) {
+                *count += 1;
+            }
+        });
+        for (epochs, count) in old.iter().zip(&by_symbol) {
+            if let Some(epochs) = epochs.filter(|_| *count > 0) {
+                *counts.entry(epochs).or_default() += count;
+            }
+        }
+        let mut tables: Vec<(Epochs, Epochs)> = Vec::new();
+        for &(_, table) in new {
+            let interval = match tables.iter().find(|(known, _)| *known == table) {
+                Some(&(_, interval)) => interval,
+                None => {
+                    let interval = Book::interval(base, table, cuts);
+                    tables.push((table, interval));
+                    interval
+                }
+            };
+            *counts.entry(interval).or_default() += 1;
+        }
+        let grows = !without_last && !new.is_empty();
+        let book = Book::new(base, &counts, inner.book.future(), grows);
+        let symbol_of_old = |(epochs, count): (&Option<Epochs>, &u64)| {
+            epochs.filter(|_| *count > 0).map(|epochs| book.exact(epochs))
+        };
+        let symbols: Vec<Option<u16>> = old.iter().zip(&by_symbol).map(symbol_of_old).collect();
+        let new_symbols: Vec<(Epochs, u16)> =
+            tables.into_iter().map(|(table, interval)| (table, book.exact(interval))).collect();
+        let symbol_of = |table: Epochs| {
+            let known = new_symbols.iter().find(|(known, _)| *known == table);
+            known.expect("each table of the batch is listed").1
+        };
+        let mut entries: Vec<Entry> = Vec::with_capacity(decoded.len() + new.len());
+        let mut rest =
+            new.iter().map(|&(position, table)| Entry { position, symbol: symbol_of(table) }).peekable();
+        for (position, symbol) in decoded {
+            // A number that no book assigns stands for everything, and cannot be written by this crate.
+            let Some(Some(symbol)) = symbols.get(symbol as usize).copied() else { continue };
+            while let Some(next) = rest.next_if(|next| next.position < position) {
+                entries.push(next);
+            }
+            entries.push(Entry { position, symbol });
+        }
+        entries.extend(rest);
+        order(&mut entries);
+        let (bits, count) = (symbol_bits(&book, &counts), entries.len() as u64);
+        let budget = budget(inner.bits_per_key, count, &map, &book, bits, most_fixed(inner.built));
+        let lost = inner.set.layout.lost(inner.cut, shift);
+        let (layout, cut) = Layout::refit(map.positions(), planned(count), budget, lost);
+        let set = write(layout, cut, &mut entries, &book);
+        let last = entries.iter().filter(|entry| Some(entry.symbol) == book.last).count() as u64;
+        let met_by_a_walk = met_by_a_walk(&map, &set, &book);
+        let mut made = self.with(map, Arc::new(book), set, cut, last, 0);
+        let inner = Arc::get_mut(&mut made.inner).expect("not shared yet");
+        inner.met_by_a_walk = met_by_a_walk;
+        inner.last_is_unknown |= without_last;
+        made
+    }
+
+    fn with(&self, map: Arc<Map>, book: Arc<Book>, set: Set, cut: u32, last: u64, young: u64) -> Partition {
+        let Inner { bits_per_key, built, crowd, reason, last_is_unknown, met_by_a_walk, .. } = *self.inner;
+        let crowd = Crowd { largest: set.largest(), ..crowd };
+        let inner = Inner {
+            map,
+            book,
+            set,
+            cut,
+            bits_per_key,
+            last,
+            built,
+            young,
+            crowd,
+            reason,
+            last_is_unknown,
+            met_by_a_walk,
+        };
         Partition { inner: Arc::new(inner) }
     }
 
-    fn with(&self, map: Arc<Map>, (blocks, entries, last): (Blocks, u64, u64)) -> Partition {
-        let inner = Inner { map, blocks, entries, last, ..(*self.inner).clone() };
-        Partition { inner: Arc::new(inner) }
-    }
-
-    /// Extends the map with new segments if keys arrive in an empty edge; also returns by how many blocks the
+    /// Extends the map with new segments if keys arrive in an empty edge; also returns by how many positions the
     /// existing ones move.
-    fn map_for(&self, batch: &Batch) -> (Arc<Map>, usize) {
+    fn map_for(&self, batch: &Batch) -> (Arc<Map>, u64) {
         let inner = &*self.inner;
         let keys = batch.keys();
         let (Some(first), Some(last), false) = (keys.first(), keys.last(), inner.map.kind == Kind::Digest)
@@ -118,9 +265,23 @@ impl Partition {
             return (inner.map.clone(), 0);
         }
         let numbers: Vec<u64> = keys.iter().map(|key| inner.map.keys.clamped(key)).collect();
-        match inner.map.extend(&numbers, |block| inner.blocks.entries(block) == 0) {
+        let is_empty = |positions| inner.set.is_empty(positions, inner.cut);
+        // A shift must move all positions that share their known bits to such that do, too.
+        match inner.map.extend(&numbers, is_empty, 2 << inner.cut) {
             Some((map, shift)) => (Arc::new(map), shift),
             None => (inner.map.clone(), 0),
         }
+    }
+}
+
+impl Inner {
+    /// Returns the layout for a map that may have more positions than the one so far.
+    fn layout_for(&self, map: &Map) -> Layout {
+        Layout { positions: after_cut(map.positions(), self.cut), ..self.set.layout }
+    }
+
+    /// Returns whether encoding anew can take less memory: positions have bits that can be cut.
+    fn can_shrink(&self) -> bool {
+        self.set.layout.positions > self.set.entries() / 2
     }
 }

@@ -140,6 +140,7 @@ pub(super) fn join(
         work,
         guard_bits: None,
         bottommost,
+        stretch: None,
     })
 }
 

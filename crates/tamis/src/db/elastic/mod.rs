@@ -11,9 +11,14 @@
 //!   loads others, several files at once. It exists once there is a table with an elastic filter.
 //! * *The thread that publishes a version* ([`Elastic::change`], under the `state` lock) reports added and removed tables.
 //!
-//! `inner` is the last lock in the database's order: no other is taken while it is held, and no file is read. A load is
-//! requested under it, done without it, and installed under it if the table still exists; so a compaction may drop a table at
-//! any moment, and the loaded data is discarded.
+//! `inner` is the last lock in the database's order: no other is taken while it is held (but the one that frees units), and no
+//! file is read. A load is requested under it, done without it, and installed under it if the table still exists and still
+//! wants it; so a compaction may drop a table, and the budget shrink, at any moment, and the loaded data is discarded.
+//!
+//! # Memory
+//!
+//! The budget covers directories, words, the manager's records and units. Units that were replaced or evicted while a get
+//! probed them are freed when it ends. If more than a [`SLACK`]th of the budget waits for that, nothing is loaded.
 
 mod report;
 mod worker;
@@ -28,8 +33,7 @@ use std::time::{Duration, Instant};
 use crate::db::inner::DbInner;
 use crate::db::read_memory::Divider;
 use crate::hotness::{
-    Adjustment, Hotness, HotnessConfig, Load, Manager, Origin, Sampler, SegmentId, SegmentSpec, TableSpec,
-    decode_hotness,
+    Hotness, HotnessConfig, Manager, Origin, Sampler, SegmentId, Segments, TableSpec, decode_hotness,
 };
 use crate::ids::TableId;
 use crate::options::Options;
@@ -37,7 +41,7 @@ use crate::read::AllReads;
 use crate::read::View;
 use crate::table::Table;
 use crate::table::cache::BlockCache;
-use crate::table::{Budget, ElasticFilter};
+use crate::table::{ElasticFilter, Retired, retire};
 use crate::tree::open_table::{OpenTable, TableFilter};
 use crate::tree::version::{Run, Version};
 
@@ -47,11 +51,15 @@ pub use report::{ElasticStats, SegmentStats};
 /// learned since.
 const SAVE_EVERY: Duration = Duration::from_secs(30);
 
+/// The part of the budget that units which nobody finds any more may take.
+const SLACK: u64 = 64;
+
 /// State shared by all elastic filters of one database.
 #[derive(Debug)]
 pub(crate) struct Elastic {
     pub(crate) sampler: Arc<Sampler>,
-    budget: Arc<Budget>,
+    /// Bytes of units that nobody finds any more, but that a get may still be probing.
+    retired: Arc<AtomicU64>,
     /// Whether the sampling interval adapts to the number of gets.
     adapts: bool,
     inner: Mutex<Inner>,
@@ -88,8 +96,6 @@ enum Worker {
 struct Inner {
     manager: Manager,
     tables: HashMap<TableId, Known>,
-    /// Loads for new tables, none of them under way.
-    waiting: Vec<Load>,
     /// The number of loads under way.
     under_way: usize,
     /// Whether a panic occurred or the background thread could not be started, so that nothing more is loaded.
@@ -131,12 +137,11 @@ impl Elastic {
             HotnessConfig { life_time: options.filter_life_time, inheritance: options.heat_inheritance };
         let elastic = Arc::new(Elastic {
             sampler: Arc::new(Sampler::new(options.heat_sampling.map_or(1, |gets| gets as u32))),
-            budget: Arc::new(Budget::new(budget)),
+            retired: Arc::default(),
             adapts: options.heat_sampling.is_none(),
             inner: Mutex::new(Inner {
                 manager: Manager::new(config, budget),
                 tables: HashMap::default(),
-                waiting: Vec::new(),
                 under_way: 0,
                 dead: false,
                 gets: 0,
@@ -160,7 +165,6 @@ impl Elastic {
             inner.dead = true;
             // The old one may be in any intermediate state.
             inner.manager = Manager::new(HotnessConfig::default(), 0);
-            inner.waiting.clear();
             inner.under_way = 0;
             self.inner.clear_poison();
         }
@@ -175,7 +179,6 @@ impl Elastic {
         stored: impl Fn(TableId) -> Option<&'v [u8]>,
     ) {
         let mut inner = self.inner();
-        let mut came = Vec::new();
         for version in views.filter(|view| asks(view)).map(|view| &view.version) {
             for run in &version.runs {
                 let tables = &version.tables[run.tables.clone()];
@@ -183,15 +186,13 @@ impl Elastic {
                 for (table, filter) in elastic(tables) {
                     let spec = spec_of(table, filter);
                     let known =
-                        stored(table.meta.id).and_then(|bytes| decode_hotness(bytes, spec.segments.len()));
+                        stored(table.meta.id).and_then(|bytes| decode_hotness(bytes, spec.segments.count()));
                     let hotness = known
                         .unwrap_or_else(|| inner.manager.inherited(&spec, Origin::Nothing, run_segments));
-                    came.push(inner.add(table, filter, spec, hotness));
+                    inner.add(table, filter, spec, hotness);
                 }
             }
         }
-        let loads = inner.manager.fill(&came);
-        inner.waiting.extend(loads);
     }
 
     /// Registers a new version of a keyspace. Called under the `state` lock, when readers see it. Costs a walk over the tables of
@@ -199,7 +200,7 @@ impl Elastic {
     pub(crate) fn change(self: &Arc<Self>, old: &View, new: &View) {
         let asked = asks(new);
         let (old, new) = (&old.version, &new.version);
-        if !asked || elastic(&old.tables).next().is_none() && elastic(&new.tables).next().is_none() {
+        if elastic(&old.tables).next().is_none() && elastic(&new.tables).next().is_none() {
             return;
         }
         let ids =
@@ -207,8 +208,7 @@ impl Elastic {
         let (before, after) = (ids(old), ids(new));
         let gone: Vec<&Arc<OpenTable>> = old.tables.iter().filter(|t| !after.contains(&t.meta.id)).collect();
         let mut inner = self.inner();
-        let mut came = Vec::new();
-        for (place, run) in new.runs.iter().enumerate() {
+        for (place, run) in new.runs.iter().enumerate().filter(|_| asked) {
             let tables = &new.tables[run.tables.clone()];
             let run_segments = segments_of(tables);
             for (table, filter) in elastic(tables).filter(|(table, _)| !before.contains(&table.meta.id)) {
@@ -235,18 +235,17 @@ impl Elastic {
                     (merged, _) => Origin::Merged(merged),
                 };
                 let hotness = inner.manager.inherited(&spec, origin, run_segments);
-                came.push(inner.add(table, filter, spec, hotness));
+                inner.add(table, filter, spec, hotness);
             }
         }
-        gone.iter().for_each(|table| inner.remove(table.meta.id));
-        let loads = inner.manager.fill(&came);
-        inner.waiting.extend(loads);
-        for Adjustment { unload, load } in inner.manager.take_for(&came) {
-            inner.unload(unload);
-            inner.waiting.push(load);
-        }
+        let mut retired: Vec<_> = gone.iter().flat_map(|table| inner.remove(table.meta.id)).collect();
+        // The directories of the new tables may leave less room for units.
+        let budget = inner.manager.budget();
+        let unload = inner.manager.set_budget(budget);
+        retired.extend(inner.unload(unload));
         let work = !inner.tables.is_empty();
         drop(inner);
+        retire(retired, &self.retired);
         if work {
             self.start_if_allowed();
             self.sampler.wake();
@@ -256,7 +255,9 @@ impl Elastic {
     /// Removes a dropped keyspace.
     pub(crate) fn dropped(&self, version: &Version) {
         let mut inner = self.inner();
-        version.tables.iter().for_each(|table| inner.remove(table.meta.id));
+        let retired = version.tables.iter().flat_map(|table| inner.remove(table.meta.id)).collect();
+        drop(inner);
+        retire(retired, &self.retired);
     }
 
     /// Waits until the units of all new tables are loaded, or cannot be.
@@ -264,7 +265,7 @@ impl Elastic {
         let mut inner = self.inner();
         while !inner.dead
             && !self.leaving.load(Relaxed)
-            && (!inner.waiting.is_empty() || inner.under_way > 0)
+            && (inner.manager.is_due() || inner.under_way > 0)
             && !inner.tables.is_empty()
         {
             drop(self.settled.wait_timeout(inner, Duration::from_millis(100)));
@@ -311,24 +312,20 @@ impl Inner {
         filter: &Arc<ElasticFilter>,
         spec: TableSpec,
         hotness: Vec<Hotness>,
-    ) -> TableId {
-        let id = table.meta.id;
+    ) {
         self.manager.add_table(spec, hotness);
-        self.tables.insert(id, Known { filter: filter.clone(), table: table.table.clone() });
-        id
+        self.tables.insert(table.meta.id, Known { filter: filter.clone(), table: table.table.clone() });
     }
 
-    fn remove(&mut self, id: TableId) {
-        if let Some(known) = self.tables.remove(&id) {
-            self.manager.remove_table(id);
-            self.waiting.retain(|load| load.segment.table != id);
-            known.filter.clear();
-        }
+    /// Forgets a table, if it is known. Returns its units.
+    fn remove(&mut self, id: TableId) -> Vec<Retired> {
+        let Some(known) = self.tables.remove(&id) else { return Vec::new() };
+        self.manager.remove_table(id);
+        known.filter.clear()
     }
 }
 
-/// Reports whether the filters of single tables are probed. Under a global filter, which a keyspace has or lacks as long as
-/// the database is open, they are not, so older tables need no units.
+/// Reports whether the filters of single tables are probed. Under a global filter they are not, so older tables need no units.
 fn asks(view: &View) -> bool {
     !view.selector.is_global()
 }
@@ -345,20 +342,35 @@ fn segments_of(tables: &[Arc<OpenTable>]) -> u64 {
     elastic(tables).map(|(_, filter)| filter.directory().segments() as u64).sum()
 }
 
-fn spec_of(table: &OpenTable, filter: &ElasticFilter) -> TableSpec {
-    let directory = filter.directory();
+fn spec_of(table: &OpenTable, filter: &Arc<ElasticFilter>) -> TableSpec {
     TableSpec {
         id: table.meta.id,
-        units: directory.units() as u8,
-        rate: directory.rate(),
-        segments: (0..directory.segments())
-            .map(|segment| SegmentSpec {
-                start: directory.first_key(segment).into(),
-                keys: directory.keys(segment),
-                unit_bytes: filter.charge_of(segment),
-            })
-            .collect(),
+        rates: filter.directory().rates(),
+        segments: Arc::new(SegmentsOf(filter.clone())),
         end: table.meta.largest.clone(),
+        fixed_bytes: filter.fixed_bytes(),
+    }
+}
+
+/// The segments of a table, as the manager asks for them.
+#[derive(Debug)]
+struct SegmentsOf(Arc<ElasticFilter>);
+
+impl Segments for SegmentsOf {
+    fn count(&self) -> usize {
+        self.0.directory().segments()
+    }
+
+    fn start(&self, segment: usize) -> &[u8] {
+        self.0.directory().first_key(segment)
+    }
+
+    fn keys(&self, segment: usize) -> u64 {
+        self.0.directory().keys(segment)
+    }
+
+    fn bytes(&self, segment: usize, units: u8) -> u64 {
+        self.0.bytes(segment, units)
     }
 }
 

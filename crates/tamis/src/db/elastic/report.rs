@@ -7,23 +7,22 @@ use crate::db::inner::State;
 use crate::key::KeyEnd;
 use crate::table::UnitDirectory;
 
-/// The manager's memory per segment, in bytes.
-const BOOKKEEPING: u64 = 60;
-
 /// The elastic filters of a database. A "get" is one point lookup in any keyspace; gets are the logical clock. Sizes are in
 /// bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ElasticStats {
-    /// The memory budget of units.
+    /// The memory budget.
     pub budget_bytes: u64,
-    /// The memory used by units, including those being loaded.
+    /// The memory used: units, including those being loaded, and what is always in memory.
     pub used_bytes: u64,
-    /// Memory that is always used in addition: segment boundaries and hotness data.
+    /// The part of it that is always in memory: segment boundaries, and what is known of segments.
     pub index_bytes: u64,
+    /// Memory of evicted units that gets are still using, in addition.
+    pub retired_bytes: u64,
     /// Gets since the database was created or opened, as far as they were counted.
     pub gets: u64,
-    /// The number of gets after which a segment that none of them probed expires.
+    /// What was learned from a get counts half after eight times as many gets.
     pub life_time: u64,
     /// The current sampling interval: one get in this many is sampled.
     pub sampling: u64,
@@ -33,10 +32,11 @@ pub struct ElasticStats {
     pub keys: u64,
     /// The number of segments with no unit enabled, with one, two and so on.
     pub by_units: Vec<u64>,
-    /// The number of expired segments.
-    pub expired: u64,
     /// E\[Extra_IO\] of the paper: expected wasted block reads per get.
     pub expected_extra_reads: f64,
+    /// The same if every segment had the best number of bits for its hotness, which need not be whole units, and nothing but
+    /// these bits took memory: no filter of this size could do with fewer.
+    pub least_extra_reads: f64,
     /// Units loaded since the database was opened.
     pub loads: u64,
     /// File reads for these loads. Adjacent units of a new table share one.
@@ -47,14 +47,12 @@ pub struct ElasticStats {
     pub failed_loads: u64,
     /// Units replaced by others.
     pub evictions: u64,
-    /// How often one more unit would have paid off for a segment, but nothing had expired to make room.
-    pub refused: u64,
     /// Sampled gets that were discarded because too many arrived at once.
     pub dropped_samples: u64,
 }
 
 impl ElasticStats {
-    /// Returns the number of unit bits in memory per key.
+    /// Returns the number of bits in memory per key, whatever they are for.
     pub fn bits_per_key(&self) -> f64 {
         if self.keys == 0 { 0.0 } else { self.used_bytes as f64 * 8.0 / self.keys as f64 }
     }
@@ -90,8 +88,8 @@ pub struct SegmentStats {
     pub hotness: f64,
     /// Lookups of any keys that probed it, per get of the database.
     pub asked: f64,
-    /// Whether it has expired.
-    pub expired: bool,
+    /// The share of its block reads that the block cache does not answer, lately.
+    pub uncached: f64,
 }
 
 impl Elastic {
@@ -104,25 +102,31 @@ impl Elastic {
         let report = inner.manager.report();
         let directories = || inner.tables.values().map(|known| known.filter.directory());
         let most = directories().map(|directory| directory.units() as usize).max().unwrap_or(0);
+        // After a panic the manager knows nothing of the units that stay in use.
+        let (used, fixed) = match inner.dead {
+            true => inner.tables.values().map(|known| &known.filter).fold((0, 0), |(used, fixed), filter| {
+                (used + filter.memory_bytes(), fixed + filter.fixed_bytes())
+            }),
+            false => (report.fixed + report.held, report.fixed),
+        };
         Some(ElasticStats {
-            budget_bytes: self.budget.limit(),
-            used_bytes: self.budget.used(),
-            index_bytes: inner.tables.values().map(|known| known.filter.index_bytes() as u64).sum::<u64>()
-                + report.segments * BOOKKEEPING,
+            budget_bytes: inner.manager.budget(),
+            used_bytes: used,
+            index_bytes: fixed,
+            retired_bytes: self.retired.load(Relaxed),
             gets: report.gets,
             life_time: report.life_time,
             sampling: self.sampler.interval().into(),
             segments: report.segments,
             keys: directories().map(UnitDirectory::total_keys).sum(),
             by_units: report.by_units[..=most].to_vec(),
-            expired: report.expired,
             expected_extra_reads: report.expected_reads,
+            least_extra_reads: report.least_reads,
             loads: report.loads,
             load_reads: self.load_reads.load(Relaxed),
             load_bytes: self.load_bytes.load(Relaxed),
             failed_loads: report.failed,
             evictions: report.unloads,
-            refused: report.refused,
             dropped_samples: self.sampler.dropped(),
         })
     }
@@ -154,12 +158,12 @@ impl Elastic {
                                 false => largest.clone(),
                             },
                             keys: directory.keys(segment),
-                            unit_bytes: filter.charge_of(segment),
+                            unit_bytes: filter.bytes(segment, 2) - filter.bytes(segment, 1),
                             enabled: filter.enabled(segment),
                             units: directory.units(),
                             hotness: known.misses,
                             asked: known.asked,
-                            expired: known.expired,
+                            uncached: known.cost,
                         });
                     }
                 }

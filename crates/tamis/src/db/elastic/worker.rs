@@ -7,9 +7,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::{Elastic, Inner, Known, Shared, Worker};
+use crate::db::read_memory::Split;
+use crate::error::OptionsError;
 use crate::hotness::{Adjustment, Load, Outcome, Sample, SegmentId, Unload};
 use crate::ids::TableId;
 use crate::sync::{self, Mutex, thread};
+use crate::table::{Retired, retire};
 
 /// The pause between turns while there is work: samples that arrive meanwhile are batched.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -23,6 +26,9 @@ const BETWEEN_DIVISIONS: Duration = Duration::from_millis(20);
 /// The number of threads that read files at once. A device completes several reads in little more than the time of one.
 const READERS: usize = 4;
 
+/// Evicted units that gets hold on to are no reason to wait as long as they are fewer bytes.
+const LEAST_SLACK: u64 = 64 << 10;
+
 /// Reads of this many bytes are not coalesced with the next.
 const MOST_AT_ONCE: u64 = 1 << 20;
 
@@ -33,11 +39,11 @@ const SAMPLES_A_SECOND: std::ops::Range<f64> = 50_000.0..250_000.0;
 /// The longest sampling interval, in gets per sample on average.
 const LONGEST_INTERVAL: u32 = 256;
 
-/// Units of one table that are adjacent in its file.
+/// The same units of neighbouring segments of one table: those of one number are adjacent in its file.
 #[derive(Debug)]
 struct Job {
     known: Known,
-    unit: u32,
+    units: Range<u32>,
     segments: Range<usize>,
     /// One load per segment.
     loads: Vec<Load>,
@@ -115,30 +121,26 @@ impl Elastic {
     fn turn(&self, turn: &mut Turn) -> bool {
         turn.samples.clear();
         let gets = self.sampler.drain(&mut turn.samples);
-        let (jobs, waited) = {
+        let (jobs, retired) = {
             let mut inner = self.inner();
             let new = gets - inner.gets;
             inner.gets = gets;
             inner.manager.advance(new);
             inner.manager.sample(self.sampler.interval());
-            let mut loads = std::mem::take(&mut inner.waiting);
-            let waited = loads.len();
-            for &Sample { id, weight, held } in &turn.samples {
-                let Some(Adjustment { unload, load }) = inner.manager.access(id, weight, held) else {
-                    continue;
-                };
-                inner.unload(unload);
-                loads.push(load);
-            }
-            inner.under_way = loads.len();
-            (jobs(loads, |id| inner.tables.get(&id).cloned()), waited)
+            turn.samples.iter().for_each(|sample| inner.manager.access(sample));
+            let adjustment = match inner.manager.adjusts() && self.has_slack(&inner) {
+                true => inner.manager.adjust(),
+                false => Adjustment::default(),
+            };
+            let retired = inner.unload(adjustment.unload);
+            inner.under_way = adjustment.load.len();
+            (jobs(adjustment.load, |id| inner.tables.get(&id).cloned()), retired)
         };
+        retire(retired, &self.retired);
         self.adapt(turn);
         let worked = !turn.samples.is_empty() || !jobs.is_empty();
         self.load(jobs);
-        if waited > 0 {
-            self.settled.notify_all();
-        }
+        self.settled.notify_all();
         if let Some(shared) = &self.shared
             && sync::since(turn.divided) >= BETWEEN_DIVISIONS
         {
@@ -146,6 +148,12 @@ impl Elastic {
             self.divide(shared);
         }
         worked
+    }
+
+    /// Reports whether gets hold on to little that was evicted.
+    fn has_slack(&self, inner: &Inner) -> bool {
+        let slack = (inner.manager.budget() / super::SLACK).max(LEAST_SLACK);
+        inner.dead || self.retired.load(Relaxed) <= slack
     }
 
     /// Samples gets more often if they are rare, and less often if they are frequent.
@@ -185,34 +193,43 @@ impl Elastic {
     }
 
     /// Reads adjacent units and puts them into use.
-    fn load_stretch(&self, Job { known, unit, segments, loads, .. }: Job) {
-        // Charged before they are read, so that the budget holds at every moment. Memory that readers have not released yet
-        // is still charged, so there may be less than the manager assumes.
-        let charges: Vec<_> = loads.iter().map(|load| self.budget.take(load.bytes)).collect();
-        if charges.iter().all(Option::is_none) {
-            let mut inner = self.inner();
-            loads.iter().for_each(|load| inner.loaded(&known, load, Outcome::Skipped));
-            return;
-        }
-        let read = known.filter.directory().read_units(&known.table, unit..unit + 1, segments);
+    fn load_stretch(&self, Job { known, units, segments, loads, .. }: Job) {
+        let read = known.filter.directory().read_units(&known.table, units.clone(), segments);
         self.load_reads.fetch_add(read.reads, Relaxed);
         self.load_bytes.fetch_add(read.bytes, Relaxed);
-        let mut inner = self.inner();
-        for ((load, charge), unit) in loads.iter().zip(charges).zip(read.units) {
-            let unit = unit.result.inspect_err(|why| log::warn!("continuing without it: {why}")).ok();
-            let SegmentId { table, segment } = load.segment;
-            let segment = segment as usize;
-            let there = inner.tables.contains_key(&table);
-            let outcome = match (unit, charge.filter(|_| there)) {
-                (None, _) => Outcome::Unreadable,
-                (_, None) => Outcome::Skipped,
-                (Some(unit), Some(charge)) => match known.filter.enable(segment, unit, charge) {
-                    Ok(()) => Outcome::Done,
-                    Err(_) => Outcome::Unreadable,
-                },
-            };
-            inner.loaded(&known, load, outcome);
+        // Units come first, segments second.
+        let mut of_segments: Vec<Vec<_>> = loads.iter().map(|_| Vec::with_capacity(units.len())).collect();
+        for (at, unit) in read.units.into_iter().enumerate() {
+            of_segments[at % loads.len()].push(unit.result);
         }
+        let mut retired = Vec::new();
+        {
+            let mut inner = self.inner();
+            for (load, read) in loads.iter().zip(of_segments) {
+                if !inner.manager.wants(load) {
+                    continue;
+                }
+                let (mut good, mut outcome) = (Vec::with_capacity(read.len()), Outcome::Done);
+                for result in read {
+                    match result {
+                        Ok(unit) => good.push(unit),
+                        Err(why) => {
+                            log::warn!("continuing without it: {why}");
+                            outcome = Outcome::Unreadable(load.from + good.len() as u8);
+                            break;
+                        }
+                    }
+                }
+                if !good.is_empty() {
+                    match known.filter.grow(load.segment.segment as usize, &good) {
+                        Ok(old) => retired.extend(old),
+                        Err(_) => outcome = Outcome::Unreadable(load.from),
+                    }
+                }
+                inner.manager.loaded(load, outcome);
+            }
+        }
+        retire(retired, &self.retired);
     }
 
     /// Moves the border between block cache and units.
@@ -221,37 +238,76 @@ impl Elastic {
         let marginal = self.inner().manager.marginal(divider.step_bytes());
         let ghost = shared.cache.ghost_report().expect("the cache was made for this");
         let Some(split) = divider.turn(shared.counters.read().gets, ghost, marginal) else { return };
+        self.apply(shared, split);
+    }
+
+    /// Gives block cache and units their shares. The caller holds the divider.
+    fn apply(&self, shared: &Shared, split: Split) {
         // The shrinking side goes first, so that together they never exceed the limit.
-        if split.filters < self.budget.limit() {
-            self.budget.set_limit(split.filters);
-            let mut inner = self.inner();
-            let unload = inner.manager.set_budget(split.filters);
-            inner.unload(unload);
-            drop(inner);
+        if split.filters < self.inner().manager.budget() {
+            self.limit(split.filters);
             shared.cache.set_capacity(split.cache);
         } else {
             shared.cache.set_capacity(split.cache);
-            self.budget.set_limit(split.filters);
-            self.inner().manager.set_budget(split.filters);
+            self.limit(split.filters);
         }
+    }
+
+    /// Changes the budget. Units beyond it are evicted at once; gets that use them let them go as they end.
+    fn limit(&self, bytes: u64) {
+        let retired = {
+            let mut inner = self.inner();
+            let unload = inner.manager.set_budget(bytes);
+            inner.unload(unload)
+        };
+        retire(retired, &self.retired);
+        self.sampler.wake();
+    }
+
+    /// Changes the budget of units, unless they share one with the block cache.
+    pub(crate) fn set_filter_budget(&self, bytes: u64) -> Result<(), OptionsError> {
+        if self.shared.is_some() {
+            let expected =
+                "the database has one budget for filters and block cache, `read_memory_bytes`".into();
+            return Err(refused("filter_budget_bytes", bytes, expected));
+        }
+        self.limit(bytes);
+        Ok(())
+    }
+
+    /// Changes the budget that units share with the block cache, if they do.
+    pub(crate) fn set_read_memory(&self, bytes: u64) -> Result<(), OptionsError> {
+        let refused = |expected| Err(refused("read_memory_bytes", bytes, expected));
+        let Some(shared) = &self.shared else {
+            return refused(
+                "the database was opened with one budget for each, `read_memory_bytes = 0`".into(),
+            );
+        };
+        let mut divider = shared.divider.lock();
+        if bytes < divider.least_total() {
+            return refused(format!(
+                "at least an eighth of what it was opened with, {}",
+                divider.least_total()
+            ));
+        }
+        let split = divider.resize(bytes);
+        self.apply(shared, split);
+        Ok(())
     }
 }
 
-impl Inner {
-    /// Records the end of a load. Without its unit, the units above it are not in use either, and the manager stops counting
-    /// them.
-    fn loaded(&mut self, known: &Known, load: &Load, outcome: Outcome) {
-        if !self.manager.loaded(load, outcome) {
-            known.filter.keep(load.segment.segment as usize, load.unit);
-        }
-    }
+fn refused(name: &'static str, bytes: u64, expected: String) -> OptionsError {
+    OptionsError::Value { name, value: bytes.to_string(), expected }
+}
 
-    /// Takes units out of use.
-    pub(super) fn unload(&self, unload: Vec<Unload>) {
-        for Unload { segment: SegmentId { table, segment }, units } in unload {
+impl Inner {
+    /// Takes units out of use, and returns them.
+    pub(super) fn unload(&self, unload: Vec<Unload>) -> Vec<Retired> {
+        let keep = |Unload { segment: SegmentId { table, segment }, units }| {
             let known = self.tables.get(&table).expect("the manager knows the tables that are known here");
-            known.filter.keep(segment as usize, units);
-        }
+            known.filter.keep(segment as usize, units)
+        };
+        unload.into_iter().filter_map(keep).collect()
     }
 }
 
@@ -263,27 +319,28 @@ struct Turn {
     samples: Vec<Sample>,
 }
 
-/// Coalesces loads of adjacent units: by table, unit and segment.
+/// Coalesces loads of adjacent units: by table, units and segment.
 fn jobs(mut loads: Vec<Load>, known: impl Fn(TableId) -> Option<Known>) -> Vec<Job> {
-    loads.sort_unstable_by_key(|load| (load.segment.table, load.unit, load.segment.segment));
+    loads.sort_unstable_by_key(|load| (load.segment.table, load.from, load.to, load.segment.segment));
     let mut jobs: Vec<Job> = Vec::new();
     for load in loads {
         let segment = load.segment.segment as usize;
+        let known = known(load.segment.table).expect("loads of tables that went are forgotten");
+        let bytes = known.filter.bytes(segment, load.to) - known.filter.bytes(segment, load.from);
         if let Some(last) = jobs.last_mut() {
             let neighbour = last.loads.last().is_some_and(|other| {
-                (other.segment.table, other.unit) == (load.segment.table, load.unit)
+                (other.segment.table, other.from, other.to) == (load.segment.table, load.from, load.to)
                     && other.segment.segment + 1 == load.segment.segment
             });
-            if neighbour && last.bytes + load.bytes <= MOST_AT_ONCE {
+            if neighbour && last.bytes + bytes <= MOST_AT_ONCE {
                 last.segments.end = segment + 1;
-                last.bytes += load.bytes;
+                last.bytes += bytes;
                 last.loads.push(load);
                 continue;
             }
         }
-        let known = known(load.segment.table).expect("loads of tables that went are forgotten");
-        let (segments, bytes) = (segment..segment + 1, load.bytes);
-        jobs.push(Job { known, unit: load.unit.into(), segments, loads: vec![load], bytes });
+        let (segments, units) = (segment..segment + 1, load.from.into()..load.to.into());
+        jobs.push(Job { known, units, segments, loads: vec![load], bytes });
     }
     jobs
 }
@@ -295,58 +352,6 @@ mod tests {
     use crate::{Db, Options};
 
     use super::*;
-
-    /// Several units of a segment may be loading at once, and finish in any order. If there was no memory left for a lower
-    /// one, those above it that had finished earlier stayed in use. The manager did not know of them: they took uncounted
-    /// memory, and when it requested them again they were taken for permanently unreadable.
-    #[test]
-    fn a_unit_without_room_also_disables_those_above_it() {
-        let mut options = Options {
-            file_system: Some(Arc::new(MemFs::new())),
-            filter_budget_bytes: 1 << 20,
-            ..Options::default()
-        };
-        options.keyspace.filter = FilterPolicy::elastic();
-        let db = Db::open("/db", options).unwrap();
-        (0..100u64).for_each(|i| db.put(i.to_be_bytes(), b"value").unwrap());
-        db.flush().unwrap();
-        db.settle_filters().unwrap();
-        // From here on the test acts as the background thread.
-        let elastic = &db.handle().inner.elastic;
-        elastic.stop();
-        elastic.leaving.store(false, Relaxed);
-        let (known, mut loads) = {
-            let mut inner = elastic.inner();
-            let (&id, known) = inner.tables.iter().next().unwrap();
-            let known = known.clone();
-            known.filter.clear();
-            let bytes = known.filter.charge_of(0);
-            inner.manager.set_budget(0);
-            inner.manager.set_budget(1 << 20);
-            let loads = inner.manager.fill(&[id]);
-            assert_eq!((loads.len(), loads[0].unit, loads[0].bytes), (6, 0, bytes));
-            (known, loads)
-        };
-        let job = |load: Load| Job {
-            known: known.clone(),
-            unit: load.unit.into(),
-            segments: 0..1,
-            bytes: load.bytes,
-            loads: vec![load],
-        };
-        let lowest = loads.remove(0);
-        loads.drain(..).for_each(|load| elastic.load_stretch(job(load)));
-        assert_eq!(known.filter.enabled(0), 5);
-        // As if readers had not released the units used before.
-        let others = elastic.budget.take(elastic.budget.limit() - elastic.budget.used()).unwrap();
-        elastic.load_stretch(job(lowest));
-        assert_eq!((known.filter.enabled(0), elastic.inner().manager.report().used), (0, 0));
-        drop(others);
-        let again = elastic.inner().manager.fill(&[lowest.segment.table]);
-        assert_eq!(again.len(), 6);
-        again.into_iter().for_each(|load| elastic.load_stretch(job(load)));
-        assert_eq!((known.filter.enabled(0), elastic.inner().manager.report().by_units[6]), (6, 1));
-    }
 
     /// A panic with the lock held made the next flush panic as well, with the `state` lock held, which ended all writes.
     #[test]
@@ -361,7 +366,11 @@ mod tests {
             db.settle_filters().unwrap();
         };
         fill(0..100);
-        let used = db.stats().elastic.unwrap().used_bytes;
+        let units = || {
+            let stats = db.stats().elastic.unwrap();
+            stats.used_bytes - stats.index_bytes
+        };
+        let used = units();
         assert!(used > 0);
         let elastic = db.handle().inner.elastic.clone();
         let panicked = std::thread::spawn(move || {
@@ -370,10 +379,10 @@ mod tests {
         });
         panicked.join().unwrap_err();
         fill(50..200);
-        assert_eq!(db.stats().elastic.unwrap().used_bytes, used);
+        assert_eq!(units(), used);
         assert_eq!(db.segments().len(), 1, "later tables have no units, but are known");
         db.compact().unwrap();
-        assert_eq!(db.stats().elastic.unwrap().used_bytes, 0);
+        assert_eq!(units(), 0);
         (0..200u64).for_each(|i| assert!(db.get(i.to_be_bytes()).unwrap().is_some()));
         db.close().unwrap();
         let db = Db::open("/db", options).unwrap();

@@ -86,6 +86,7 @@ fn plan(db: &Db, runs: &[usize], work: Work) -> Plan {
         work,
         guard_bits: None,
         bottommost: false,
+        stretch: None,
     }
 }
 

@@ -44,7 +44,7 @@ use crate::db::log::Current;
 use crate::error::{AdminError, ExternalTableError, WriteError};
 use crate::external::{Described, describe};
 use crate::ids::{KeyspaceId, RunId};
-use crate::key::{KeyEnd, MAX_SEQNO, SeqNo};
+use crate::key::{MAX_SEQNO, SeqNo};
 use crate::read::{MemtableSlot, Memtables};
 use crate::tree::edit::VersionEdit;
 
@@ -259,6 +259,7 @@ impl DbInner {
         let mut opened = Vec::new();
         let now = self.now();
         for Group { keyspace, files } in groups {
+            let version = keyspace.view.load().version.clone();
             let shape = self.shape(&state, &keyspace);
             let depth = {
                 let shaping = keyspace.shaping.load();
@@ -284,7 +285,9 @@ impl DbInner {
                     entries: meta.entries,
                     bytes: meta.file_bytes,
                 });
-                opened.push(file.table.ingested(meta.clone()));
+                let table = file.table.ingested(meta.clone());
+                keyspace.inherit_accesses(&version, &table);
+                opened.push(table);
                 edit.added.push((keyspace.id, place.level as u32, run, meta));
             }
         }
@@ -329,25 +332,5 @@ fn holds_some_of(slot: &MemtableSlot, range: &KeyRange) -> bool {
 
 /// Returns the key range that a memtable's table will have; `None` if it is empty.
 fn hull(slot: &MemtableSlot) -> Option<KeyRange> {
-    let mut hull: Option<KeyRange> = None;
-    let mut cursor = slot.memtable.cursor();
-    cursor.seek_to_first();
-    if cursor.valid() {
-        let smallest = cursor.key().into();
-        cursor.seek_to_last();
-        hull = Some(KeyRange { smallest, largest: KeyEnd::Included(cursor.key().into()) });
-    }
-    if let Some(known) = slot.tombstones()
-        && let [first, .., last] | [first @ last] = known.1.fragments()
-    {
-        let end = last.end.clone().map_or(KeyEnd::Unbounded, KeyEnd::Excluded);
-        hull = Some(match hull {
-            None => KeyRange { smallest: first.start.clone(), largest: end },
-            Some(points) => KeyRange {
-                smallest: points.smallest.min(first.start.clone()),
-                largest: points.largest.max(end),
-            },
-        });
-    }
-    hull
+    slot.key_range().map(|(smallest, largest)| KeyRange { smallest, largest })
 }

@@ -42,7 +42,7 @@ use crate::key::SeqNo;
 use crate::options::Options;
 use crate::tree::edit::VersionEdit;
 use crate::tree::files::{
-    FileKind, current_path, lock_path, log_path, manifest_name, manifest_path, table_path,
+    FileKind, current_path, filter_path, lock_path, log_path, manifest_name, manifest_path, table_path,
 };
 use crate::tree::manifest::{LoadedManifest, is_damage};
 use crate::tree::meta::TableMeta;
@@ -237,6 +237,9 @@ impl Work<'_> {
             let keyspace = named.map_or("", |(id, _)| &loaded.state.keyspaces[&id].name).to_owned();
             self.note_table(id, keyspace, fate, why);
         }
+        for (&keyspace, stored) in &tree.keyspaces {
+            edit.removed_filters.extend(stored.filter_files.keys().map(|file| (keyspace, *file)));
+        }
         tree.apply(&edit).map_err(|what| StorageError::corrupt(self.dir, None, what))?;
         let (scans, unreadable) = self.scan_logs(tree.log_floor(), &HashMap::default())?;
         self.note_logs(&scans);
@@ -340,6 +343,17 @@ impl Work<'_> {
                     salvage.second_names.push((self.dir.join(&table.file), ".aside"));
                 }
             }
+        }
+        // They are true only of the tree that they were made for.
+        for &id in &self.files.filters {
+            let path = filter_path(self.dir, id);
+            self.report.others.push(name_of(&path));
+            salvage.second_names.push((path, ".aside"));
+        }
+        if !self.files.filters.is_empty() && self.report.is_needed() {
+            let count = self.files.filters.len();
+            let what = format!("{count} filter files are left out: global filters are built from the tables");
+            self.report.notes.push(what);
         }
         salvage.report = self.report;
         salvage

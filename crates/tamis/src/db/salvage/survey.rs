@@ -9,7 +9,7 @@ use crate::collections::HashMap;
 use crate::db::open::check_state;
 use crate::db::replay::{Replayed, replay};
 use crate::error::{OpenError, StorageError};
-use crate::ids::{KeyspaceId, LogId, TableId};
+use crate::ids::{FilterFileId, KeyspaceId, LogId, TableId};
 use crate::io::FileSystem;
 use crate::key::{KeyBytes, KeyEnd, MAX_SEQNO, SeqNo};
 use crate::table::{Origin, ReaderConfig, Table};
@@ -26,6 +26,7 @@ pub(super) struct Files {
     pub(super) tables: Vec<TableId>,
     pub(super) logs: Vec<LogId>,
     pub(super) manifests: Vec<u64>,
+    pub(super) filters: Vec<FilterFileId>,
 }
 
 impl Files {
@@ -36,12 +37,14 @@ impl Files {
                 Some(FileKind::Table(id)) => files.tables.push(id),
                 Some(FileKind::Log(id)) => files.logs.push(id),
                 Some(FileKind::Manifest(number)) => files.manifests.push(number),
+                Some(FileKind::Filter(id)) => files.filters.push(id),
                 _ => {}
             }
         }
         files.tables.sort_unstable();
         files.logs.sort_unstable();
         files.manifests.sort_unstable();
+        files.filters.sort_unstable();
         Ok(files)
     }
 

@@ -252,7 +252,7 @@ fn with_cursor(source: &mut Source) -> Option<&mut RunCursor> {
     if let Source::Asleep(tables) = source {
         let mut run = RunCursor::new(tables.clone());
         run.sleep();
-        *source = Source::Run(run);
+        *source = Source::Run(Box::new(run));
     }
     match source {
         Source::Run(run) => Some(run),

@@ -1,4 +1,4 @@
-//! Collects the key lists of a version's tables into the batch from which a partition is built.
+//! Collects the keys of a version's tables into the batch from which a partition is built.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,6 +8,7 @@ use tamis_filter::Digest;
 use tamis_filter::global::{Batch, Epoch, Epochs};
 
 use crate::error::StorageError;
+use crate::ids::TableId;
 use crate::key::KeyBytes;
 use crate::select::keys::{Source, for_each_key};
 use crate::tree::epochs::EpochMap;
@@ -24,6 +25,12 @@ pub(crate) struct Span {
 }
 
 impl Span {
+    /// Reports whether the two have keys in common.
+    pub(super) fn meets(&self, other: &Span) -> bool {
+        let begins_before = |a: &Span, b: &Span| b.end.as_ref().is_none_or(|end| a.start < *end);
+        begins_before(self, other) && begins_before(other, self)
+    }
+
     pub(super) fn overlaps(&self, table: &OpenTable) -> bool {
         let meta = &table.meta;
         meta.largest.reaches(&self.start) && self.end.as_ref().is_none_or(|end| meta.smallest < *end)
@@ -68,8 +75,8 @@ impl Listed {
 /// The result of [`gather`].
 pub(super) struct Gathered {
     pub(super) batch: Batch,
-    /// Tables whose keys had to be read from their data, and whether their list was damaged.
-    pub(super) from_data: Vec<(u64, bool)>,
+    /// The tables that were read, where their keys came from, and how many.
+    pub(super) read: Vec<(TableId, Source, u64)>,
     /// Tables whose keys cannot be read at all because of damage, and why. They are left out.
     pub(super) unread: Vec<(Arc<OpenTable>, StorageError)>,
 }
@@ -78,10 +85,10 @@ pub(super) struct Gathered {
 ///
 /// Errors: a failed system call. A damaged table is left out and listed.
 ///
-/// Cost: the bytes of the key lists that overlap the span, a digest per key, and a merge.
+/// Cost: reads the lists of the tables that have one, and of the others the data within the span; a digest per key, and a merge.
 pub(super) fn gather(tables: &[Arc<OpenTable>], span: &Span) -> Result<Gathered, StorageError> {
     let mut lists = Vec::new();
-    let (mut from_data, mut unread) = (Vec::new(), Vec::new());
+    let (mut read, mut unread) = (Vec::new(), Vec::new());
     for table in tables.iter().filter(|table| span.overlaps(table)) {
         let mut list = Listed::default();
         let source = each_key(table, span, &mut |key, digest, epochs| {
@@ -96,11 +103,7 @@ pub(super) fn gather(tables: &[Arc<OpenTable>], span: &Span) -> Result<Gathered,
             }
             Err(io) => return Err(io),
         };
-        match source {
-            Source::List => {}
-            Source::Data => from_data.push((table.meta.id, false)),
-            Source::DamagedList => from_data.push((table.meta.id, true)),
-        }
+        read.push((table.meta.id, source, list.entries.len() as u64));
         if !list.entries.is_empty() {
             lists.push(list);
         }
@@ -125,7 +128,7 @@ pub(super) fn gather(tables: &[Arc<OpenTable>], span: &Span) -> Result<Gathered,
             next += 1;
         }
     }
-    Ok(Gathered { batch, from_data, unread })
+    Ok(Gathered { batch, read, unread })
 }
 
 /// Returns the end of the epochs of a version's oldest run within a span (a code "last" may stand for all before it),

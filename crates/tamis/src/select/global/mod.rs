@@ -7,9 +7,10 @@
 //! (numbers of flushes). A table records the epochs it may hold. The candidates for a key are the tables whose epochs
 //! meet a code that the key matches ([`selector`]). Compactions do not touch the filter; only the tables' epochs move.
 //!
-//! Beside its data every table stores the list of its keys, so a partition can be built without reading data
-//! ([`gather`]). Nothing of the filter itself is on disk: opening, rebuilding after a last-level compaction, and
-//! repairing damage are the same operation.
+//! A partition is built from the tables of its range ([`gather`]): rebuilding after a last-level compaction and repairing
+//! damage are the same operation. Opening needs neither, as far as there are *images* of the partitions on disk ([`saved`]).
+//! A table that a flush writes has the list of its keys, since these are to be added; one that a merge writes brings none, has
+//! no list, and where it has to be read its data is.
 //!
 //! # Updates
 //! * **Flush**: adds its keys to the cells of the current directory, then publishes its version. Readers of older
@@ -17,13 +18,39 @@
 //! * **Compaction, move, drop**: change nothing. The new version has the same directory.
 //! * **Ingestion**: publishes its tables at once, with [`missing`](Grf::missing) epochs: tables that hold one are
 //!   candidates for every key until a background thread has added their keys.
-//! * **Rebuild** of a key range: builds cells from the key lists of one version's tables, adds what was flushed
+//! * **Rebuild** of a key range: builds cells from the keys of one version's tables, adds what was flushed
 //!   meanwhile (the paper's waiting buffer; here the flushed tables themselves), then publishes a version with the new
 //!   directory. Older versions keep their directory. If one of them is still being read, its cell is shrunk to the
 //!   entries of upper levels, and its last level becomes a candidate for every key. (The paper probes the new filter
 //!   instead, which would deny keys that the compaction dropped but the old version has.)
 //! * **Codes** are shortened whenever a partition is written, as far as the live versions allow ([`Cuts`]). This is the
 //!   paper's garbage collection, with "live versions" in place of "the oldest snapshot".
+//!
+//! # Images
+//! An image is a partition on disk, for one key range, with an epoch *until* ([`images`](crate::images)). It is saved with the
+//! `until` of [`Grf::until`]: every table of the current version, and every table to come, that has only epochs below it at some
+//! key of the range has that key in the filter. This holds because these epochs are excluded: [`Grf::missing`] ones that a
+//! table holds (those of a damaged table are among them: the last of its epochs suffices, as the table, and what it is merged
+//! into, then has an end above `until`), [`Grf::unpublished`] ones, whose tables are still being written, and those not taken yet.
+//! The partition is taken under the locks under which `until` is computed, so no flush is half done.
+//!
+//! *A cell made of an image denies no key.* Let a table of the version at opening hold a key of the range, with the epochs
+//! `[lo, hi)` there.
+//! * `hi <= until`: the key came there from tables that existed when the image was taken, or it would have a later epoch. Such a
+//!   table had epochs within `[lo, hi)`, as merges only join epochs; so its key was in the filter, with a code that meets its
+//!   epochs and therefore `[lo, hi)`. It does not matter how many compactions were in between, or that the image's codes are of
+//!   a tree of then: a code is an interval of epochs, not a place in the tree.
+//! * `hi > until`: the table belongs to the image's log, even if `lo < until`. Its keys are added as by a flush, before the cell
+//!   is published ([`Grf::load`]). Keys that the image has already are added again; equal entries are one.
+//!
+//! Entries of tables that never were published, as a crash came first, name epochs at or above `until`, which other flushes may
+//! get: false positives, nothing else. The edit that names an image follows those of all tables that it has, so no tree without
+//! these can be found together with it; and it keeps the epochs below `until` from being taken again. Cuts are not blind: from
+//! the time that a cell is loaded, all tables that it has entries for are in live versions, or gone.
+//!
+//! A cell serves its image's range, or the part of it where no newer image counts, like a cell whose range a rebuild has cut.
+//! If options were changed since, the partition still denies no key: it is used until the range is rebuilt, which is due at once.
+//! Its prefixes are used only under the same `prefix_filter`.
 //!
 //! # Threads
 //! Readers load a version, its directory and a cell's partition, all immutable, without waiting. Writers:
@@ -33,11 +60,11 @@
 //! * The current directory is replaced under `work` and `state` together; it may be read under either.
 //! * A cell's partition is replaced under `work`, and stored (Release) before the view that needs its entries. A reader
 //!   that has loaded that view (Acquire) therefore sees them.
-//! * [`Grf::alive`], [`Grf::missing`] and [`Grf::unread`] are leaf locks, held briefly.
+//! * [`Grf::alive`], [`Grf::missing`], [`Grf::unread`] and [`Grf::unpublished`] are leaf locks, held briefly.
 
 use crate::collections::HashSet;
 use crate::sync::{Mutex, MutexGuard};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Weak};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -47,13 +74,16 @@ use crate::error::StorageError;
 use crate::ids::TableId;
 use crate::key::{KeyBytes, prefix_of};
 use crate::options::{KeyMapChoice, KeyspaceOptions, PrefixFilter};
-use crate::select::Warnings;
+use crate::select::keys::KeysRead;
+use crate::select::{QuerySampler, Warnings};
 use crate::tree::epochs::EpochMap;
 use crate::tree::meta::TableMeta;
 use crate::tree::open_table::OpenTable;
 
 mod gather;
+mod mix;
 mod report;
+mod saved;
 mod selector;
 #[cfg(test)]
 mod tests;
@@ -61,6 +91,7 @@ mod upkeep;
 
 pub(crate) use gather::Span;
 pub use report::{GlobalFilterStats, KeyMapStats};
+pub(crate) use saved::{Moment, Part, Restored, TakenEpoch};
 pub(crate) use selector::GlobalSelector;
 pub(crate) use upkeep::Task;
 
@@ -77,10 +108,10 @@ pub(crate) struct Cell {
     prefixes: ArcSwapOption<Partition>,
     /// The tables of the oldest run that it was built from.
     oldest: Vec<u64>,
-    /// The end of the newest epochs added. A hint for when to rebuild; raised under `work`.
-    newest: AtomicU64,
-    /// From these epochs on, its codes have no numbers left to distinguish runs.
-    lasts_until: Epoch,
+    /// Whether it was built with other options than those of now, and so is to be rebuilt.
+    is_outdated: bool,
+    chosen: mix::Chosen,
+    saved: saved::Saved,
 }
 
 impl Cell {
@@ -91,9 +122,18 @@ impl Cell {
             partition: ArcSwapOption::empty(),
             prefixes: ArcSwapOption::empty(),
             oldest: Vec::new(),
-            newest: AtomicU64::new(0),
-            lasts_until: Epoch::MAX,
+            is_outdated: false,
+            chosen: mix::Chosen::default(),
+            saved: saved::Saved::default(),
         })
+    }
+
+    /// Returns the bytes of a cell and its place in a directory, without partitions.
+    fn memory_bytes(&self) -> usize {
+        // The directory has the start once more, and the first bytes of it.
+        let keys = 2 * self.start.len() + self.end.as_ref().map_or(0, |end| end.len());
+        let place = size_of::<(KeyBytes, Arc<Cell>)>() + size_of::<u64>();
+        size_of::<Cell>() + place + keys + self.oldest.len() * size_of::<u64>()
     }
 
     /// Returns the cuts of these tables within the cell.
@@ -178,11 +218,18 @@ pub(crate) struct Work {
 #[derive(Debug)]
 pub(crate) struct Grf {
     spec: Spec,
+    /// What readers ask for.
+    queries: Arc<QuerySampler>,
+    reviewed: mix::Reviewed,
     directory: ArcSwap<Directory>,
     /// Epochs of tables whose keys are not in the filter: ingested ones before their keys are added, and those in `unread`.
     missing: Mutex<Vec<Epoch>>,
     /// Tables whose keys cannot be read because of damage.
     unread: Mutex<HashSet<TableId>>,
+    /// Epochs taken for tables that are not published yet.
+    unpublished: Arc<Mutex<Vec<Epoch>>>,
+    /// Whether images were looked for. Set under `state`.
+    loaded: AtomicBool,
     warnings: Warnings,
     /// The tables of the live versions.
     alive: Mutex<Vec<Weak<Vec<Arc<TableMeta>>>>>,
@@ -200,7 +247,6 @@ struct Spec {
     prefixes: PrefixFilter,
     /// Whether ranges are rebuilt whenever the oldest run has changed below them.
     eager: bool,
-    radices: Vec<u32>,
 }
 
 /// Counters since the database was opened.
@@ -210,16 +256,14 @@ struct Counts {
     insert_ns: AtomicU64,
     built: AtomicU64,
     build_ns: AtomicU64,
-    from_data: AtomicU64,
+    read: KeysRead,
+    images_loaded: AtomicU64,
+    images_saved: AtomicU64,
 }
 
 impl Grf {
     /// Returns the filter of a tree about which nothing is known yet.
     pub(crate) fn new(options: &KeyspaceOptions) -> Grf {
-        let radix = |level: usize| match level {
-            0 => options.level0_runs as u64,
-            level => options.size_ratio.at(level),
-        };
         Grf {
             spec: Spec {
                 bits_per_key: options.bits_per_key,
@@ -228,20 +272,29 @@ impl Grf {
                     KeyMapChoice::Learned => MapChoice::Learned,
                     KeyMapChoice::Digest => MapChoice::Digest,
                     KeyMapChoice::Mixed => MapChoice::Mixed,
+                    KeyMapChoice::Local => MapChoice::Local,
                 },
                 prefixes: options.prefix_filter,
                 eager: options.eager_filter_rebuild,
-                radices: (0..16).map(|level| radix(level).clamp(2, 1 << 16) as u32).collect(),
             },
+            queries: Arc::new(QuerySampler::new(options.workload.as_ref())),
+            reviewed: mix::Reviewed::default(),
             directory: ArcSwap::from_pointee(Directory::new(vec![(KeyBytes::default(), Cell::empty())])),
             missing: Mutex::default(),
             unread: Mutex::default(),
+            unpublished: Arc::default(),
+            loaded: AtomicBool::new(false),
             warnings: Warnings::default(),
             alive: Mutex::default(),
             work: Mutex::default(),
             old: Mutex::default(),
             counts: Counts::default(),
         }
+    }
+
+    /// Returns the sampler of the keyspace's reads.
+    pub(crate) fn queries(&self) -> &Arc<QuerySampler> {
+        &self.queries
     }
 
     /// Locks the work. Taken before the `state` lock; see the module documentation.
@@ -256,6 +309,21 @@ impl Grf {
         if !missing.contains(&epoch) {
             missing.push(epoch);
         }
+    }
+
+    /// Forgets the epochs that only these tables have: a filter that is built from them lacks nothing.
+    pub(crate) fn forget_missing(&self, tables: &[Arc<OpenTable>]) {
+        let mut missing = self.missing.lock();
+        missing.retain(|epoch| !tables.iter().any(|table| holds(&table.meta.epochs, *epoch)));
+    }
+
+    /// Drops all partitions, for a tree with these tables that is no longer read through the filter. Versions that still are
+    /// keep their directory.
+    pub(crate) fn clear(&self, work: &Work, tables: &[Arc<OpenTable>]) {
+        debug_assert!(work.since.is_none(), "no build is under way");
+        self.directory.store(Arc::new(Directory::new(vec![(KeyBytes::default(), Cell::empty())])));
+        self.unread.lock().clear();
+        self.forget_missing(tables);
     }
 
     /// Records a table some of whose keys are not in the filter. The tables it is merged into hold the recorded epochs
@@ -298,7 +366,9 @@ impl Grf {
             alive.retain(|version| version.strong_count() > 0);
             alive.push(Arc::downgrade(&metas));
         }
-        let lacking = |table: &Arc<OpenTable>| self.lacks(&table.meta.epochs);
+        // A table that cannot be read may hold range tombstones, which no filter knows.
+        let lost = |table: &Arc<OpenTable>| table.table.why_lost().is_some();
+        let lacking = |table: &Arc<OpenTable>| lost(table) || self.lacks(&table.meta.epochs);
         let lacking = tables.iter().map(lacking).collect();
         GlobalSelector::new(self.directory.load_full(), self.spec.prefixes, metas, runs, tables, lacking)
     }

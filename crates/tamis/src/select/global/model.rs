@@ -6,7 +6,11 @@
 //!
 //! The protocol of the parent module with the smallest values that can go wrong: one key, written by the flushes of epochs 1
 //! and 2. A partition is the set of epochs of its entries. A version is the set of epochs of its tables and the number of its
-//! directory, which has one cell. Pointers are these values themselves, stored and loaded in the order of `ArcSwap`.
+//! directory, which has one cell. Pointers are these values themselves, stored and loaded in the order of `ArcSwap`. `images` has crashes, and
+//! `turns` a filter that is not always in force.
+
+mod images;
+mod turns;
 
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Mutex};

@@ -19,11 +19,11 @@ pub struct GlobalFilterStats {
     /// Number of entries: one for each key of each run, minus those that could be joined, plus those of deleted keys
     /// that are still present.
     pub entries: u64,
-    /// Memory of the current partitions.
+    /// Memory of the current partitions and their directory.
     pub bytes: u64,
     /// Memory of old partitions that only readers of older versions use.
     pub old_bytes: u64,
-    /// Bits of run codes per entry, if the filter has any: indicators, digits and suffixes.
+    /// Bits of run codes per entry, if the filter has any.
     pub code_bits: f64,
     /// Expected number of entries that match a random absent key.
     pub expected_rate: f64,
@@ -35,8 +35,17 @@ pub struct GlobalFilterStats {
     pub inserted: (u64, u64),
     /// Rebuilds since opening, and the time they took in nanoseconds.
     pub rebuilt: (u64, u64),
-    /// Tables whose keys had to be read from their data since opening, because their key list was missing or damaged.
-    pub tables_from_data: u64,
+    /// Keys read from key lists since opening: those of flushed and ingested tables.
+    pub keys_from_lists: u64,
+    /// Keys read from the data of tables since opening, as these have no key list, or a damaged one: for rebuilds, and to add what
+    /// the filter files lack.
+    pub keys_from_data: u64,
+    /// How often a key list was found damaged since opening. The keys then come from the data.
+    pub damaged_lists: u64,
+    /// Key ranges whose partition was read from a filter file since opening.
+    pub images_loaded: u64,
+    /// Partitions saved in filter files since opening.
+    pub images_saved: u64,
 }
 
 /// The partitions of a global filter that use one kind of key map.
@@ -70,6 +79,7 @@ impl Grf {
                 continue;
             };
             let entries = partition.entries();
+            stats.bytes += cell.memory_bytes() as u64;
             stats.partitions += 1;
             stats.entries += entries;
             stats.bytes += partition.memory_bytes() as u64;
@@ -107,7 +117,9 @@ impl Grf {
         let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Relaxed);
         stats.inserted = (count(&self.counts.inserted), count(&self.counts.insert_ns));
         stats.rebuilt = (count(&self.counts.built), count(&self.counts.build_ns));
-        stats.tables_from_data = count(&self.counts.from_data);
+        self.counts.read.report_to(&mut stats);
+        stats.images_loaded = count(&self.counts.images_loaded);
+        stats.images_saved = count(&self.counts.images_saved);
         stats
     }
 }
@@ -118,5 +130,6 @@ fn name(map: MapChoice) -> &'static str {
         MapChoice::Learned => "learned",
         MapChoice::Digest => "digest",
         MapChoice::Mixed => "mixed",
+        MapChoice::Local => "local",
     }
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tamis_filter::Digest;
-use tamis_filter::global::{Ahead, Epochs, NO_BOUND, Partition};
+use tamis_filter::global::{Ahead, Epoch, Epochs, NO_BOUND, Partition};
 
 use super::{Cell, Directory, spans_within};
 use crate::key::{KeyBytes, KeyEnd, prefix_of};
 use crate::options::PrefixFilter;
 use crate::select::table_filters::{ask_filter, check_rejection, take_answer};
-use crate::select::{Candidate, Candidates, Probe, RunSelector};
+use crate::select::{Candidate, Candidates, LeanKey, MAX_STEP, Probe, RunSelector};
 use crate::selector::RangeRuns;
 use crate::table::ReadCost;
 use crate::tree::meta::TableMeta;
@@ -21,12 +21,16 @@ use crate::tree::version::{Run, Version};
 /// Ranges without any key that one probe of an iterator may skip.
 const EMPTY_STRETCHES: usize = 16;
 
+/// Keys of a batch whose cache misses overlap. Each holds a partition, of which a thread can hold eight cheaply.
+const AT_ONCE: usize = 8;
+
 /// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct GlobalSelector {
     directory: Arc<Directory>,
     /// The prefixes of keys that the cells know.
     prefixes: PrefixFilter,
+    by_epoch: RunsByEpoch,
     /// By run, the hull of its tables' epochs.
     hulls: Vec<Epochs>,
     /// By run, whether all its tables have the epochs of the hull at each of their keys.
@@ -42,6 +46,41 @@ pub(crate) struct GlobalSelector {
 }
 
 type Codes = SmallVec<[Epochs; 8]>;
+
+/// The runs of a version in the order of their epochs, so that a code finds its runs without a look at all others.
+#[derive(Debug)]
+struct RunsByEpoch {
+    /// The hull of a run's epochs, the end of the latest epochs so far, and the run; by the first epoch.
+    runs: Vec<(Epochs, Epoch, u32)>,
+}
+
+impl RunsByEpoch {
+    fn new(hulls: &[Epochs]) -> RunsByEpoch {
+        let mut runs: Vec<_> = (0..).zip(hulls).map(|(run, hull)| (*hull, hull.hi, run)).collect();
+        runs.sort_unstable_by_key(|(hull, _, run)| (hull.lo, *run));
+        let mut latest = 0;
+        for (_, end, _) in &mut runs {
+            latest = latest.max(*end);
+            *end = latest;
+        }
+        RunsByEpoch { runs }
+    }
+
+    /// Calls `met` with each run that has epochs in common with `code`. Costs a binary search and a step for each of them, if
+    /// the epochs of runs are disjoint.
+    #[inline]
+    fn meeting(&self, code: Epochs, mut met: impl FnMut(u32)) {
+        let end = self.runs.partition_point(|(hull, ..)| hull.lo < code.hi);
+        for &(hull, latest, run) in self.runs[..end].iter().rev() {
+            if latest <= code.lo {
+                break;
+            }
+            if hull.intersects(code) {
+                met(run);
+            }
+        }
+    }
+}
 
 impl GlobalSelector {
     pub(super) fn new(
@@ -72,6 +111,7 @@ impl GlobalSelector {
             directory,
             prefixes,
             uniform_runs: uniform_runs.collect(),
+            by_epoch: RunsByEpoch::new(&hulls),
             hulls,
             uniform,
             lacking_runs,
@@ -148,6 +188,17 @@ impl GlobalSelector {
         Some(codes)
     }
 
+    /// Reports whether a walk `within` a part of a range would name nearly all runs and no known prefix of the `whole` range could
+    /// then exclude any.
+    fn walks_in_vain(
+        &self,
+        partition: &Partition,
+        within: (&[u8], Option<&[u8]>),
+        whole: (&[u8], Option<&[u8]>),
+    ) -> bool {
+        partition.walks_in_vain(within.0, within.1) && self.prefixes.covering(whole.0, whole.1).is_none()
+    }
+
     /// Returns a key behind all keys of the version; `None` if a table has no end.
     fn end(version: &Version) -> Option<Vec<u8>> {
         let mut end = Vec::new();
@@ -161,7 +212,8 @@ impl GlobalSelector {
         Some(end)
     }
 
-    /// Reports whether some table of `run` that overlaps the keys from `start` up to `end` meets `code` there.
+    /// Reports whether some table of `run`, whose hull meets `code`, overlaps the keys from `start` up to `end` and meets it
+    /// there.
     fn meets_within(
         &self,
         version: &Version,
@@ -170,9 +222,6 @@ impl GlobalSelector {
         start: &[u8],
         end: Option<&[u8]>,
     ) -> bool {
-        if !self.hulls[run].intersects(code) {
-            return false;
-        }
         if self.uniform_runs[run] {
             // True of any table. One without keys in the range costs a check of its bounds, not a block.
             return true;
@@ -194,23 +243,38 @@ impl GlobalSelector {
     /// runs about which the filter knows nothing.
     fn list_runs(&self, version: &Version, walk: Walk<'_>, out: &mut RangeRuns) {
         let Walk { partition, ahead, start, end, backward, prefix } = walk;
+        let mut numbers: SmallVec<[(u32, u64); 32]> = SmallVec::new();
+        for &(code, number) in &ahead.found {
+            self.by_epoch.meeting(code, |run| {
+                if self.meets_within(version, run as usize, code, start, end) {
+                    numbers.push((run, number));
+                }
+            });
+        }
+        let last = Epochs { lo: 0, hi: partition.base() };
+        let last_is_unknown = partition.last_is_unknown();
+        let unknown =
+            |run: usize| self.lacking_runs[run] || last_is_unknown && self.hulls[run].intersects(last);
+        let some_unknown = last_is_unknown || !self.lacking.is_empty();
+        if some_unknown {
+            numbers.extend(
+                (0..).zip(&self.hulls).map(|(run, _)| (run, 0)).filter(|(run, _)| unknown(*run as usize)),
+            );
+        }
+        numbers.sort_unstable();
         let mut bound = Vec::new();
-        for run in 0..version.runs.len() {
-            let unknown = self.lacking_runs[run]
-                || partition.last_is_unknown()
-                    && self.hulls[run].intersects(Epochs { lo: 0, hi: partition.base() });
-            if unknown {
+        // A run that was several runs before its merges may meet several codes.
+        for of_run in numbers.chunk_by(|a, b| a.0 == b.0) {
+            let run = of_run[0].0 as usize;
+            if some_unknown && unknown(run) {
                 out.push(run, if backward { end.expect("backward walks have an end") } else { start });
                 continue;
             }
-            let met =
-                ahead.found.iter().filter(|(code, _)| self.meets_within(version, run, *code, start, end));
-            // A run that was several runs before its merges may meet several codes.
-            let numbers = met.map(|(_, number)| *number);
-            let Some(number) = (if backward { numbers.max() } else { numbers.min() }) else { continue };
-            let has_prefix =
-                |codes: &Codes| codes.iter().any(|c| self.meets_within(version, run, *c, start, end));
-            if prefix.is_some_and(|codes| !has_prefix(codes)) {
+            let (_, number) = of_run[if backward { of_run.len() - 1 } else { 0 }];
+            let has_prefix = |code: &Epochs| {
+                code.intersects(self.hulls[run]) && self.meets_within(version, run, *code, start, end)
+            };
+            if prefix.is_some_and(|codes| !codes.iter().any(has_prefix)) {
                 continue;
             }
             match number {
@@ -260,18 +324,20 @@ impl RunSelector for GlobalSelector {
             codes.push(Epochs { lo: 0, hi: partition.base() });
         }
         if !codes.is_empty() || !self.lacking.is_empty() {
-            for run in runs.clone() {
-                let hull = self.hulls[run];
-                let met = codes.iter().any(|code| code.intersects(hull));
-                if !met && !self.lacking_runs[run] {
-                    continue;
-                }
+            let mut met: SmallVec<[u32; 8]> = SmallVec::new();
+            codes.iter().for_each(|code| self.by_epoch.meeting(*code, |run| met.push(run)));
+            if !self.lacking.is_empty() {
+                met.extend((0..).zip(&self.lacking_runs).filter(|(_, lacks)| **lacks).map(|(run, _)| run));
+            }
+            met.sort_unstable();
+            met.dedup();
+            for run in met.into_iter().map(|run| run as usize).filter(|run| runs.contains(run)) {
                 let Some(table) = version.table_for(&version.runs[run], probe.key, probe.prefix) else {
                     continue;
                 };
                 if self.lacks(table) {
                     self.ask_table(version, (run, table), probe, out, cost);
-                } else if met && self.meets(version, table, probe.key, &codes) {
+                } else if self.meets(version, table, probe.key, &codes) {
                     out.push(Candidate { run, table, filtered: true });
                 }
             }
@@ -287,10 +353,74 @@ impl RunSelector for GlobalSelector {
         }
     }
 
+    fn answers_many(&self) -> bool {
+        // A mask has a bit for each run.
+        self.lacking.is_empty() && self.hulls.len() <= MAX_STEP
+    }
+
+    fn select_many(
+        &self,
+        version: &Version,
+        keys: &[LeanKey<'_>],
+        runs: Range<usize>,
+        masks: &mut [u32],
+        cost: &mut ReadCost,
+    ) {
+        let everywhere = u32::MAX >> (u32::BITS as usize - runs.len().clamp(1, MAX_STEP));
+        for (keys, masks) in keys.chunks(AT_ONCE).zip(masks.chunks_mut(AT_ONCE)) {
+            let cell_of = |key: &LeanKey<'_>| self.directory.cell(self.directory.find(key.key, key.prefix));
+            let partitions: SmallVec<[_; AT_ONCE]> =
+                keys.iter().map(|key| cell_of(key).partition.load()).collect();
+            let mut positions = [0; AT_ONCE];
+            for ((position, key), partition) in positions.iter_mut().zip(keys).zip(&partitions) {
+                if let Some(partition) = &**partition {
+                    *position = partition.position(key.key, key.digest);
+                    partition.prefetch_directory(*position);
+                }
+            }
+            for (position, partition) in positions.iter().zip(&partitions) {
+                partition.iter().for_each(|partition| partition.prefetch(*position));
+            }
+            for (((mask, key), position), partition) in
+                masks.iter_mut().zip(keys).zip(positions).zip(&partitions)
+            {
+                let Some(partition) = &**partition else {
+                    *mask = everywhere;
+                    continue;
+                };
+                *mask = 0;
+                let mut codes = Codes::new();
+                partition.probe_at(position, |code| codes.push(code));
+                if partition.last_is_unknown() {
+                    codes.push(Epochs { lo: 0, hi: partition.base() });
+                }
+                for code in &codes {
+                    self.by_epoch.meeting(*code, |run| {
+                        let run = run as usize;
+                        let table = || version.table_for(&version.runs[run], key.key, key.prefix);
+                        if runs.contains(&run)
+                            && table().is_some_and(|table| self.meets(version, table, key.key, &codes))
+                        {
+                            *mask |= 1 << (run - runs.start);
+                        }
+                    });
+                }
+                cost.filter_probes += 1;
+                cost.filter_negatives += u64::from(*mask == 0);
+                if cfg!(debug_assertions) {
+                    for run in runs.clone().filter(|run| *mask >> (run - runs.start) & 1 == 0) {
+                        let table = version.table_for(&version.runs[run], key.key, key.prefix);
+                        table.into_iter().for_each(|table| check_rejection(version, table, key.key));
+                    }
+                }
+            }
+        }
+    }
+
     fn prefetch(&self, _version: &Version, probe: &Probe<'_>, digest: Digest, _runs: Range<usize>) {
         let cell = self.directory.cell(self.directory.find(probe.key, probe.prefix));
         if let Some(partition) = &*cell.partition.load() {
-            partition.prefetch(probe.key, digest);
+            partition.prefetch(partition.position(probe.key, digest));
         }
     }
 
@@ -307,7 +437,8 @@ impl RunSelector for GlobalSelector {
         cost: &mut ReadCost,
     ) -> bool {
         let (mut at, mut start) = (self.directory.find(from, prefix_of(from)), KeyBytes::from(from));
-        let mut ahead = Ahead { most: out.wanted(), ..Ahead::default() };
+        let found = Vec::with_capacity(version.runs.len());
+        let mut ahead = Ahead { found, most: out.wanted(), until: None };
         for _ in 0..EMPTY_STRETCHES {
             let guard = self.directory.cell(at).partition.load();
             let Some(partition) = &*guard else { break };
@@ -317,7 +448,8 @@ impl RunSelector for GlobalSelector {
                 (border, end) => border.or(end),
             };
             (ahead.until, _) = (None, ahead.found.clear());
-            if !partition.ahead(&start, stop, &mut ahead) {
+            let in_vain = || self.walks_in_vain(partition, (&start, stop), (&start, end));
+            if in_vain() || !partition.ahead(&start, stop, &mut ahead) {
                 break;
             }
             let mut until = Vec::new();
@@ -385,7 +517,8 @@ impl RunSelector for GlobalSelector {
             let border = self.directory.start(at);
             let floor: &[u8] = (&border[..]).max(start);
             (ahead.until, _) = (None, ahead.found.clear());
-            if stop[..] <= *start || !partition.behind(Some(&stop), floor, &mut ahead) {
+            let in_vain = || self.walks_in_vain(partition, (floor, Some(&stop)), (start, Some(&stop)));
+            if stop[..] <= *start || in_vain() || !partition.behind(Some(&stop), floor, &mut ahead) {
                 break;
             }
             let mut until = Vec::new();

@@ -64,3 +64,38 @@ fn a_claimed_entry_count_takes_no_memory() {
         assert_eq!(db.get("key 100").unwrap(), None);
     }
 }
+
+/// All keys with another beginning than those of a partition had one number. They were in a single segment, and nearly every absent
+/// one matched, until the partition had doubled.
+#[test]
+fn keys_with_another_beginning_get_a_partition_of_their_own() {
+    let fs = MemFs::new();
+    let mut options = options(&fs);
+    options.keyspace.auto_compaction = false;
+    let db = Db::open("db", options).unwrap();
+    let key =
+        |beginning: &str, i: u64| format!("{beginning}/{:016}", i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 12);
+    let write = |beginning: &str, keys: std::ops::Range<u64>| {
+        keys.for_each(|i| db.put(key(beginning, i), "value").unwrap());
+        db.flush().unwrap();
+        db.settle_filters().unwrap();
+    };
+    let stats = || db.default_keyspace().stats().global_filter.unwrap();
+    write("accounts", 0..30_000);
+    assert_eq!(stats().partitions, 1);
+    for flush in 0..10 {
+        write("blobs", flush * 2000..(flush + 1) * 2000);
+    }
+    let stats = stats();
+    assert!(stats.partitions >= 2, "{} partitions", stats.partitions);
+    assert!(stats.expected_rate < 0.2, "{}", stats.expected_rate);
+    let before = db.stats().read.filter_negatives;
+    for i in 20_000..24_000 {
+        assert_eq!(db.get(key("blobs", i)).unwrap(), None);
+    }
+    let rejected = db.stats().read.filter_negatives - before;
+    assert!(rejected > 3200, "{rejected} of 4000 absent keys were rejected");
+    for i in (0..20_000).step_by(7) {
+        assert!(db.get(key("blobs", i)).unwrap().is_some());
+    }
+}

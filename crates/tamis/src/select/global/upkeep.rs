@@ -1,44 +1,44 @@
 //! Maintenance of the filter: adds flushed keys and rebuilds key ranges when it pays.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use arc_swap::ArcSwapOption;
-use tamis_filter::global::{Batch, Epoch, Epochs, MapChoice, Partition, PartitionSpec};
+use tamis_filter::global::{Batch, Epoch, Epochs, MapChoice, Partition, PartitionSpec, QueryMix};
 use tamis_filter::{Digest, FilterError};
 
 use super::gather::{Gathered, Span, each_key, gather, oldest_run};
+use super::mix::{Chosen, share_of_ranges};
+use super::saved::Saved;
 use super::{Cell, Directory, Grf, Work, holds};
 use crate::error::StorageError;
 use crate::ids::TableId;
 use crate::key::KeyBytes;
 use crate::options::PrefixFilter;
-use crate::select::damaged_list;
 use crate::select::keys::Source;
+use crate::select::queries::Queries;
+use crate::select::{Turn, damaged_list};
 use crate::sync;
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::Version;
 
 /// Keys per partition: few enough that a flush copies it within the cache, enough that the directory stays small.
 const PARTITION_KEYS: u64 = 1 << 16;
-/// The least number of keys per partition, however small the tables are.
-const FEWEST_KEYS: u64 = 1 << 7;
+/// The least number of keys per partition, however small the tables are: the parts of a partition that do not depend on its
+/// size are then a hundredth of it.
+const FEWEST_KEYS: u64 = 1 << 13;
 
 /// A partition is rebuilt once it has grown by an eighth and the oldest run has changed below it …
 const STALE: u64 = 8;
-/// … or, whatever has changed, once it has this many times the entries it was made for.
-const OVERGROWN: f64 = 1.5;
+/// … or, whatever has changed, once it has this many times the entries it was built with: its segments have become long.
+const OVERGROWN: u64 = 2;
 
-/// The limit of the room made in advance for growth.
-const MOST_GROWTH: f64 = 2.0;
-/// The most bits for all digits of a code.
-const CODE_BITS: u32 = 48;
-
-/// Blocks with this many times the usual number of entries are collected even if no key is added to them …
-const LARGE: usize = 2;
-/// … at every table whose id is a multiple of this.
-const COLLECT_EVERY: u64 = 8;
+/// About the bytes of a cell and its place in the directory.
+const CELL_BYTES: usize = 320;
+/// The most that they may take of a partition's bits.
+const MOST_FOR_CELL: f64 = 0.03;
 
 /// What a background thread should do for a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,16 +47,24 @@ pub(crate) enum Task {
     Build(Span),
     /// Add the keys of tables that were published without.
     Insert,
+    /// Make cells of the images on disk, after opening.
+    Load,
+    /// Save images of cells.
+    Save,
+    /// Begin or end to use the filter, under `filter = auto`.
+    Turn(Turn),
 }
 
 /// Partitions for a key range, not published yet.
 #[derive(Debug)]
 pub(crate) struct Built {
-    span: Span,
-    parts: Vec<(KeyBytes, Arc<Cell>)>,
-    started: Instant,
+    pub(super) span: Span,
+    pub(super) parts: Vec<(KeyBytes, Arc<Cell>)>,
+    pub(super) started: Instant,
     /// Problems that were overcome.
     pub(crate) warnings: Vec<String>,
+    /// The number of parts that were made of images; 0: they were built from tables.
+    pub(super) images: u64,
 }
 
 impl Built {
@@ -67,17 +75,19 @@ impl Built {
 }
 
 impl Grf {
-    /// Returns the work due, given the current version. Cheap: O(partitions · runs · log tables), mostly without the runs.
-    pub(crate) fn task(&self, version: &Version) -> Option<Task> {
+    /// Returns the work due, given the current version; images are due only if the database `saves` any. Under the `state` lock.
+    /// Cheap: O(partitions · runs · log tables), mostly without the runs.
+    pub(crate) fn task(&self, version: &Version, saves: bool) -> Option<Task> {
+        if !self.has_loaded() {
+            return (!version.tables.is_empty()).then_some(Task::Load);
+        }
         let directory = self.directory.load();
-        let growth = growth(version);
+        self.review(&directory);
         for (at, (_, cell)) in directory.parts.iter().enumerate() {
             let span = directory.span(at);
             let (due, entries) = match &*cell.partition.load() {
                 None => (true, 0),
-                Some(partition) => {
-                    (self.is_stale(version, cell, &span, partition, growth), partition.entries())
-                }
+                Some(partition) => (self.is_stale(version, cell, &span, partition), partition.entries()),
             };
             match is_inhabited(version, &span) {
                 true if due => return Some(Task::Build(self.widened(version, span))),
@@ -87,7 +97,11 @@ impl Grf {
                 _ => {}
             }
         }
-        (!self.lacking(version).is_empty()).then_some(Task::Insert)
+        if !self.lacking(version).is_empty() {
+            return Some(Task::Insert);
+        }
+        // Last, so that one file has what was built one after the other.
+        (saves && self.is_unsaved(version, &directory)).then_some(Task::Save)
     }
 
     /// Returns the missing epochs that can be added: those not held by an unreadable table.
@@ -115,20 +129,15 @@ impl Grf {
         version.tables.iter().filter(lacks).collect()
     }
 
-    fn is_stale(
-        &self,
-        version: &Version,
-        cell: &Cell,
-        span: &Span,
-        partition: &Partition,
-        growth: f64,
-    ) -> bool {
+    fn is_stale(&self, version: &Version, cell: &Cell, span: &Span, partition: &Partition) -> bool {
         let (entries, built) = (partition.entries(), partition.built_entries());
-        if entries as f64 > growth * OVERGROWN * built as f64 + 4096.0 {
-            return true;
-        }
-        // Codes of later epochs would match all newer runs.
-        if cell.newest.load(Relaxed) > cell.lasts_until {
+        // Keys outside of the common prefix, or in the middle of others, are told apart by a map of their own only; and the map may
+        // be one for other reads.
+        if cell.is_outdated
+            || cell.chosen.is_unsuited()
+            || partition.is_crowded()
+            || entries > OVERGROWN * built + FEWEST_KEYS / 2
+        {
             return true;
         }
         // Tombstones and what they deleted stay entries until then (the paper's lazy way, section 4.2). `eager` is the other
@@ -141,18 +150,6 @@ impl Grf {
         // More than half: a key range covers a few tables of the oldest run, and those at its borders may be rewritten
         // for its neighbours.
         2 * changed > oldest.len()
-    }
-
-    /// Returns the number of entries added to the partitions of a span since they were built.
-    fn grown(&self, span: &Span) -> f64 {
-        let directory = self.directory.load();
-        let within = |at: usize, start: &KeyBytes| {
-            span.end.as_ref().is_none_or(|end| start < end)
-                && directory.end(at).is_none_or(|end| *end > span.start)
-        };
-        let parts = directory.parts.iter().enumerate().filter(|(at, (start, _))| within(*at, start));
-        let grown = parts.filter_map(|(_, (_, cell))| cell.partition.load_full());
-        grown.map(|partition| partition.entries().saturating_sub(partition.built_entries()) as f64).sum()
     }
 
     /// Returns a span large enough for a partition: the tables of the oldest run that it touches, and more if these are small.
@@ -190,78 +187,61 @@ impl Grf {
     }
 
     /// Builds the partitions of a span from the tables of a version. Takes no lock during the build.
-    ///
-    /// `levels` is the number of levels above the last that the tree uses.
-    pub(crate) fn build(&self, version: &Version, span: Span, levels: usize) -> Result<Built, StorageError> {
+    pub(crate) fn build(&self, version: &Version, span: Span) -> Result<Built, StorageError> {
         let started = sync::now();
-        let Gathered { batch, from_data, unread } = gather(&version.tables, &span)?;
+        let Gathered { batch, read, unread } = gather(&version.tables, &span)?;
         unread.iter().for_each(|(table, why)| self.note_unread(table, why));
         let mut warnings = Vec::new();
-        from_data.into_iter().for_each(|(table, damaged)| self.note_from_data(table, damaged));
-        // The next rebuild will see as much growth as there was since the last one.
-        let grown = self.grown(&span);
+        read.into_iter().for_each(|(table, source, keys)| self.note_read(table, source, keys));
         let mut parts = Vec::new();
-        let cuts = batch.len().div_ceil(partition_keys(version) as usize).max(1);
         let mut from = 0;
         let mut start = span.start.clone();
-        for part in 1..=cuts {
-            let mut to = batch.len() * part / cuts;
-            // All entries of a key belong to one partition.
-            while from < to && to < batch.len() && batch.get(to).0 == batch.get(to - 1).0 {
-                to += 1;
-            }
-            if part < cuts && to <= from || to > batch.len() {
-                continue;
-            }
+        for to in borders(&batch, partition_keys(version) as usize) {
             let end = if to < batch.len() { Some(KeyBytes::from(batch.get(to).0)) } else { span.end.clone() };
             let within = Span { start: start.clone(), end: end.clone() };
             let mut entries = Batch::new();
             (from..to)
                 .map(|at| batch.get(at))
                 .for_each(|(key, digest, epochs)| entries.push(key, digest, epochs));
-            let cell = self
-                .build_cell(version, within, &entries, levels, grown / cuts as f64)
-                .unwrap_or_else(|why| {
-                    warnings.push(format!("a key range is read without the global filter: {why}"));
-                    Cell::empty()
-                });
+            let cell = self.build_cell(version, within, &entries).unwrap_or_else(|why| {
+                warnings.push(format!("a key range is read without the global filter: {why}"));
+                Cell::empty()
+            });
             parts.push((start, cell));
             from = to;
             let Some(next) = end.filter(|_| to < batch.len()) else { break };
             start = next;
         }
-        Ok(Built { span, parts, started, warnings })
+        Ok(Built { span, parts, started, warnings, images: 0 })
     }
 
-    fn build_cell(
-        &self,
-        version: &Version,
-        span: Span,
-        batch: &Batch,
-        levels: usize,
-        grown: f64,
-    ) -> Result<Arc<Cell>, FilterError> {
+    /// Returns what the keyspace's reads ask of a key range: its recent queries there, in the proportion of all of them.
+    fn mix(&self, span: &Span) -> QueryMix {
+        let Queries { absent, ranges, seeks, rates, .. } = self.queries.snapshot();
+        let within = |key: &KeyBytes| *key >= span.start && span.end.as_ref().is_none_or(|end| key < end);
+        let absent = absent.into_iter().filter(within).map(|key| key.to_vec()).collect();
+        let ranges = ranges.into_iter().map(|range| (range.start, range.end));
+        let seeks = seeks.into_iter().map(|start| (start, None));
+        let ranges = ranges.chain(seeks).filter(|(start, _)| within(start));
+        let ranges = ranges.map(|(start, end)| (start.to_vec(), end.map(|end| end.to_vec()))).collect();
+        let range_share = share_of_ranges(&rates);
+        let needs_order = self.spec.prefixes != PrefixFilter::None;
+        QueryMix { range_share, points: absent, ranges, needs_order }
+    }
+
+    fn build_cell(&self, version: &Version, span: Span, batch: &Batch) -> Result<Arc<Cell>, FilterError> {
         let (base, oldest) = oldest_run(version, &span).unwrap_or_default();
-        let next = batch.iter().map(|(_, _, epochs)| epochs.hi).max().unwrap_or(base);
-        // Enough digits for the levels above, and for twice the present number of flushes, if they fit into a code.
-        let flushes = 2 * next.saturating_sub(base).max(8);
-        let (mut bits, mut product, mut digits) = (0, 1u64, 0);
-        for radix in &self.spec.radices {
-            bits += u32::BITS - (radix - 1).leading_zeros();
-            if bits > CODE_BITS || product >= flushes && digits >= levels.max(1) {
-                break;
-            }
-            product = product.saturating_mul(u64::from(*radix));
-            digits += 1;
-        }
-        // If they do not fit, the cell is rebuilt only after twice as many flushes: it may have a later base by then.
-        let lasts_until = base.saturating_add(product.max(flushes) - 1);
-        let spec = PartitionSpec {
-            bits_per_key: self.spec.bits_per_key,
-            growth: growth(version).max(1.0 + grown / batch.len().max(1) as f64).min(MOST_GROWTH),
-            radices: self.spec.radices[..digits].to_vec(),
-            map: self.spec.map,
+        let mix = self.mix(&span);
+        let chosen = {
+            let directory = self.directory.load();
+            let within = |at: &usize| directory.span(*at).meets(&span);
+            let old = (0..directory.parts.len()).filter(within).map(|at| &directory.cell(at).chosen);
+            Chosen::now(mix.range_share, self.queries.rates().1, old)
         };
+        // What the directory takes of the bits, within reason: a hundred keys do not pay for it.
+        let directory = (CELL_BYTES * 8) as f64 / batch.len().max(1) as f64;
+        let bits_per_key = self.spec.bits_per_key - directory.min(MOST_FOR_CELL * self.spec.bits_per_key);
+        let spec = PartitionSpec { bits_per_key, map: self.spec.map, mix };
         let partition = ArcSwapOption::from_pointee(Partition::build(batch, base, &spec)?);
         let prefixes = match self.spec.prefixes {
             PrefixFilter::None => ArcSwapOption::empty(),
@@ -271,7 +251,8 @@ impl Grf {
             }
         };
         let Span { start, end } = span;
-        Ok(Arc::new(Cell { start, end, partition, prefixes, oldest, newest: next.into(), lasts_until }))
+        let (is_outdated, saved) = (false, Saved::default());
+        Ok(Arc::new(Cell { start, end, partition, prefixes, oldest, is_outdated, chosen, saved }))
     }
 
     /// Adds what was flushed during the build. `work` must be held from now until the result is [installed](Self::install).
@@ -286,12 +267,16 @@ impl Grf {
     /// Makes the built partitions part of the current directory. The caller holds `work` and `state`, and publishes a
     /// version with the new directory before it releases either.
     pub(crate) fn install(&self, _work: &Work, built: Built) -> Replaced {
-        let Built { span, parts, started, .. } = built;
+        let Built { span, parts, started, images, .. } = built;
         let old = self.directory.load_full();
         let now = Arc::new(old.with(&span.start, span.end.as_ref(), parts));
         self.directory.store(now.clone());
-        self.counts.built.fetch_add(1, Relaxed);
-        self.counts.build_ns.fetch_add(sync::since(started).as_nanos() as u64, Relaxed);
+        if images > 0 {
+            self.counts.images_loaded.fetch_add(images, Relaxed);
+        } else {
+            self.counts.built.fetch_add(1, Relaxed);
+            self.counts.build_ns.fetch_add(sync::since(started).as_nanos() as u64, Relaxed);
+        }
         let kept = |cell: &Arc<Cell>| now.parts.iter().any(|(_, other)| Arc::ptr_eq(cell, other));
         Replaced(old.parts.iter().map(|(_, cell)| cell).filter(|cell| !kept(cell)).cloned().collect())
     }
@@ -356,6 +341,18 @@ impl Grf {
         coming: &[Arc<OpenTable>],
         span: &Span,
     ) -> bool {
+        self.insert_where(parts, table, coming, span, &|_, _| true)
+    }
+
+    /// Like [`insert_within`](Self::insert_within), but only what is `wanted`, by the number of the part and the epochs of the key.
+    pub(super) fn insert_where(
+        &self,
+        parts: &[(KeyBytes, Arc<Cell>)],
+        table: &Arc<OpenTable>,
+        coming: &[Arc<OpenTable>],
+        span: &Span,
+        wanted: &dyn Fn(usize, Epochs) -> bool,
+    ) -> bool {
         let started = sync::now();
         let metas = self.alive(coming);
         let (mut at, mut batch, mut count) = (0, Batch::new(), 0u64);
@@ -370,31 +367,27 @@ impl Grf {
                     let batch = prefixes_of(self.spec.prefixes, batch);
                     cell.prefixes.store(Some(Arc::new(prefixes.insert(&batch, &cuts))));
                 }
-                let mut grown = partition.insert(batch, &cuts);
-                // With skewed inserts, blocks that receive none keep long codes: large ones are collected now and then.
-                let usual = grown.entries() as usize / grown.blocks().max(1) + 1;
-                if table.meta.id.is_multiple_of(COLLECT_EVERY) && grown.largest_block() > LARGE * usual {
-                    grown = grown.collect(&cuts, LARGE * usual);
-                }
-                cell.partition.store(Some(Arc::new(grown)));
-                let newest = batch.iter().map(|(_, _, epochs)| epochs.hi).max().unwrap_or(0);
-                cell.newest.fetch_max(newest, Relaxed);
+                cell.partition.store(Some(Arc::new(partition.insert(batch, &cuts))));
+                cell.saved.add(batch.len() as u64);
             }
             *batch = Batch::new();
         };
+        let mut keys = 0;
         let read = each_key(table, span, &mut |key, digest, epochs| {
+            keys += 1;
             while parts.get(at + 1).is_some_and(|(start, _)| &start[..] <= key) {
                 put(at, &mut batch);
                 at += 1;
             }
-            batch.push(key, digest, epochs);
+            if wanted(at, epochs) {
+                batch.push(key, digest, epochs);
+            }
         });
         put(at, &mut batch);
         self.counts.inserted.fetch_add(count, Relaxed);
         self.counts.insert_ns.fetch_add(sync::since(started).as_nanos() as u64, Relaxed);
         match read {
-            Ok(Source::List) => {}
-            Ok(source) => self.note_from_data(table.meta.id, source == Source::DamagedList),
+            Ok(source) => self.note_read(table.meta.id, source, keys),
             Err(damage @ StorageError::Corrupt(_)) => self.note_unread(table, &damage),
             Err(io) => {
                 log::warn!("table {} is read without the global filter for now: {io}", table.meta.id);
@@ -405,23 +398,13 @@ impl Grf {
         true
     }
 
-    /// Counts a table whose keys were read from its data.
-    fn note_from_data(&self, table: TableId, damaged: bool) {
-        self.counts.from_data.fetch_add(1, Relaxed);
-        if damaged {
+    /// Counts keys that were read from a table.
+    fn note_read(&self, table: TableId, source: Source, keys: u64) {
+        self.counts.read.note(source, keys);
+        if source == Source::DamagedList {
             self.warnings.add(table, || damaged_list(table));
         }
     }
-}
-
-/// Returns the factor by which a partition's entries grow before it is rebuilt. Linear in the tables.
-fn growth(version: &Version) -> f64 {
-    let entries = |tables: &[Arc<OpenTable>]| tables.iter().map(|table| table.meta.entries).sum::<u64>();
-    let all = entries(&version.tables);
-    let oldest = version.runs.last().map_or(0, |run| entries(&version.tables[run.tables.clone()]));
-    // As much as lies above the oldest run now will be added again; for a young or stacked tree nothing better is known.
-    let above = (all - oldest) as f64 / oldest.max(1) as f64;
-    (1.0 + above.max(0.1)).min(MOST_GROWTH)
 }
 
 /// Reports whether a table of the version may have keys in the span.
@@ -447,6 +430,75 @@ fn partition_keys(version: &Version) -> u64 {
     (entries / version.tables.len().max(1) as u64).clamp(FEWEST_KEYS, PARTITION_KEYS)
 }
 
+/// Returns where a batch ends and is cut into partitions of up to `most` keys or so: keys with different beginnings apart if that is
+/// what eight bytes behind the common one cannot tell ([`beginnings`]), and all entries of a key together.
+fn borders(batch: &Batch, most: usize) -> Vec<usize> {
+    let mut borders = Vec::new();
+    for group in beginnings(batch) {
+        let parts = group.len().div_ceil(most).max(1);
+        for part in 1..=parts {
+            let mut to = group.start + group.len() * part / parts;
+            while to < batch.len() && to > 0 && batch.get(to).0 == batch.get(to - 1).0 {
+                to += 1;
+            }
+            if to > borders.last().copied().unwrap_or(0) {
+                borders.push(to);
+            }
+        }
+    }
+    if borders.is_empty() {
+        borders.push(0);
+    }
+    borders
+}
+
+/// Returns the parts of a batch: keys with a beginning of their own, two bytes longer than what all keys share, are apart if they are
+/// enough for a partition and too long for a map to see all of them. It then sees two bytes more.
+fn beginnings(batch: &Batch) -> Vec<Range<usize>> {
+    let key = |at: usize| batch.get(at).0;
+    let shared = |range: &Range<usize>| {
+        let ends = key(range.start).iter().zip(key(range.end - 1));
+        ends.take_while(|(a, b)| a == b).count()
+    };
+    let mut found = Vec::new();
+    let mut open: Vec<Range<usize>> = std::iter::once(0..batch.len()).collect();
+    while let Some(range) = open.pop() {
+        let fewest = FEWEST_KEYS as usize / 2;
+        let cut = Some(&range).filter(|range| range.len() >= 2 * fewest).and_then(|range| {
+            let common = shared(range);
+            let longest = key(range.start).len().max(key(range.end - 1).len());
+            let byte = |at: usize| key(at).get(common);
+            let place = |ends: &dyn Fn(usize) -> bool| {
+                let (mut low, mut high) = (range.start, range.end);
+                while low < high {
+                    let middle = low + (high - low) / 2;
+                    if ends(middle) { high = middle } else { low = middle + 1 }
+                }
+                low
+            };
+            // Behind the first beginning, and before the last one.
+            let first = place(&|at| byte(at) != byte(range.start));
+            let last = place(&|at| byte(at) == byte(range.end - 1));
+            // What is cut off must have a beginning of its own; the rest may be divided further.
+            let pays = |off: Range<usize>, rest: Range<usize>| {
+                off.len().min(rest.len()) >= fewest && shared(&off) >= common + 2
+            };
+            if longest <= common + 8 {
+                None
+            } else if pays(range.start..first, first..range.end) {
+                Some(first)
+            } else {
+                Some(last).filter(|_| pays(last..range.end, range.start..last))
+            }
+        });
+        match cut {
+            Some(cut) => open.extend([cut..range.end, range.start..cut]),
+            None => found.push(range),
+        }
+    }
+    found
+}
+
 /// Returns the known prefixes of a batch's keys as a batch, each once for all keys with the same epochs.
 fn prefixes_of(known: PrefixFilter, batch: &Batch) -> Batch {
     let mut all: Vec<(&[u8], Epochs)> = Vec::new();
@@ -467,3 +519,38 @@ fn prefixes_of(known: PrefixFilter, batch: &Batch) -> Batch {
 
 /// Cells that the current directory no longer uses.
 pub(crate) struct Replaced(Vec<Arc<Cell>>);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(keys: impl IntoIterator<Item = String>) -> Batch {
+        let mut keys: Vec<String> = keys.into_iter().collect();
+        keys.sort_unstable();
+        let mut batch = Batch::new();
+        for key in keys {
+            batch.push(key.as_bytes(), Digest::of(key.as_bytes()), Epochs { lo: 0, hi: 1 });
+        }
+        batch
+    }
+
+    #[test]
+    fn partitions_end_where_beginnings_do() {
+        let names =
+            |beginning: &'static str, keys: u32| (0..keys).map(move |i| format!("{beginning}/{i:09}"));
+        let most = 1 << 16;
+        assert_eq!(borders(&Batch::new(), most), [0]);
+        let two = || names("aa", 30_000).chain(names("bb", 20_000));
+        assert_eq!(borders(&batch(two()), most), [30_000, 50_000]);
+        let three = batch(two().chain(names("cc/more", 5000)));
+        assert_eq!(borders(&three, most), [30_000, 50_000, 55_000]);
+        assert_eq!(borders(&three, 16_000), [15_000, 30_000, 40_000, 50_000, 55_000]);
+        // Too few of one kind, or keys that a map can see all of.
+        assert_eq!(borders(&batch(names("aa", 30_000).chain(names("bb", 300))), most), [30_300]);
+        let short = |beginning: &'static str| (0..20_000).map(move |i| format!("{beginning}{i:06}"));
+        assert_eq!(borders(&batch(short("aa").chain(short("bb"))), most), [40_000]);
+        // Entries of a key stay together.
+        let same = batch((0..20_000).map(|i| format!("key {:09}", i / 12_000)));
+        assert_eq!(borders(&same, 10_000), [12_000, 20_000]);
+    }
+}

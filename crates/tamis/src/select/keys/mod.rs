@@ -1,12 +1,17 @@
 //! All keys of a table in a range: the input of a global filter.
 //!
-//! A table of a tree with a global filter has a list of its keys. A table that was written before the tree had such a
-//! filter, or whose list is damaged, is read instead: the same keys, but slower by the size of its values.
+//! A table that a flush wrote has a list of them. One that a merge wrote has none, as the filter has its keys, nor has one that
+//! was written before the tree had such a filter; they are read, as is a table whose list is damaged: the same keys, but slower by
+//! the size of its values.
 //!
 //! May be called from any thread. Nothing is cached, and the block cache is left alone.
 
+use std::cmp::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 use crate::error::StorageError;
 use crate::key::MAX_SEQNO;
+use crate::select::GlobalFilterStats;
 use crate::table::{CursorOptions, Damage, KeyListCursor, KeyListReader, TableCursor};
 use crate::tree::open_table::OpenTable;
 
@@ -22,6 +27,28 @@ pub(crate) enum Source {
     Data,
     /// Its data, from the point where its key list was found to be damaged.
     DamagedList,
+}
+
+/// Counts keys by their source.
+#[derive(Debug, Default)]
+pub(crate) struct KeysRead {
+    from_lists: AtomicU64,
+    from_data: AtomicU64,
+    damaged_lists: AtomicU64,
+}
+
+impl KeysRead {
+    pub(crate) fn note(&self, source: Source, keys: u64) {
+        let from = if source == Source::List { &self.from_lists } else { &self.from_data };
+        from.fetch_add(keys, Relaxed);
+        self.damaged_lists.fetch_add(u64::from(source == Source::DamagedList), Relaxed);
+    }
+
+    pub(crate) fn report_to(&self, stats: &mut GlobalFilterStats) {
+        stats.keys_from_lists = self.from_lists.load(Relaxed);
+        stats.keys_from_data = self.from_data.load(Relaxed);
+        stats.damaged_lists = self.damaged_lists.load(Relaxed);
+    }
 }
 
 /// Calls `f` with every distinct user key of `table` from `start` on, up to `end` (excluded; `None`: all), ascending,
@@ -89,7 +116,8 @@ pub(crate) fn open_list<'b>(table: &OpenTable, bytes: &'b [u8]) -> Result<KeyLis
     Ok(list)
 }
 
-/// Passes the keys of the range behind `after` to `f`, reading the data.
+/// Passes the keys of the range behind `after` to `f`, reading the data. Keys that do not ascend are damage: a filter would deny
+/// some of them.
 fn scan(
     table: &OpenTable,
     start: &[u8],
@@ -100,13 +128,21 @@ fn scan(
     let options = CursorOptions { fill_cache: false, read_ahead: READ_AHEAD };
     let mut cursor = TableCursor::new(table.table.clone(), options);
     let mut last: Option<Vec<u8>> = after.map(<[u8]>::to_vec);
+    cursor.within(start, end);
     cursor.seek(after.unwrap_or(start), MAX_SEQNO)?;
     while cursor.valid() && end.is_none_or(|end| cursor.key() < end) {
-        if last.as_deref() != Some(cursor.key()) {
-            let key = last.get_or_insert_default();
-            key.clear();
-            key.extend_from_slice(cursor.key());
-            f(key);
+        let order = last
+            .as_deref()
+            .map_or_else(|| start.cmp(cursor.key()).then(Ordering::Less), |last| last.cmp(cursor.key()));
+        match order {
+            Ordering::Less => {
+                let key = last.get_or_insert_default();
+                key.clear();
+                key.extend_from_slice(cursor.key());
+                f(key);
+            }
+            Ordering::Equal => {}
+            Ordering::Greater => return Err(cursor.damaged("keys that do not ascend")),
         }
         cursor.next()?;
     }

@@ -4,15 +4,18 @@ use std::sync::Arc;
 use tamis_filter::Digest;
 
 use super::*;
-use crate::compaction::FilterBuilder;
+use crate::compaction::{FilterBuilder, NewKeys};
 use crate::io::{FileSystem, MemFs, Usage, read_file};
 use crate::key::{KeyEnd, Kind};
 use crate::options::{FilterChoice, KeyspaceOptions};
 use crate::table::cache::BlockCache;
-use crate::table::{ExtraProperties, KEY_LIST, KeyListBuilder, ReaderConfig, TableBuilder, TableOptions};
+use crate::table::{
+    ExtraProperties, GLOBAL, KEY_LIST, KeyListBuilder, ReaderConfig, TableBuilder, TableOptions,
+};
 use crate::tree::epochs::EpochMap;
 use crate::tree::files::table_path;
 use crate::tree::meta::TableMeta;
+use crate::tree::open_table::TableFilter;
 
 /// A table of several versions of keys, some of them deletes, with a given block in place of its filter.
 struct Sample {
@@ -35,6 +38,11 @@ fn list_of(keys: &[Vec<u8>]) -> Vec<u8> {
 
 impl Sample {
     fn new(keys: Vec<Vec<u8>>, filter: Option<(&str, Vec<u8>)>) -> Sample {
+        let kind = filter.as_ref().map_or("", |(kind, _)| *kind);
+        Sample::of_kind(keys, kind, filter.as_ref().map(|(_, bytes)| bytes.clone()))
+    }
+
+    fn of_kind(keys: Vec<Vec<u8>>, kind: &str, bytes: Option<Vec<u8>>) -> Sample {
         let (fs, path) = (fs(), table_path(Path::new("/t"), 1));
         let options = TableOptions { block_bytes: 512, ..TableOptions::default() };
         let file = fs.create(&path, Usage::Table).unwrap();
@@ -48,9 +56,7 @@ impl Sample {
             }
         }
         assert!(builder.entries() > keys.len() as u64, "some have several versions");
-        let kind = filter.as_ref().map_or(String::new(), |(kind, _)| (*kind).to_owned());
-        let bytes = filter.map(|(_, bytes)| bytes);
-        let extra = ExtraProperties { filter_kind: kind, ..ExtraProperties::default() };
+        let extra = ExtraProperties { filter_kind: kind.to_owned(), ..ExtraProperties::default() };
         let finished = builder.finish(bytes.clone(), None, extra).unwrap();
         let file = read_file(&fs, &path).unwrap();
         let block = bytes.map_or(0..0, |bytes| {
@@ -139,11 +145,11 @@ fn keys_are_read_from_the_list_or_else_from_the_data() {
 #[test]
 fn the_data_of_a_table_with_its_own_filter_is_read() {
     let options = KeyspaceOptions { filter: FilterChoice::Ribbon.into(), ..KeyspaceOptions::default() };
-    let mut builder = FilterBuilder::new(&options, 0, 10.0);
+    let mut builder = FilterBuilder::new(&options, options.filter.at(0), 10.0, NewKeys::All);
     let keys = keys(50);
     keys.iter().for_each(|key| builder.add(key, Digest::of(key)));
     let filter = builder.finish(&options, 1).unwrap().unwrap();
-    let sample = Sample::new(keys, Some((filter.kind, filter.bytes)));
+    let sample = Sample::new(keys, filter.bytes.map(|bytes| (filter.kind, bytes)));
     check_ranges(&sample, &sample.open(&ReaderConfig::default()), Source::Data);
 }
 
@@ -154,23 +160,115 @@ fn with_a_global_filter_the_builder_lists_the_distinct_keys() {
             let options =
                 KeyspaceOptions { filter: filter.into(), verify_filters, ..KeyspaceOptions::default() };
             // Too few bits for a table to get its own filter.
-            let mut builder = FilterBuilder::new(&options, 3, 0.01);
+            let mut builder = FilterBuilder::new(&options, options.filter.at(3), 0.01, NewKeys::All);
             for key in &keys(200) {
                 (0..3).for_each(|_| builder.add(key, Digest::of(key)));
             }
             let block = builder.finish(&options, 1).unwrap().unwrap();
-            assert_eq!((block.kind, block.bytes), (KEY_LIST, list_of(&keys(200))));
-            let empty = FilterBuilder::new(&options, 0, 10.0).finish(&options, 1).unwrap().unwrap();
-            assert_eq!(empty.bytes, list_of(&[]));
+            assert_eq!((block.kind, block.bytes), (KEY_LIST, Some(list_of(&keys(200)))));
+            let empty = FilterBuilder::new(&options, options.filter.at(0), 10.0, NewKeys::All)
+                .finish(&options, 1)
+                .unwrap()
+                .unwrap();
+            assert_eq!(empty.bytes, Some(list_of(&[])));
         }
     }
+}
+
+/// A merge's output has no list under the engine's own global filter, and says that it has no filter of its own. Per-table filters
+/// do not depend on it, nor do filters that the program supplies: these read the keys of every new table.
+#[test]
+fn a_table_that_brings_no_keys_has_no_list() {
+    #[cfg(feature = "unstable-selector")]
+    let external = FilterChoice::external("test");
+    #[cfg(not(feature = "unstable-selector"))]
+    let external = None;
+    for filter in FilterChoice::all().chain(external) {
+        let options = KeyspaceOptions { filter: filter.into(), ..KeyspaceOptions::default() };
+        let block = |new_keys| {
+            let mut builder = FilterBuilder::new(&options, options.filter.at(3), 10.0, new_keys).with_salt(1);
+            keys(200).iter().for_each(|key| builder.add(key, Digest::of(key)));
+            builder.finish(&options, 1).unwrap().map(|block| (block.kind, block.bytes))
+        };
+        let without = if filter == FilterChoice::Grf { Some((GLOBAL, None)) } else { block(NewKeys::All) };
+        assert_eq!(block(NewKeys::None), without, "{filter:?}");
+    }
+}
+
+/// A table without a list or a filter is not one whose filter is missing.
+#[test]
+fn a_table_written_for_a_global_filter_is_told_from_one_without_a_filter() {
+    let sample = Sample::of_kind(keys(300), GLOBAL, None);
+    let table = sample.open(&ReaderConfig::default());
+    assert!(matches!(table.filter, TableFilter::Global) && !table.filter_is_unusable());
+    check_ranges(&sample, &table, Source::Data);
+    let table = Sample::new(keys(300), None).open(&ReaderConfig::default());
+    assert!(matches!(table.filter, TableFilter::None));
+}
+
+/// Blocks whose checksums are right and whose keys do not ascend: no key is passed out of order, or outside the range.
+#[test]
+fn data_whose_keys_do_not_ascend_is_damaged() {
+    let sample = Sample::of_kind(keys(60), GLOBAL, None);
+    // A block ends with a byte and its checksum, which is seeded with its offset.
+    let sum = |file: &[u8], start: usize, end: usize| {
+        xxhash_rust::xxh3::xxh3_64_with_seed(&file[start..=end], start as u64).to_le_bytes()
+    };
+    let file = &sample.file;
+    let end = (1..file.len() - 9).find(|end| file[end + 1..end + 9] == sum(file, 0, *end)).unwrap();
+    let (mut refused, mut read) = (0, 0);
+    for at in 0..end {
+        let mut bad = Sample { file: file.clone(), block: 0..0, meta: sample.meta.clone(), keys: Vec::new() };
+        bad.file[at] ^= 0x11;
+        let seal = sum(&bad.file, 0, end);
+        bad.file[end + 1..end + 9].copy_from_slice(&seal);
+        let table = bad.open(&ReaderConfig::default());
+        for (start, end) in [(&b""[..], None), (b"key00009", Some(&b"key00099"[..]))] {
+            let mut found: Vec<Vec<u8>> = Vec::new();
+            let source = for_each_key(&table, start, end, &mut |key| found.push(key.to_vec()));
+            assert!(found.is_sorted_by(|a, b| a < b), "byte {at}");
+            assert!(
+                found.iter().all(|key| &key[..] >= start && end.is_none_or(|end| &key[..] < end)),
+                "byte {at}"
+            );
+            match &source {
+                Ok(source) => assert_eq!(*source, Source::Data),
+                Err(why) => assert!(matches!(why, StorageError::Corrupt(_)), "byte {at}: {why}"),
+            }
+            refused += u64::from(source.is_err());
+            read += u64::from(source.is_ok());
+        }
+    }
+    assert!(refused > 20 && read > 20, "{refused} refused, {read} read");
+}
+
+/// A range is read in pieces that end with it, whatever the readahead is.
+#[test]
+fn the_data_of_a_range_is_read_and_no_more() {
+    let keys: Vec<Vec<u8>> = (0..200_000u32).map(|i| format!("{i:020}").into_bytes()).collect();
+    let sample = Sample::of_kind(keys, GLOBAL, None);
+    assert!(sample.file.len() as u64 > 4 * READ_AHEAD);
+    let table = sample.open(&ReaderConfig::default());
+    let (start, end) = (&sample.keys[100_000], &sample.keys[100_500]);
+    let mut cursor =
+        TableCursor::new(table.table.clone(), CursorOptions { fill_cache: false, read_ahead: READ_AHEAD });
+    cursor.within(start, Some(end));
+    cursor.seek(start, MAX_SEQNO).unwrap();
+    while cursor.valid() && cursor.key() < &end[..] {
+        cursor.next().unwrap();
+    }
+    let counts = cursor.take_counts();
+    // The index, and one piece.
+    assert!(counts.io_reads == 2 && counts.io_bytes < READ_AHEAD / 2, "{counts:?}");
+    let expected = sample.keys[100_000..100_500].to_vec();
+    assert!(collect(&table, start, Some(end)) == (expected, Source::Data));
 }
 
 /// The writer compares the list it reads back with its input, which reveals a key that changed on the way.
 #[test]
 fn a_list_of_other_keys_is_not_written() {
     let options = KeyspaceOptions { filter: FilterChoice::Grf.into(), ..KeyspaceOptions::default() };
-    let mut builder = FilterBuilder::new(&options, 0, 10.0);
+    let mut builder = FilterBuilder::new(&options, options.filter.at(0), 10.0, NewKeys::All);
     builder.add(b"a", Digest::of(b"a"));
     builder.add(b"b", Digest::of(b"c"));
     assert!(builder.finish(&options, 1).is_err());

@@ -1,5 +1,5 @@
-//! The list of a table's keys, which replaces its filter in a keyspace with a global filter: the global filter can be rebuilt
-//! from it without reading the data.
+//! The list of a table's keys, which replaces its filter in a keyspace with a global filter, if the table brings keys that the
+//! global filter lacks: they are added to it without reading the data. A merge brings none, so its tables have no list.
 //!
 //! It holds all distinct user keys, including deleted ones, in ascending order, in *chunks* of some thousands. Within a chunk a
 //! key is stored as the length shared with the previous one plus the rest (front coding): six bytes for an eight-byte integer
@@ -29,6 +29,9 @@ pub(crate) use read::{KeyListCursor, KeyListReader};
 
 /// The filter kind recorded by a table with a key list.
 pub(crate) const KEY_LIST: &str = "keys";
+
+/// The filter kind that is recorded by a table with neither a filter nor a key list, as a global filter has its keys.
+pub(crate) const GLOBAL: &str = "global";
 
 /// The last bytes of a key list.
 const MAGIC: [u8; 8] = *b"tamis\0kl";

@@ -12,7 +12,7 @@ use crate::io::{DirectFs, DiskFs, FileSystem, Usage};
 use crate::key::{Kind, prefix_of};
 use crate::table::*;
 
-/// Two cache lines per unit, 4 bits per key: 256 keys per segment.
+/// Four blocks per unit, 4 bits per key: 256 keys per segment.
 const UNIT_BYTES: u64 = 2 * 64 + 40;
 const UNITS: u32 = 3;
 const SCHEMES: [BloomScheme; 3] =
@@ -104,7 +104,7 @@ fn absent_keys_are_rejected_at_the_theoretical_rate() {
             (0..directory.segments()).map(|segment| group(&directory, &table, segment)).collect();
         let absent = (0..200_000u64).filter(|i| i % 10 != 0).map(u64::to_be_bytes);
         for loaded in 0..=UNITS {
-            let expected = directory.rate().powi(loaded as i32);
+            let expected = directory.rates()[loaded as usize];
             let sets: Vec<_> = groups
                 .iter()
                 .map(|group| {
@@ -168,7 +168,7 @@ fn adjacent_units_take_one_read() {
         }
     }
     // First keys beyond the first read.
-    let keys: Vec<_> = (0..256 * 5u64).map(|i| [&i.to_be_bytes()[..], &[1; 2000]].concat()).collect();
+    let keys: Vec<_> = (0..256 * 5u64).map(|i| [&[1; 2000][..], &i.to_be_bytes()].concat()).collect();
     let fs = table_with(filter_of(&keys, BloomScheme::Rotation));
     let table = open(&fs, cached(1 << 20)).unwrap();
     fs.reads.store(0, Relaxed);
@@ -203,7 +203,8 @@ fn stretches_lie_within_the_filter() {
 #[test]
 fn damage_of_directory_or_trailer_is_an_error() {
     let good = filter_of(&short_keys(700), BloomScheme::Rotation);
-    let directory_at = 3 * UNITS as usize * 168;
+    let blocks: usize = [256usize, 256, 188].iter().map(|keys| (keys * 4).div_ceil(256)).sum();
+    let directory_at = UNITS as usize * (blocks * 32 + 3 * 40);
     let len = good.len() as u64;
     assert!(UnitDirectory::open(len, &good).is_ok());
     assert!(UnitDirectory::open(len, &good[directory_at..]).is_ok());
@@ -229,8 +230,9 @@ fn a_damaged_unit_affects_no_other() {
     let good = filter_of(&short_keys(700), BloomScheme::Rotation);
     for at in (0..168).step_by(5) {
         let mut bad = good.clone();
-        // Unit 1 of segment 2, of 3.
-        bad[5 * 168 + at] ^= 4;
+        let whole = UnitDirectory::open(good.len() as u64, &good).unwrap();
+        let (offset, len) = whole.unit_span(2, 1);
+        bad[offset as usize + at % len as usize] ^= 4;
         let table = open(&table_with(bad), mapped()).unwrap();
         let directory = UnitDirectory::read(&table).unwrap();
         let read = directory.read_units(&table, 0..UNITS, 0..3);

@@ -7,8 +7,9 @@ use tamis_filter::{BloomScheme, Digest, ElasticGroup, ElasticSpec, FilterError, 
 use xxhash_rust::xxh3::Xxh3;
 
 use super::directory::Trailer;
-use super::{group_salt, layout_of, segment_keys};
+use super::{VERSION, group_salt, layout_of, segment_keys};
 use crate::codec::Encode;
+use crate::key::common_prefix_len;
 
 /// The number of segments queued for the building thread; when the queue is full, adding keys waits.
 const QUEUE: usize = 2;
@@ -39,6 +40,8 @@ pub(crate) struct ElasticBuilder {
     full: usize,
     fewest: usize,
     open: Segment,
+    /// The last key, to cut the next segment's first one to what tells them apart.
+    last: Option<Vec<u8>>,
     /// A full segment that is not yet followed by enough keys for another.
     held: Option<Segment>,
     pub(super) work: Work,
@@ -101,10 +104,11 @@ impl ElasticBuilder {
         verify: Verify,
         salt: Option<u64>,
     ) -> ElasticBuilder {
-        let spec = ElasticSpec { units, bits_per_key, scheme, layout: layout_of(scheme) };
-        let full = segment_keys(bits_per_key, unit_bytes);
+        let layout = layout_of(scheme, VERSION);
+        let spec = ElasticSpec { units, bits_per_key, scheme, layout };
+        let full = segment_keys(layout, bits_per_key, unit_bytes);
         let (open, fewest) = (Segment::new(scheme), full.div_ceil(4));
-        ElasticBuilder { spec, verify, salt, full, fewest, open, held: None, work: Work::None }
+        ElasticBuilder { spec, verify, salt, full, fewest, open, last: None, held: None, work: Work::None }
     }
 
     /// Sets the salt of the table. Must be called before the first key.
@@ -120,12 +124,12 @@ impl ElasticBuilder {
         // key: the next segment starts behind both.
         let probes = self.spec.units * self.spec.probes();
         let independent = match &self.open.keys {
-            Keys::Shared(keys) if keys.last() == Some(&digest) => return,
+            Keys::Shared(keys) if keys.last() == Some(&digest) => return self.skip(key),
             Keys::Shared(_) => None,
             Keys::Independent(keys) => {
                 let digests = IndependentDigests::of(key, probes);
                 if keys.last().is_some_and(|last| last.as_slice() == digests.as_slice()) {
-                    return;
+                    return self.skip(key);
                 }
                 Some(digests)
             }
@@ -135,7 +139,11 @@ impl ElasticBuilder {
             self.held = Some(std::mem::replace(&mut self.open, next));
         }
         if self.open.len() == 0 {
-            self.open.first.extend_from_slice(key);
+            let told = self.last.as_ref().map_or(key.len(), |last| common_prefix_len(last, key) + 1);
+            self.open.first.extend_from_slice(&key[..told.min(key.len())]);
+        }
+        if self.open.len() + 1 == self.full {
+            self.end_segment(key);
         }
         match (&mut self.open.keys, independent) {
             (Keys::Shared(keys), _) => keys.push(digest),
@@ -147,6 +155,20 @@ impl ElasticBuilder {
         {
             self.start(&held);
             self.hand_over(held);
+        }
+    }
+
+    /// Remembers the last key of a full segment.
+    fn end_segment(&mut self, key: &[u8]) {
+        let last = self.last.get_or_insert_default();
+        last.clear();
+        last.extend_from_slice(key);
+    }
+
+    /// Takes a key that the open segment has already, or one of the same digest, which the segment must reach as well.
+    fn skip(&mut self, key: &[u8]) {
+        if self.open.len() == self.full {
+            self.end_segment(key);
         }
     }
 
@@ -252,7 +274,7 @@ impl Assembler {
     }
 
     fn build(&mut self, segment: Segment) -> Result<(), FilterError> {
-        let salt = group_salt(self.salt, self.segments as usize);
+        let salt = group_salt(self.spec.layout, self.salt, self.segments as usize);
         let group = match &segment.keys {
             Keys::Shared(keys) => ElasticGroup::build(self.spec, keys, salt, self.verify)?,
             Keys::Independent(keys) => {

@@ -1,13 +1,14 @@
 //! The directory of an elastic filter: which keys form a segment, and where its units are.
 
 use tamis_filter::format::TRAILER_LEN as UNIT_TRAILER;
-use tamis_filter::{BloomScheme, ElasticLayout, ElasticSpec, ElasticUnit, MAX_ELASTIC_UNITS, theory};
+use tamis_filter::{BloomScheme, ElasticLayout, ElasticSpec, ElasticStack, MAX_ELASTIC_UNITS, theory};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{MAGIC, VERSION, group_salt, layout_of};
+use super::{MAGIC, VERSION, group_salt, layout_of, unit_granule};
 use crate::codec::{Decoder, Encode};
 use crate::key::{MAX_KEY_BYTES, prefix_of};
 use crate::table::frame::Damage;
+use crate::table::search::SearchTree;
 
 const BAD_DIRECTORY: Damage = Damage("an elastic filter whose directory does not decode");
 
@@ -34,7 +35,7 @@ impl Trailer {
         out.put_u64(self.directory_bytes);
         out.put_u32(self.segments);
         out.extend_from_slice(&[self.spec.units as u8, self.spec.scheme as u8, self.probes, 0]);
-        out.put_u32(VERSION);
+        out.put_u32(if self.spec.layout == ElasticLayout::Blocked { 1 } else { VERSION });
         out.put_u32(0);
         let sum = xxh3_64(&out[directory_at..]);
         out.put_u64(sum);
@@ -53,8 +54,9 @@ impl Trailer {
         let (salt, bits) = (input.u64().ok_or(CUT)?, f64::from_bits(input.u64().ok_or(CUT)?));
         let (directory_bytes, segments) = (input.u64().ok_or(CUT)?, input.u32().ok_or(CUT)?);
         let [units, scheme, probes, zero] = *input.take(4).and_then(|b| b.first_chunk()).ok_or(CUT)?;
-        if (input.u32().ok_or(CUT)?, input.u32().ok_or(CUT)?, zero) != (VERSION, 0, 0) {
-            return Err(Damage("an elastic filter of a newer format than this library reads (1)"));
+        let version = input.u32().ok_or(CUT)?;
+        if !(1..=VERSION).contains(&version) || (input.u32().ok_or(CUT)?, zero) != (0, 0) {
+            return Err(Damage("an elastic filter of a newer format than this library reads (2)"));
         }
         let scheme = match scheme {
             1 => BloomScheme::Rotation,
@@ -62,10 +64,10 @@ impl Trailer {
             3 => BloomScheme::Independent,
             _ => return Err(Damage("an elastic filter with an unknown kind of hashing")),
         };
-        let (layout, units) = (layout_of(scheme), u32::from(units));
+        let (layout, units) = (layout_of(scheme, version), u32::from(units));
         let most_probes = match layout {
             ElasticLayout::Standard => theory::MAX_PROBES / units.max(1),
-            ElasticLayout::Blocked => theory::MAX_BLOCKED_PROBES,
+            ElasticLayout::Blocked | ElasticLayout::Interleaved => theory::MAX_BLOCKED_PROBES,
         };
         let possible = (1..=MAX_ELASTIC_UNITS).contains(&units)
             && (1..=most_probes).contains(&probes.into())
@@ -85,32 +87,128 @@ impl Trailer {
     }
 }
 
-/// One segment, without its prefix and its key's bytes.
-#[derive(Clone, Copy, Debug)]
-struct Segment {
-    /// The end of its first key within the keys.
-    key_end: usize,
-    keys: u64,
-    /// The end of its unit within a row.
-    unit_end: u64,
+/// A tree of this many segments is as large as the line-up of them that it would make faster to search.
+const MANY: usize = 64;
+
+/// The prefixes of the first keys, in ascending order.
+#[derive(Debug)]
+enum Prefixes {
+    Few(Box<[u64]>),
+    Many(SearchTree),
+}
+
+impl Prefixes {
+    fn new(prefixes: Vec<u64>) -> Prefixes {
+        if prefixes.len() < MANY {
+            Prefixes::Few(prefixes.into())
+        } else {
+            Prefixes::Many(SearchTree::new(&prefixes))
+        }
+    }
+
+    fn get(&self, segment: usize) -> Option<u64> {
+        match self {
+            Prefixes::Few(all) => all.get(segment).copied(),
+            Prefixes::Many(tree) => tree.get(segment),
+        }
+    }
+
+    /// The first segment whose prefix is not less.
+    #[inline]
+    fn lower_bound(&self, prefix: u64) -> usize {
+        match self {
+            Prefixes::Few(all) => all.partition_point(|&start| start < prefix),
+            Prefixes::Many(tree) => tree.lower_bound(prefix),
+        }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        match self {
+            Prefixes::Few(all) => size_of_val(&**all),
+            Prefixes::Many(tree) => tree.memory_bytes(),
+        }
+    }
+}
+
+/// Keys, and the words of a unit's payload, of a segment.
+type Size = (u32, u32);
+
+/// The sizes of all segments. Writers fill all but the last one alike.
+#[derive(Debug)]
+enum Sizes {
+    Alike {
+        count: u32,
+        each: Size,
+        last: Size,
+    },
+    /// The words are those of all segments up to this one.
+    Any(Box<[Size]>),
+}
+
+impl Sizes {
+    fn new(sizes: &[Size]) -> Sizes {
+        let (&last, others) = sizes.split_last().expect("there is at least one segment");
+        let each = others.first().copied().unwrap_or(last);
+        if others.iter().all(|&size| size == each) {
+            return Sizes::Alike { count: sizes.len() as u32, each, last };
+        }
+        let up_to = sizes.iter().scan(0u32, |words, &(keys, own)| {
+            *words += own;
+            Some((keys, *words))
+        });
+        Sizes::Any(up_to.collect())
+    }
+
+    fn keys(&self, segment: usize) -> u64 {
+        match self {
+            Sizes::Alike { count, each, last } => {
+                if segment + 1 < *count as usize { each.0 } else { last.0 }.into()
+            }
+            Sizes::Any(sizes) => sizes[segment].0.into(),
+        }
+    }
+
+    /// The words of the segments before this one, and its own.
+    #[inline]
+    fn words(&self, segment: usize) -> (u64, u64) {
+        match self {
+            Sizes::Alike { count, each, last } => {
+                let own = if segment + 1 < *count as usize { each.1 } else { last.1 };
+                (segment as u64 * u64::from(each.1), own.into())
+            }
+            Sizes::Any(sizes) => {
+                let before = segment.checked_sub(1).map_or(0, |before| sizes[before].1);
+                (before.into(), u64::from(sizes[segment].1 - before))
+            }
+        }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        match self {
+            Sizes::Alike { .. } => 0,
+            Sizes::Any(sizes) => size_of_val(&**sizes),
+        }
+    }
 }
 
 /// Which keys form a segment, and where its units are. At least one segment. See the [module](super).
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct UnitDirectory {
-    /// The prefixes of the first keys, in ascending order.
-    prefixes: Box<[u64]>,
-    segments: Box<[Segment]>,
-    /// The first keys, concatenated.
+    prefixes: Prefixes,
+    sizes: Sizes,
+    /// The first keys, concatenated, and their ends.
     keys: Box<[u8]>,
+    key_ends: Box<[u32]>,
     spec: ElasticSpec,
     probes: u8,
     salt: u64,
+    /// The stack of any group of the table: [`stack`](Self::stack) fills in the rest.
+    stack: ElasticStack,
 }
 
 impl UnitDirectory {
     /// Decodes the directory of a filter part of `part_len` bytes that ends with `tail`: directory, trailer and anything before
-    /// them. Linear in the directory. An entry of at least three bytes takes 32 bytes and its key, so memory is bounded by the
+    /// them. Linear in the directory. An entry of at least three bytes takes 22 bytes and its key, so memory is bounded by the
     /// input.
     pub(crate) fn open(part_len: u64, tail: &[u8]) -> Result<UnitDirectory, Damage> {
         let trailer = Trailer::decode(tail)?;
@@ -130,10 +228,12 @@ impl UnitDirectory {
         if count == 0 || count > directory.len() / 3 {
             return Err(BAD_DIRECTORY);
         }
-        let (mut prefixes, mut segments) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let (mut prefixes, mut sizes) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let mut key_ends = Vec::with_capacity(count);
         let mut keys = Vec::with_capacity(directory.len());
         let mut input = Decoder::new(directory);
-        let (mut last, mut unit_end, mut total): (Option<&[u8]>, u64, u64) = (None, 0, 0);
+        let (mut last, mut words_end, mut total): (Option<&[u8]>, u64, u64) = (None, 0, 0);
+        let granule = unit_granule(trailer.spec.layout) as u64;
         for _ in 0..count {
             let first = input.bytes().ok_or(BAD_DIRECTORY)?;
             let (count, len) = (input.varint().ok_or(BAD_DIRECTORY)?, input.varint().ok_or(BAD_DIRECTORY)?);
@@ -142,31 +242,40 @@ impl UnitDirectory {
             }
             last = Some(first);
             let payload = len.checked_sub(UNIT_TRAILER as u64).filter(|payload| *payload > 0);
-            let word = if trailer.spec.layout == ElasticLayout::Blocked { 64 } else { 8 };
-            payload.filter(|payload| payload.is_multiple_of(word)).ok_or(BAD_DIRECTORY)?;
-            unit_end = unit_end.checked_add(len).ok_or(BAD_DIRECTORY)?;
+            let payload = payload.filter(|payload| payload.is_multiple_of(granule)).ok_or(BAD_DIRECTORY)?;
+            words_end = words_end.checked_add(payload / 8).ok_or(BAD_DIRECTORY)?;
             total = total.checked_add(count).filter(|_| count > 0).ok_or(BAD_DIRECTORY)?;
             keys.extend_from_slice(first);
             prefixes.push(prefix_of(first));
-            segments.push(Segment { key_end: keys.len(), keys: count, unit_end });
+            let narrow = |number: u64| u32::try_from(number).map_err(|_| BAD_DIRECTORY);
+            key_ends.push(narrow(keys.len() as u64)?);
+            sizes.push((narrow(count)?, narrow(payload / 8)?));
+            narrow(words_end)?;
         }
-        let units = unit_end.checked_mul(trailer.spec.units.into());
+        let row = words_end * 8 + (count * UNIT_TRAILER) as u64;
+        let units = row.checked_mul(trailer.spec.units.into());
         if !input.is_empty() || units != Some(part_len - tail_len) {
             return Err(Damage("an elastic filter whose directory does not account for all its bytes"));
         }
+        let (spec, probes) = (trailer.spec, trailer.probes);
+        let any = (0, 1, granule / 8);
+        let stack = ElasticStack::new(spec, probes, any)
+            .map_err(|_| Damage("an elastic filter with impossible parameters"))?;
         Ok(UnitDirectory {
-            prefixes: prefixes.into(),
-            segments: segments.into(),
+            prefixes: Prefixes::new(prefixes),
+            sizes: Sizes::new(&sizes),
             keys: keys.into(),
-            spec: trailer.spec,
-            probes: trailer.probes,
+            key_ends: key_ends.into(),
+            spec,
+            probes,
             salt: trailer.salt,
+            stack,
         })
     }
 
     /// The number of segments; at least one. Methods that take a segment's number panic if it is out of range.
     pub(crate) fn segments(&self) -> usize {
-        self.segments.len()
+        self.key_ends.len()
     }
 
     /// The number of units per group.
@@ -185,12 +294,15 @@ impl UnitDirectory {
     }
 
     /// The segment that `key`, whose [`prefix_of`] is `prefix`, belongs to if the table holds it: the last one that starts at
-    /// or before it, or the first. Costs a binary search over eight-byte prefixes; keys are compared only if prefixes are
-    /// equal.
+    /// or before it, or the first. Costs a cache line per level of the search tree over eight-byte prefixes; keys are compared
+    /// only if prefixes are equal.
     #[inline]
     pub(crate) fn segment_of(&self, key: &[u8], prefix: u64) -> usize {
-        let mut from = self.prefixes.partition_point(|&start| start < prefix);
-        let mut to = from + self.prefixes[from..].partition_point(|&start| start == prefix);
+        let mut from = self.prefixes.lower_bound(prefix);
+        if self.prefixes.get(from).is_none_or(|next| next != prefix) {
+            return from.saturating_sub(1);
+        }
+        let mut to = prefix.checked_add(1).map_or(self.segments(), |next| self.prefixes.lower_bound(next));
         while from < to {
             let middle = from.midpoint(to);
             if self.first_key(middle) <= key {
@@ -202,52 +314,59 @@ impl UnitDirectory {
         from.saturating_sub(1)
     }
 
-    /// The smallest key of a segment.
+    /// A lower bound on the keys of a segment that no key of the segment before it reaches. As of format 2 it is the shortest
+    /// one that begins the segment's first key.
     #[inline]
     pub(crate) fn first_key(&self, segment: usize) -> &[u8] {
-        let start = segment.checked_sub(1).map_or(0, |before| self.segments[before].key_end);
-        &self.keys[start..self.segments[segment].key_end]
+        let start = segment.checked_sub(1).map_or(0, |before| self.key_ends[before]);
+        &self.keys[start as usize..self.key_ends[segment] as usize]
     }
 
     /// The number of distinct keys of a segment.
     pub(crate) fn keys(&self, segment: usize) -> u64 {
-        self.segments[segment].keys
+        self.sizes.keys(segment)
     }
 
     /// The number of distinct keys of the table.
     pub(crate) fn total_keys(&self) -> u64 {
-        self.segments.iter().map(|segment| segment.keys).sum()
+        (0..self.segments()).map(|segment| self.keys(segment)).sum()
+    }
+
+    /// The words of the payloads of a unit's segments before this one, and of its own.
+    #[inline]
+    fn words(&self, segment: usize) -> (u64, u64) {
+        self.sizes.words(segment)
     }
 
     /// The location of a unit: offset within the filter part, and length, in bytes.
     pub(crate) fn unit_span(&self, segment: usize, unit: u32) -> (u64, u64) {
         debug_assert!(unit < self.spec.units);
-        let start = segment.checked_sub(1).map_or(0, |before| self.segments[before].unit_end);
-        let row = self.segments[self.segments.len() - 1].unit_end;
-        (row * u64::from(unit) + start, self.segments[segment].unit_end - start)
+        let trailer = UNIT_TRAILER as u64;
+        let (before_last, last) = self.words(self.segments() - 1);
+        let row = (before_last + last) * 8 + self.segments() as u64 * trailer;
+        let (before, own) = self.words(segment);
+        (row * u64::from(unit) + before * 8 + segment as u64 * trailer, own * 8 + trailer)
     }
 
-    /// The [`ElasticUnit::memory_bytes`] of a unit of this segment.
-    pub(crate) fn unit_memory_bytes(&self, segment: usize) -> usize {
-        ElasticUnit::memory_of(self.spec.layout, self.unit_span(segment, 0).1 as usize)
+    /// How units of a segment lie in memory together.
+    #[inline]
+    pub(crate) fn stack(&self, segment: usize) -> ElasticStack {
+        self.stack.of_group(self.salt(segment), self.keys(segment), self.words(segment).1)
     }
 
     /// The salt of a segment's group.
     pub(crate) fn salt(&self, segment: usize) -> u64 {
-        group_salt(self.salt, segment)
+        group_salt(self.spec.layout, self.salt, segment)
     }
 
-    /// The theoretical false positive rate of one unit; that of `k` units is its `k`th power.
-    pub(crate) fn rate(&self) -> f64 {
-        let (bits, probes) = (self.spec.bits_per_key, self.probes.into());
-        match self.spec.layout {
-            ElasticLayout::Standard => theory::bloom_rate(bits, probes),
-            ElasticLayout::Blocked => theory::blocked_bloom_rate(bits, probes),
-        }
+    /// The theoretical false positive rates of 0, 1, … all units together.
+    pub(crate) fn rates(&self) -> Vec<f64> {
+        self.spec.layout.rates(self.spec.bits_per_key, self.probes.into(), self.spec.units)
     }
 
     /// Memory of the directory in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + size_of_val(&*self.prefixes) + size_of_val(&*self.segments) + self.keys.len()
+        let lists = self.prefixes.memory_bytes() + self.sizes.memory_bytes();
+        size_of::<Self>() + lists + self.keys.len() + size_of_val(&*self.key_ends)
     }
 }

@@ -32,12 +32,14 @@
 //!
 //! # Costs
 //!
-//! A directory takes its keys plus 32 bytes per segment, which is some thousand keys. Finding a segment is a binary search over
-//! eight-byte prefixes.
+//! A directory takes its keys, cut to what tells segments apart, plus 13 bytes per segment, which is some two thousand keys.
+//! Finding a segment takes a cache line for each level of a search tree over eight-byte prefixes: three for five hundred
+//! segments.
 
 mod build;
 mod directory;
 mod read;
+mod reclaim;
 mod resident;
 #[cfg(test)]
 mod tests;
@@ -49,7 +51,9 @@ pub(crate) use build::{ElasticBuilder, FilterBuildError};
 pub(crate) use directory::UnitDirectory;
 #[cfg(test)]
 pub(crate) use read::LoadedUnit;
-pub(crate) use resident::{Budget, ElasticFilter, FoundUnits};
+use reclaim::Pin;
+pub(crate) use reclaim::{Retired, pin, retire};
+pub(crate) use resident::{ElasticFilter, FoundUnits};
 
 /// The filter kind recorded by a table with an elastic filter.
 pub(crate) const ELASTIC: &str = "elastic";
@@ -57,32 +61,49 @@ pub(crate) const ELASTIC: &str = "elastic";
 /// The last bytes of the filter part.
 const MAGIC: [u8; 8] = *b"tamis\0el";
 
-/// The version of the format.
-const VERSION: u32 = 1;
+/// The version of the format. In version 1 units were [`ElasticLayout::Blocked`].
+const VERSION: u32 = 2;
 
 /// The salt of the group of units of a segment.
-fn group_salt(salt: u64, segment: usize) -> u64 {
-    xxh3_64_with_seed(&(segment as u64).to_le_bytes(), salt)
-}
-
-/// The layout of units with these probes: independent probes cannot lie within one cache line.
-fn layout_of(scheme: BloomScheme) -> ElasticLayout {
-    match scheme {
-        BloomScheme::Independent => ElasticLayout::Standard,
-        BloomScheme::Rotation | BloomScheme::DoubleHashing => ElasticLayout::Blocked,
+#[inline]
+fn group_salt(layout: ElasticLayout, salt: u64, segment: usize) -> u64 {
+    match layout {
+        // Filters spread their salts, so salts of any fixed distance will do.
+        ElasticLayout::Interleaved => salt.wrapping_add((segment as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)),
+        ElasticLayout::Standard | ElasticLayout::Blocked => {
+            xxh3_64_with_seed(&(segment as u64).to_le_bytes(), salt)
+        }
     }
 }
 
-/// The number of distinct keys of a full segment: the maximum whose unit is encoded in `unit_bytes`, but at least one cache
-/// line's.
-fn segment_keys(bits_per_key: f64, unit_bytes: u64) -> usize {
-    let line_bits = f64::from(theory::LINE_BITS);
-    let lines =
-        unit_bytes.saturating_sub(tamis_filter::format::TRAILER_LEN as u64) / (theory::LINE_BITS as u64 / 8);
-    let lines = lines.max(1) as f64;
-    let mut keys = (lines * line_bits / bits_per_key) as usize;
-    // Rounding in the division must not add a line.
-    while keys > 1 && (keys as f64 * bits_per_key / line_bits).ceil() > lines {
+/// The layout of units with these probes, in this version of the format: independent probes cannot lie within one cache line.
+fn layout_of(scheme: BloomScheme, version: u32) -> ElasticLayout {
+    match scheme {
+        BloomScheme::Independent => ElasticLayout::Standard,
+        BloomScheme::Rotation | BloomScheme::DoubleHashing if version == 1 => ElasticLayout::Blocked,
+        BloomScheme::Rotation | BloomScheme::DoubleHashing => ElasticLayout::Interleaved,
+    }
+}
+
+/// The bytes of which the payload of a unit is a multiple.
+fn unit_granule(layout: ElasticLayout) -> usize {
+    match layout {
+        ElasticLayout::Standard => 8,
+        ElasticLayout::Blocked => theory::LINE_BITS as usize / 8,
+        ElasticLayout::Interleaved => theory::INTERLEAVED_BITS as usize / 8,
+    }
+}
+
+/// The number of distinct keys of a full segment: the maximum whose unit is encoded in `unit_bytes`, but at least one
+/// granule's, and a cache line's where a granule is a word.
+fn segment_keys(layout: ElasticLayout, bits_per_key: f64, unit_bytes: u64) -> usize {
+    let granule = unit_granule(layout).max(unit_granule(ElasticLayout::Interleaved));
+    let bits = granule as f64 * 8.0;
+    let granules = unit_bytes.saturating_sub(tamis_filter::format::TRAILER_LEN as u64) / granule as u64;
+    let granules = granules.max(1) as f64;
+    let mut keys = (granules * bits / bits_per_key) as usize;
+    // Rounding in the division must not add a granule.
+    while keys > 1 && (keys as f64 * bits_per_key / bits).ceil() > granules {
         keys -= 1;
     }
     keys.max(1)

@@ -3,96 +3,59 @@
 //! Y. Li et al., "ElasticBF: Elastic Bloom Filter with Hotness Awareness for Boosting Read Performance in Large Key-Value
 //! Stores" (ATC 2019), section 3. Which units are in memory is decided elsewhere (`db/elastic`); here they are probed.
 //!
+//! # Structure
+//!
+//! A segment has the first `k` of its units in memory, in one piece ([`tamis_filter::ElasticStack`]), and one word that says
+//! how many they are and where: the address of the piece, a multiple of 64, plus `k`. So a unit takes its bits, a piece
+//! [`PIECE_BYTES`] more, and a segment without units nothing but its word.
+//!
 //! # Threads
 //!
-//! Any thread may probe at any time without a lock: a segment's units are behind one [`ArcSwapOption`] and are replaced as a
-//! whole. Changes ([`enable`](ElasticFilter::enable), [`keep`](ElasticFilter::keep)) are made by one thread at a time, the
-//! holder of the lock of [`Elastic`](crate::db::elastic::Elastic). A reader that loaded the units before a change may probe
-//! them after it, which is equally correct: no subset of a segment's units rejects any of its keys.
-//!
-//! # Memory
-//!
-//! Every unit in memory carries a [`Charge`] that was taken from the [`Budget`] before the unit was read, and is returned when
-//! the last reader drops the unit. So the budget holds at every moment, not only between changes.
+//! Any thread may probe at any time without a lock, under a [`Pin`]. Changes ([`grow`](ElasticFilter::grow),
+//! [`keep`](ElasticFilter::keep), [`clear`](ElasticFilter::clear)) are made by one thread at a time, the holder of the lock of
+//! [`Elastic`](crate::db::elastic::Elastic): they make a new piece, replace the word (with a store that releases, so whoever
+//! acquires the word sees the piece), and return the old piece, which is to be [retired](super::retire). A piece is never
+//! written to while a word leads to it. A reader that loaded a word before a change may probe its piece after it, which is
+//! equally correct: no subset of a segment's units rejects any of its keys.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
-use arc_swap::{ArcSwapOption, Guard};
-use tamis_filter::{Digest, ElasticSet, ElasticUnit, FilterError};
+use tamis_filter::{Digest, ElasticLine, ElasticStack, ElasticUnit, FilterError, IndependentDigests};
 
-use super::UnitDirectory;
+use super::{Pin, Retired, UnitDirectory};
 
-/// The byte budget of all units in memory.
-///
-/// Orderings: the counter guards nothing but itself, so all accesses are relaxed; the compare-exchange alone ensures that it
-/// never exceeds the limit.
-#[derive(Debug, Default)]
-pub(crate) struct Budget {
-    limit: AtomicU64,
-    used: AtomicU64,
-}
+/// What a piece takes beside its lines: the header of an allocation.
+const PIECE_BYTES: u64 = 16;
 
-impl Budget {
-    pub(crate) fn new(limit: u64) -> Budget {
-        Budget { limit: AtomicU64::new(limit), used: AtomicU64::new(0) }
-    }
-
-    /// Changes the limit. If it is below the current use, nothing can be taken until enough has been returned.
-    pub(crate) fn set_limit(&self, limit: u64) {
-        self.limit.store(limit, Relaxed);
-    }
-
-    pub(crate) fn limit(&self) -> u64 {
-        self.limit.load(Relaxed)
-    }
-
-    pub(crate) fn used(&self) -> u64 {
-        self.used.load(Relaxed)
-    }
-
-    /// Takes bytes, if that many are left.
-    pub(crate) fn take(self: &Arc<Self>, bytes: u64) -> Option<Charge> {
-        let limit = self.limit();
-        let more = |used: u64| used.checked_add(bytes).filter(|&used| used <= limit);
-        self.used.fetch_update(Relaxed, Relaxed, more).ok()?;
-        Some(Charge { budget: self.clone(), bytes })
-    }
-}
-
-/// Bytes taken from a budget; returned on drop.
-#[derive(Debug)]
-pub(crate) struct Charge {
-    budget: Arc<Budget>,
-    bytes: u64,
-}
-
-impl Drop for Charge {
-    fn drop(&mut self) {
-        self.budget.used.fetch_sub(self.bytes, Relaxed);
-    }
-}
-
-/// The units of one segment that are in memory.
-#[derive(Clone, Debug)]
-struct Enabled {
-    set: ElasticSet,
-    /// One per unit of the set, in the same order.
-    charges: Vec<Arc<Charge>>,
-}
+/// The part of a word that is the number of units. Lines are aligned to more.
+const COUNT: usize = 63;
 
 /// The units to probe for a key: a segment, and its units at that moment.
-#[derive(Debug)]
-pub(crate) struct FoundUnits {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FoundUnits<'f> {
     pub(crate) segment: usize,
-    units: Guard<Option<Arc<Enabled>>>,
+    units: u32,
+    stack: ElasticStack,
+    lines: &'f [ElasticLine],
 }
 
-impl FoundUnits {
-    /// The units to probe; `None` if none is in memory.
+impl FoundUnits<'_> {
+    /// The number of units to probe.
     #[inline]
-    pub(crate) fn units(&self) -> Option<&ElasticSet> {
-        self.units.as_ref().map(|enabled| &enabled.set)
+    pub(crate) fn units(&self) -> u32 {
+        self.units
+    }
+
+    /// Reports whether all of them accept a key.
+    #[inline]
+    pub(crate) fn contains(&self, digest: Digest) -> bool {
+        self.stack.contains(self.lines, self.units, digest)
+    }
+
+    /// The same for independent hashing.
+    pub(crate) fn contains_independent(&self, digests: &IndependentDigests) -> Result<bool, FilterError> {
+        self.stack.contains_independent(self.lines, self.units, digests)
     }
 }
 
@@ -100,15 +63,15 @@ impl FoundUnits {
 #[derive(Debug)]
 pub(crate) struct ElasticFilter {
     directory: UnitDirectory,
-    /// One per segment; `None` if no unit is in memory.
-    segments: Box<[ArcSwapOption<Enabled>]>,
+    /// One per segment; null if no unit is in memory.
+    words: Box<[AtomicPtr<ElasticLine>]>,
 }
 
 impl ElasticFilter {
     /// Creates a filter with no unit in memory yet.
     pub(crate) fn new(directory: UnitDirectory) -> ElasticFilter {
-        let segments = (0..directory.segments()).map(|_| ArcSwapOption::empty()).collect();
-        ElasticFilter { directory, segments }
+        let words = (0..directory.segments()).map(|_| AtomicPtr::default()).collect();
+        ElasticFilter { directory, words }
     }
 
     pub(crate) fn directory(&self) -> &UnitDirectory {
@@ -121,89 +84,136 @@ impl ElasticFilter {
         self.directory.segment_of(key, prefix)
     }
 
+    /// The units and the lines that a word stands for.
+    ///
+    /// # Safety
+    /// The word is one of `segment`'s, and its piece is not freed during `'f`.
+    #[inline]
+    unsafe fn piece<'f>(&self, word: *mut ElasticLine, stack: &ElasticStack) -> (u32, &'f [ElasticLine]) {
+        let units = (word.addr() & COUNT) as u32;
+        if units == 0 {
+            return (0, &[]);
+        }
+        let lines = word.map_addr(|address| address & !COUNT);
+        // SAFETY: the piece has that many lines, as `install` made it for that many units, and lives, as the caller promises.
+        // Nobody writes to it: pieces are immutable.
+        (units, unsafe { std::slice::from_raw_parts(lines, stack.lines(units)) })
+    }
+
     /// Returns the segment of a key with its units, and prefetches the first of them.
     #[inline]
-    pub(crate) fn find(&self, key: &[u8], prefix: u64, digest: Option<Digest>) -> FoundUnits {
+    pub(crate) fn find<'f>(
+        &'f self,
+        key: &[u8],
+        prefix: u64,
+        digest: Option<Digest>,
+        _pin: &'f Pin,
+    ) -> FoundUnits<'f> {
         let segment = self.segment_of(key, prefix);
-        let units = self.segments[segment].load();
-        if let (Some(enabled), Some(digest)) = (&*units, digest) {
-            enabled.set.prefetch(digest);
+        let stack = self.directory.stack(segment);
+        let word = self.words[segment].load(Ordering::Acquire);
+        // SAFETY: the word was loaded under the pin, which lives as long as what is returned; pieces are freed only by way of
+        // `retire`, or with this filter, which is borrowed.
+        let (units, lines) = unsafe { self.piece(word, &stack) };
+        if units > 0
+            && let Some(digest) = digest
+        {
+            stack.prefetch(lines, units, digest);
         }
-        FoundUnits { segment, units }
+        FoundUnits { segment, units, stack, lines }
     }
 
-    /// Puts a unit of a segment into use.
+    /// Puts the next units of a segment into use, in order.
     ///
     /// # Errors
-    /// [`FilterError::Parameter`] if it is in use already, or is not a unit of the segment.
-    pub(crate) fn enable(
-        &self,
-        segment: usize,
-        unit: ElasticUnit,
-        charge: Charge,
-    ) -> Result<(), FilterError> {
-        let slot = &self.segments[segment];
-        let mut enabled = match &*slot.load() {
-            Some(enabled) => Enabled::clone(enabled),
-            None => {
-                let set = ElasticSet::new(self.directory.salt(segment));
-                Enabled { set, charges: Vec::new() }
+    /// [`FilterError::Parameter`] if they are not the next units of the segment.
+    pub(crate) fn grow(&self, segment: usize, more: &[ElasticUnit]) -> Result<Option<Retired>, FilterError> {
+        let stack = self.directory.stack(segment);
+        let word = self.words[segment].load(Ordering::Acquire);
+        // SAFETY: pieces are retired only by the one thread that makes changes, which is this one.
+        let (before, old) = unsafe { self.piece(word, &stack) };
+        let after = before + more.len() as u32;
+        if after > self.directory.units() {
+            return Err(FilterError::Parameter("the segment has fewer units"));
+        }
+        let mut lines = vec![ElasticLine::ZERO; stack.lines(after)].into_boxed_slice();
+        stack.copy((old, before), (&mut lines, after));
+        for (index, unit) in (before..).zip(more) {
+            if unit.index() != index {
+                return Err(FilterError::Parameter("not the next unit"));
             }
-        };
-        let place = enabled.set.loaded().partition_point(|other| other.index() < unit.index());
-        enabled.set.load(unit)?;
-        enabled.charges.reserve_exact(1);
-        enabled.charges.insert(place, Arc::new(charge));
-        slot.store(Some(Arc::new(enabled)));
-        Ok(())
+            stack.put(&mut lines, after, unit)?;
+        }
+        Ok(self.install(segment, lines, after))
     }
 
-    /// Disables all units of a segment but the first `units`.
-    pub(crate) fn keep(&self, segment: usize, units: u8) {
-        let slot = &self.segments[segment];
-        let Some(enabled) = slot.load_full() else { return };
-        let kept = enabled.set.loaded().partition_point(|unit| unit.index() < u32::from(units));
-        if kept == 0 {
-            slot.store(None);
-        } else if kept < enabled.charges.len() {
-            let mut fewer = Enabled::clone(&enabled);
-            while let Some(last) = fewer.set.loaded().get(kept).map(ElasticUnit::index) {
-                fewer.set.unload(last);
-            }
-            fewer.charges.truncate(kept);
-            slot.store(Some(Arc::new(fewer)));
+    /// Takes all units of a segment but the first `units` out of use.
+    pub(crate) fn keep(&self, segment: usize, units: u8) -> Option<Retired> {
+        let stack = self.directory.stack(segment);
+        let word = self.words[segment].load(Ordering::Acquire);
+        // SAFETY: as in `grow`.
+        let (before, old) = unsafe { self.piece(word, &stack) };
+        let after = u32::from(units);
+        if before <= after {
+            return None;
         }
+        let mut lines = vec![ElasticLine::ZERO; stack.lines(after)].into_boxed_slice();
+        stack.copy((old, before), (&mut lines, after));
+        self.install(segment, lines, after)
+    }
+
+    /// Makes `lines` the piece of a segment, with `units` units, and returns the piece before it.
+    fn install(&self, segment: usize, lines: Box<[ElasticLine]>, units: u32) -> Option<Retired> {
+        let word = match units {
+            0 => ptr::null_mut(),
+            units => Box::into_raw(lines).cast::<ElasticLine>().map_addr(|address| address | units as usize),
+        };
+        let old = self.words[segment].swap(word, Ordering::AcqRel);
+        self.retired(segment, old)
+    }
+
+    /// What a word of a segment that nothing leads to any more owns.
+    fn retired(&self, segment: usize, word: *mut ElasticLine) -> Option<Retired> {
+        let units = (word.addr() & COUNT) as u32;
+        let lines = NonNull::new(word.map_addr(|address| address & !COUNT)).filter(|_| units > 0)?;
+        let count = self.directory.stack(segment).lines(units);
+        // SAFETY: `install` made the piece from a box of that many lines, and the word that led to it has been replaced.
+        Some(unsafe { Retired::new(lines, count, self.bytes(segment, units as u8)) })
     }
 
     /// Disables all units: the table has left the tree. Remaining readers do without them.
-    pub(crate) fn clear(&self) {
-        self.segments.iter().for_each(|slot| slot.store(None));
+    pub(crate) fn clear(&self) -> Vec<Retired> {
+        (0..self.words.len()).filter_map(|segment| self.keep(segment, 0)).collect()
     }
 
     /// The number of units of a segment in memory.
     pub(crate) fn enabled(&self, segment: usize) -> u32 {
-        self.segments[segment].load().as_ref().map_or(0, |enabled| enabled.charges.len() as u32)
+        (self.words[segment].load(Ordering::Relaxed).addr() & COUNT) as u32
     }
 
-    /// Bytes of the units in memory.
-    pub(crate) fn unit_bytes(&self) -> u64 {
-        let of = |slot: &ArcSwapOption<Enabled>| {
-            slot.load().as_ref().map_or(0, |enabled| enabled.charges.iter().map(|c| c.bytes).sum::<u64>())
-        };
-        self.segments.iter().map(of).sum()
+    /// What the first `units` units of a segment take in memory, in bytes.
+    pub(crate) fn bytes(&self, segment: usize, units: u8) -> u64 {
+        match self.directory.stack(segment).lines(units.into()) {
+            0 => 0,
+            lines => (lines * size_of::<ElasticLine>()) as u64 + PIECE_BYTES,
+        }
     }
 
-    /// What a unit of a segment takes from the budget: its memory, and that of its charge.
-    pub(crate) fn charge_of(&self, segment: usize) -> u64 {
-        // An `Arc` has two counts before its contents, and there is the pointer to it.
-        let charge = size_of::<Charge>() + 3 * size_of::<usize>();
-        (self.directory.unit_memory_bytes(segment) + charge) as u64
+    /// All that is in memory, in bytes.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let units = |segment| self.bytes(segment, self.enabled(segment) as u8);
+        self.fixed_bytes() + (0..self.words.len()).map(units).sum::<u64>()
     }
 
-    /// Bytes outside the budget: the directory, and the structures for segments that have units.
-    pub(crate) fn index_bytes(&self) -> usize {
-        let holders = self.segments.iter().filter(|slot| slot.load().is_some()).count();
-        let holder = size_of::<Enabled>() + 2 * size_of::<usize>();
-        self.directory.memory_bytes() + size_of_val(&*self.segments) + holders * holder
+    /// What is always in memory: the directory, and a word for each segment.
+    pub(crate) fn fixed_bytes(&self) -> u64 {
+        (size_of::<Self>() + self.directory.memory_bytes() + size_of_val(&*self.words)) as u64
+    }
+}
+
+impl Drop for ElasticFilter {
+    fn drop(&mut self) {
+        // No reader has found anything in a filter that nobody holds any more.
+        (0..self.words.len()).for_each(|segment| drop(self.keep(segment, 0)));
     }
 }

@@ -28,18 +28,19 @@ fn directory(bytes: &[u8]) -> UnitDirectory {
 #[test]
 fn a_segment_has_the_most_keys_whose_unit_fits() {
     // The paper's setting: 4 bits, units of about a block of the device.
-    assert_eq!(segment_keys(4.0, 4096), 63 * 512 / 4);
+    let layout = layout_of(BloomScheme::Rotation, VERSION);
+    assert_eq!(segment_keys(layout, 4.0, 4096), 126 * 256 / 4);
     for bits in [0.5, 1.1, 3.3, 4.0, 5.7, 10.0, 16.0] {
         for unit_bytes in [0, 128, 167, 168, 1000, 4096, 65536] {
-            let keys = segment_keys(bits, unit_bytes);
+            let keys = segment_keys(layout, bits, unit_bytes);
             let len = |keys: usize| {
                 let scheme = BloomScheme::Rotation;
-                let spec = ElasticSpec { units: 1, bits_per_key: bits, scheme, layout: layout_of(scheme) };
+                let spec = ElasticSpec { units: 1, bits_per_key: bits, scheme, layout };
                 let digests: Vec<_> = (0..keys as u64).map(Digest::from_u64).collect();
                 let group = tamis_filter::ElasticGroup::build(spec, &digests, 1, tamis_filter::Verify::No);
                 group.unwrap().units()[0].encoded_len() as u64
             };
-            assert!(len(keys) <= unit_bytes.max(104), "{bits} {unit_bytes}");
+            assert!(len(keys) <= unit_bytes.max(72), "{bits} {unit_bytes}");
             assert!(len(keys + 1) > unit_bytes, "{bits} {unit_bytes}: one more would fit");
         }
     }
@@ -69,7 +70,11 @@ fn the_last_segment_is_not_tiny() {
         assert_eq!(directory.total_keys(), count);
         let starts = expected.iter().scan(0, |start, keys| Some(std::mem::replace(start, *start + keys)));
         for (segment, start) in starts.enumerate() {
-            assert_eq!(directory.first_key(segment), key(start));
+            let first = directory.first_key(segment);
+            assert!(
+                first <= &key(start)[..] && (start == 0 || first > &key(start - 1)[..]),
+                "{first:?} {start}"
+            );
         }
     }
 }
@@ -96,7 +101,7 @@ fn versions_of_a_key_count_once_even_at_a_segment_boundary() {
 fn building_without_a_thread_has_the_same_result() {
     let (mut with, mut without) =
         (builder(BloomScheme::Rotation, Some(7)), builder(BloomScheme::Rotation, Some(7)));
-    let (scheme, layout) = (BloomScheme::Rotation, layout_of(BloomScheme::Rotation));
+    let (scheme, layout) = (BloomScheme::Rotation, layout_of(BloomScheme::Rotation, VERSION));
     let spec = ElasticSpec { units: 3, bits_per_key: 4.0, scheme, layout };
     without.work = Work::Here(Assembler::new(spec, 7, tamis_filter::Verify::Yes));
     add(&mut with, 0..10 * FULL);
@@ -176,29 +181,33 @@ fn spans_locate_the_units() {
             let found = ElasticUnit::open(&bytes[offset as usize..end as usize]).unwrap();
             assert_eq!((found.index(), found.salt()), (unit, directory.salt(segment)));
             assert_eq!((found.group_units(), found.keys()), (3, directory.keys(segment)));
-            assert_eq!(found.memory_bytes(), directory.unit_memory_bytes(segment));
+            let stack = directory.stack(segment);
+            let mut lines = vec![tamis_filter::ElasticLine::ZERO; stack.lines(unit + 1)];
+            stack.put(&mut lines, unit + 1, &found).unwrap();
             assert_eq!(found.probes(), directory.probes());
         }
     }
 }
 
-/// Files once written must remain readable. With `TAMIS_WRITE_FIXTURES` set the files are rewritten: only for a new version of
-/// the format, under new names.
+/// Files once written must remain readable. With `TAMIS_WRITE_FIXTURES` set the files of the present version are rewritten: only
+/// for a new version of the format, under new names.
 #[test]
-fn stored_filters_of_version_1_are_read() {
-    for scheme in [BloomScheme::Rotation, BloomScheme::DoubleHashing, BloomScheme::Independent] {
+fn stored_filters_of_all_versions_are_read() {
+    let schemes = [BloomScheme::Rotation, BloomScheme::DoubleHashing, BloomScheme::Independent];
+    for (version, scheme) in schemes.into_iter().flat_map(|scheme| [(1, scheme), (VERSION, scheme)]) {
         let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures");
-        let path = format!("{fixtures}/elastic-v1-{}.units", scheme as u8);
+        let path = format!("{fixtures}/elastic-v{version}-{}.units", scheme as u8);
         let mut builder = ElasticBuilder::new((2, 4.0, scheme), 128, tamis_filter::Verify::Yes, Some(7));
         add(&mut builder, 0..300);
         let built = builder.finish().unwrap().unwrap();
-        if std::env::var_os("TAMIS_WRITE_FIXTURES").is_some() {
+        if version == VERSION && std::env::var_os("TAMIS_WRITE_FIXTURES").is_some() {
             std::fs::write(&path, &built).unwrap();
         }
         let stored = std::fs::read(&path).unwrap();
-        assert_eq!(stored, built, "and writing is unchanged");
+        assert!(version != VERSION || stored == built, "and writing is unchanged");
         let directory = directory(&stored);
-        assert_eq!((directory.segments(), directory.units(), directory.total_keys()), (3, 2, 300));
+        assert_eq!((directory.units(), directory.total_keys()), (2, 300));
+        assert!(directory.segments() > 1);
         for i in 0..300 {
             let segment = directory.segment_of(&key(i), crate::key::prefix_of(&key(i)));
             for unit in 0..2 {

@@ -3,9 +3,15 @@
 //! Throughput and latency depend on the machine; counters (wasted reads, blocks read, unit loads) do not, and have
 //! verdicts of their own where the paper's claim is about I/O. Points at which a side keeps no filter in memory are
 //! ignored.
+//!
+//! The paper's hot keys are scattered. Where neighbours are hot together as well, hotness is known better and gains are
+//! larger: such points have verdicts of their own, and no verdict pools the two.
 
-use super::facts::{Facts, blocks, in_vain, rate, time};
+use tamis_bench::report::{grouped, mean};
+
+use super::facts::{Facts, blocks, digests, in_vain, rate, time};
 use super::sheets::quantile;
+use crate::elastic::catalogue::Kind;
 use crate::elastic::rounds::TIMED;
 use crate::elastic::rows::{ReadRow, TableRow};
 use crate::figures::Verdict;
@@ -20,8 +26,34 @@ const NO_CHANGE: f64 = 0.05;
 /// YCSB's skew.
 const ZIPF: f64 = 0.99;
 
-/// Returns the verdicts of a figure, in the order of the paper's text.
+/// The locality of hot keys that lie anywhere.
+const SCATTERED: u64 = 1;
+
+/// Returns the verdicts of a figure, in the order of the paper's text, those on scattered keys first.
 pub(super) fn all(facts: &Facts<'_>) -> Vec<Verdict> {
+    let localities = facts.localities();
+    match &localities[..] {
+        [] | [_] => at_one_locality(facts),
+        several => several.iter().flat_map(|&locality| apart(facts, locality)).collect(),
+    }
+}
+
+/// Returns the verdicts on the points of one locality out of several.
+fn apart(facts: &Facts<'_>, locality: u64) -> Vec<Verdict> {
+    let mut verdicts = at_one_locality(&facts.at_locality(locality));
+    // Parts of the figure that the paper has for scattered keys only.
+    verdicts.retain(|verdict| locality == SCATTERED || !verdict.ours.is_empty());
+    for verdict in &mut verdicts {
+        let which = match locality {
+            SCATTERED => "scattered keys".to_owned(),
+            _ => format!("{} neighbours hot together, not in the paper", grouped(locality)),
+        };
+        verdict.claim = format!("{} ({which})", verdict.claim.trim_end_matches('.'));
+    }
+    verdicts
+}
+
+fn at_one_locality(facts: &Facts<'_>) -> Vec<Verdict> {
     let mut verdicts = match facts.experiment.name {
         "elastic-fig2" => levels(facts),
         "elastic-fig3" => parts(facts),
@@ -45,33 +77,56 @@ pub(super) fn all(facts: &Facts<'_>) -> Vec<Verdict> {
         "elastic-fig16-unit-size" => by_unit_size(facts),
         "elastic-fig16-life-time" => by_life_time(facts),
         "elastic-fig16-unit-bits" => by_unit_bits(facts),
+        "hash-elastic" => sharing(facts),
         _ => Vec::new(),
     };
-    let other_memory = |row: &&ReadRow| row.without_filter || row.spends_otherwise();
+    let other_memory = |row: &&ReadRow| row.without_filter || facts.spends_otherwise(row);
     let unequal = distinct(facts.reads.iter().filter(other_memory).map(|row| row.side.as_str()));
     compare::note_unequal_memory(&mut verdicts, &unequal);
+    for (point, _) in facts.unequal_trees().into_iter().filter(|_| facts.experiment.kind != Kind::Loads) {
+        let at = if point.is_empty() { "anywhere" } else { point };
+        for verdict in verdicts.iter_mut().filter(|verdict| !verdict.ours.is_empty()) {
+            let sep = if verdict.note.is_empty() { "" } else { " " };
+            verdict.note += &format!("{sep}Not the same runs for all sides ({at}); see the table.");
+        }
+    }
     verdicts
 }
 
-/// Judges claims about a share of tables at each skewed point.
-fn shares(
-    facts: &Facts<'_>,
-    claim: &str,
-    (paper, text): (f64, &str),
-    share: impl Fn(&[&TableRow]) -> Option<f64>,
-) -> Vec<Verdict> {
-    let skewed = facts.tables.iter().filter(|row| row.skew > 0.0);
-    let points = distinct(skewed.map(|row| (row.point.as_str(), row.side.as_str())));
-    let verdict = |(point, side): (&str, &str)| {
-        let rows = facts.tables.iter().filter(|row| row.point == point && row.side == side);
-        let share = share(&rows.collect::<Vec<_>>())?;
-        let at = if point.is_empty() { String::new() } else { format!(" ({point})") };
-        let ours = format!("{:.0} %", share * 100.0);
-        let verdict = Verdict::open(format!("{claim}{at}"), text);
-        Some(verdict.with(ours, Some(share > 0.0), None, Some(share / paper)))
-    };
-    let verdicts: Vec<Verdict> = points.into_iter().filter_map(verdict).collect();
-    if verdicts.is_empty() { vec![Verdict::open(claim, text)] } else { verdicts }
+/// A claim about a share of tables: the paper's share, and the least one that has its direction.
+struct Share {
+    claim: &'static str,
+    paper: f64,
+    least: f64,
+}
+
+impl Share {
+    /// Judges the claim at each skewed point. It fails if the share is small, or no larger than that of uniform gets, which
+    /// are uneven by chance only.
+    fn judge(&self, facts: &Facts<'_>, share: impl Fn(&[&TableRow]) -> Option<f64>) -> Vec<Verdict> {
+        let text = format!("{:.0} %", self.paper * 100.0);
+        let of = |keep: &dyn Fn(&TableRow) -> bool| {
+            share(&facts.tables.iter().filter(|row| keep(row)).collect::<Vec<_>>())
+        };
+        let skewed = facts.tables.iter().filter(|row| row.skew > 0.0);
+        let points = distinct(skewed.map(|row| (row.point.as_str(), row.side.as_str())));
+        let verdict = |(point, side): (&str, &str)| {
+            let ours = of(&|row| row.point == point && row.side == side)?;
+            let uniform = of(&|row| row.skew == 0.0 && row.side == side);
+            let at = if point.is_empty() { String::new() } else { format!(" ({point})") };
+            let direction = ours >= self.least && uniform.is_none_or(|uniform| ours > uniform);
+            let text = format!("{:.0} %", ours * 100.0);
+            let verdict =
+                Verdict::open(format!("{}{at}", self.claim), format!("{:.0} %", self.paper * 100.0));
+            let verdict = verdict.with(text, Some(direction), None, Some(ours / self.paper));
+            Some(match uniform {
+                Some(uniform) => verdict.noting(format!("{:.0} % with uniform gets.", uniform * 100.0)),
+                None => verdict,
+            })
+        };
+        let verdicts: Vec<Verdict> = points.into_iter().filter_map(verdict).collect();
+        if verdicts.is_empty() { vec![Verdict::open(self.claim, text)] } else { verdicts }
+    }
 }
 
 /// Returns the queries of the tables of each level, ascending, upper levels first.
@@ -87,6 +142,9 @@ fn asked_by_level(rows: &[&TableRow]) -> Vec<Vec<f64>> {
     levels.into_iter().map(of).collect()
 }
 
+/// The claim that levels are queried less from top to bottom.
+const FALLING: &str = "On average, tables of upper levels are queried more often than those below.";
+
 fn levels(facts: &Facts<'_>) -> Vec<Verdict> {
     let points = distinct(facts.tables.iter().map(|row| (row.point.as_str(), row.side.as_str())));
     let falling = |(point, side): (&str, &str)| {
@@ -95,34 +153,39 @@ fn levels(facts: &Facts<'_>) -> Vec<Verdict> {
             .into_iter()
             .map(|level| level.iter().sum::<f64>() / level.len() as f64)
             .collect();
-        (means.len() > 1).then(|| means.windows(2).all(|pair| pair[1] <= pair[0]))
+        let at = if point.is_empty() { String::new() } else { format!(" ({point})") };
+        let pairs = means.len().checked_sub(1).filter(|&pairs| pairs > 0)?;
+        let falls = means.windows(2).filter(|pair| pair[1] <= pair[0]).count();
+        let ours = format!("from {falls} of {pairs} levels to the next");
+        let verdict = Verdict::open(format!("{FALLING}{at}"), "yes");
+        Some(verdict.with(ours, Some(2 * falls > pairs), Some(falls == pairs), None))
     };
-    let falls: Vec<bool> = points.into_iter().filter_map(falling).collect();
-    let mut of_levels =
-        Verdict::open("On average, tables of upper levels are queried more often than those below.", "yes");
-    if !falls.is_empty() {
-        let held = falls.iter().filter(|&&falls| falls).count();
-        let ours = format!("at {held} of {} points", falls.len());
-        of_levels = of_levels.with(ours, Some(2 * held > falls.len()), Some(held == falls.len()), None);
+    let mut verdicts: Vec<Verdict> = points.into_iter().filter_map(falling).collect();
+    if verdicts.is_empty() {
+        verdicts.push(Verdict::open(FALLING, "yes"));
     }
-    let mut verdicts = vec![of_levels];
-    verdicts.extend(shares(
-        facts,
-        "Some tables of the last level are hotter than the coldest 11 % of the level above.",
-        (0.21, "21 %"),
-        |rows| {
-            let by_level = asked_by_level(rows);
-            let [.., above, last] = &by_level[..] else { return None };
-            let limit = quantile(above, 0.11);
-            Some(last.iter().filter(|&&asked| asked > limit).count() as f64 / last.len() as f64)
-        },
-    ));
+    let hotter = Share {
+        claim: "Some tables of the last level are hotter than the coldest 11 % of the level above.",
+        paper: 0.21,
+        // Half of the paper's share.
+        least: 0.105,
+    };
+    verdicts.extend(hotter.judge(facts, |rows| {
+        let by_level = asked_by_level(rows);
+        let [.., above, last] = &by_level[..] else { return None };
+        let limit = quantile(above, 0.11);
+        Some(last.iter().filter(|&&asked| asked > limit).count() as f64 / last.len() as f64)
+    }));
     verdicts
 }
 
 fn parts(facts: &Facts<'_>) -> Vec<Verdict> {
-    let claim = "Parts of a table differ by more than ten times their mean in most tables.";
-    shares(facts, claim, (0.73, "73 %"), |rows| {
+    let uneven = Share {
+        claim: "Parts of a table differ by more than ten times their mean in most tables.",
+        paper: 0.73,
+        least: 0.5,
+    };
+    uneven.judge(facts, |rows| {
         let uneven = rows.iter().filter(|row| row.spread > 10.0).count();
         (!rows.is_empty()).then(|| uneven as f64 / rows.len() as f64)
     })
@@ -241,7 +304,12 @@ fn costs(facts: &Facts<'_>) -> Vec<Verdict> {
 fn mixes(facts: &Facts<'_>) -> Vec<Verdict> {
     let of =
         |name: &'static str| facts.gains(move |row| row.measurement.workload == name, rate, Better::More);
-    let claim = |text, name, unit, (from, to)| Claim::range(text, unit, from, to).judge(&of(name), None);
+    let claim = |text, name, unit, (from, to)| {
+        let gains = of(name);
+        // The paper's range is that of three engines, all of which gain.
+        let everywhere = (gains.len() > 1).then(|| gains.iter().all(|gain| gain.times > 1.0));
+        Claim::range(text, unit, from, to).judge(&gains, everywhere)
+    };
     vec![
         claim("YCSB C, gets only, gains most.", "ycsb-c", Unit::Times, (1.99, 2.11)),
         claim("YCSB A, half updates, gains throughput.", "ycsb-a", Unit::More, (0.07, 0.37)),
@@ -421,8 +489,10 @@ fn best_at(found: &[(f64, Measured)], setting: f64) -> Vec<Place> {
 
 fn by_unit_size(facts: &Facts<'_>) -> Vec<Verdict> {
     let found = by_setting(facts);
-    // The engine's own size is the third of five: two are smaller. It is unknown in an unfinished run.
-    let sizes = distinct(found.iter().map(|(size, _)| *size));
+    // The engine's own size is the third of five: two are smaller, whether or not they leave memory for units. It is
+    // unknown in an unfinished run.
+    let mut sizes = distinct(facts.reads.iter().filter(|row| row.elastic).filter_map(|row| row.setting));
+    sizes.sort_by(f64::total_cmp);
     let own = (sizes.len() == 5).then(|| sizes[2]);
     let coarse = found.last().zip(own).and_then(|((largest, theirs), own)| {
         let (_, ours) = found.iter().find(|(size, _)| *size == own && own < *largest)?;
@@ -456,4 +526,77 @@ fn by_unit_bits(facts: &Facts<'_>) -> Vec<Verdict> {
     let mut best = first_at_all("Units of 4 bits per key are best.", &best_at(&by_setting(facts), 4.0));
     best.paper = "best".into();
     vec![best]
+}
+
+/// Returns the rows of two sides at each point that has both.
+fn side_by_side<'f>(facts: &'f Facts<'_>, ours: &str, theirs: &str) -> Vec<(&'f ReadRow, &'f ReadRow)> {
+    let rows_of = |side: &str| -> Vec<&'f ReadRow> {
+        facts.reads.iter().filter(|row| row.side == side && !row.without_filter).collect()
+    };
+    let (ours, theirs) = (rows_of(ours), rows_of(theirs));
+    let pair = |row: &&'f ReadRow| {
+        let at = |row: &ReadRow| (row.measurement.workload.clone(), row.point.clone());
+        Some((*row, *theirs.iter().find(|other| at(other) == at(row))?))
+    };
+    ours.iter().filter_map(pair).collect()
+}
+
+/// Judges a claim that one number follows from counts: holds if the largest relative error is below a hundredth.
+fn counted(claim: impl Into<String>, paper: &str, pairs: &[(f64, f64)]) -> Verdict {
+    let open = Verdict::open(claim, paper);
+    if pairs.is_empty() {
+        return open;
+    }
+    let ours: Vec<String> = distinct(pairs.iter().map(|(ours, _)| mean(*ours)));
+    let agrees = pairs.iter().all(|(ours, expected)| (ours / expected - 1.0).abs() < 0.01);
+    open.with(ours.join(", "), Some(agrees), None, None)
+}
+
+fn sharing(facts: &Facts<'_>) -> Vec<Verdict> {
+    let gains = |ours: &str, theirs: &str, of: fn(&ReadRow) -> Option<Measured>| -> Vec<Gain> {
+        let pairs = side_by_side(facts, ours, theirs).into_iter();
+        pairs.filter_map(|(ours, theirs)| Gain::of(of(ours)?, of(theirs)?, Better::Less)).collect()
+    };
+    let of_get = |side: &str| {
+        let rows = facts.reads.iter().filter(|row| row.side == side);
+        rows.map(|row| (row.measurement.digests_per_op, 1.0)).collect::<Vec<_>>()
+    };
+    let faster = |claim: &str, ours: &str, theirs: &str| {
+        let gains = gains(ours, theirs, time);
+        let open = Verdict::open(claim, "yes");
+        match (median(gains.iter().map(|gain| gain.times)), gains.iter().any(|gain| gain.clear)) {
+            (Some(times), true) => open.with(compare::span(&gains), Some(times > 1.0), None, None),
+            (Some(_), false) => Verdict { ours: compare::span(&gains), ..open }
+                .noting("The differences are within the spread of the rounds."),
+            (None, _) => open,
+        }
+    };
+    let fewer = |claim: &str, ours: &str, theirs: &str| {
+        let gains = gains(ours, theirs, digests);
+        let open = Verdict::open(claim, "yes");
+        match median(gains.iter().map(|gain| gain.times)) {
+            Some(times) => open.with(compare::span(&gains), Some(times > 1.0), None, None),
+            None => open,
+        }
+    };
+    vec![
+        counted(
+            "With sharing, a get of elastic filters computes one digest, whatever the levels.",
+            "1",
+            &of_get("elastic"),
+        ),
+        fewer(
+            "Sharing across levels saves digests of elastic filters with hash functions of their own.",
+            "elastic-independent",
+            "elastic-independent-each",
+        ),
+        fewer("Sharing across units saves digests beyond that.", "elastic", "elastic-independent"),
+        alike(
+            "The false positive rate is unharmed: wasted reads with units of their own hash functions, by those of shared ones.",
+            "equal",
+            &gains("elastic", "elastic-independent", in_vain),
+        ),
+        faster("Sharing across levels saves time.", "elastic", "elastic-each"),
+        faster("Sharing across levels and units saves time.", "elastic", "elastic-independent-each"),
+    ]
 }

@@ -1,5 +1,8 @@
 //! The readable rows of a figure, and queries on them.
 
+use tamis_bench::report::grouped;
+
+use crate::elastic::rounds::TIMED;
 use crate::elastic::rows::{MissingRow, ReadRow, ShiftRow, TableRow, WindowRow};
 use crate::elastic::{ElasticExperiment, LoadRow};
 use crate::figures::Row;
@@ -9,6 +12,9 @@ use crate::figures::rows::records;
 
 /// Elastic filters that do not inherit hotness: not the paper's subject.
 pub(super) const COLD: &str = "elastic-cold";
+
+/// Relative difference of filter memory from which sides are not compared at equal memory.
+const TOLERANCE: f64 = 0.02;
 
 /// Share of late reads from which they are reported.
 const MANY_LATE: f64 = 0.1;
@@ -60,10 +66,44 @@ impl<'a> Facts<'a> {
 
     /// Returns the fixed filter that a row is compared with: the first side that is not elastic at the same point.
     pub(super) fn fixed_for(&self, row: &ReadRow) -> Option<&ReadRow> {
+        self.all_fixed_for(row).next()
+    }
+
+    /// Returns the rows of all sides at the same point that are not elastic.
+    pub(super) fn all_fixed_for(&self, row: &ReadRow) -> impl Iterator<Item = &ReadRow> {
         let same = |other: &&ReadRow| {
             other.measurement.workload == row.measurement.workload && other.point == row.point
         };
-        self.reads.iter().filter(same).find(|other| !other.elastic)
+        self.reads.iter().filter(same).filter(|other| !other.elastic)
+    }
+
+    /// Reports whether a row's filters take another amount of memory than those of the fixed filter at its point.
+    pub(super) fn spends_otherwise(&self, row: &ReadRow) -> bool {
+        let both = |fixed: &&ReadRow| fixed.memory_bits_per_key > 0.0 && row.memory_bits_per_key > 0.0;
+        self.fixed_for(row).filter(both).is_some_and(|fixed| {
+            (row.memory_bits_per_key / fixed.memory_bits_per_key - 1.0).abs() > TOLERANCE
+        })
+    }
+
+    /// Returns the localities of the skewed points, ascending. Uniform gets belong to all of them.
+    pub(super) fn localities(&self) -> Vec<u64> {
+        let mut found = distinct(self.reads.iter().filter(|row| row.skew > 0.0).map(|row| row.locality));
+        found.sort_unstable();
+        found
+    }
+
+    /// Returns the facts with the points of one locality only.
+    pub(super) fn at_locality(&self, locality: u64) -> Facts<'a> {
+        let here = |row: &&ReadRow| row.skew == 0.0 || row.locality == locality;
+        Facts {
+            experiment: self.experiment,
+            loads: self.loads.clone(),
+            reads: self.reads.iter().filter(here).cloned().collect(),
+            windows: Vec::new(),
+            shifts: Vec::new(),
+            tables: self.tables.clone(),
+            missing: self.missing.clone(),
+        }
     }
 
     /// Returns the elastic rows that satisfy `keep`, each with its fixed row, without rows that say nothing about their
@@ -85,9 +125,26 @@ impl<'a> Facts<'a> {
         pairs.filter_map(|(row, fixed)| Gain::of(of(row)?, of(fixed)?, better)).collect()
     }
 
+    /// Returns the settings of loading under which the sides do not have the same runs, each with all runs.
+    pub(super) fn unequal_trees(&self) -> Vec<(&str, String)> {
+        let loads = || self.loads.iter().filter(|row| row.point != TIMED);
+        let points = distinct(loads().map(|row| row.point.as_str()));
+        let unequal = |point: &'_ str| {
+            let here = || loads().filter(|row| row.point == point);
+            let several = distinct(here().map(|row| row.runs.as_str())).len() > 1;
+            let each = here().map(|row| format!("{} {}", row.filter, row.runs)).collect::<Vec<_>>();
+            several.then(|| each.join(", "))
+        };
+        points.into_iter().filter_map(|point| Some((point, unequal(point)?))).collect()
+    }
+
     /// Returns warnings about misleading figures, one sentence each.
     pub(super) fn warnings(&self) -> Vec<String> {
         let mut lines = Vec::new();
+        for (point, runs) in self.unequal_trees() {
+            let at = if point.is_empty() { "All points" } else { point };
+            lines.push(format!("{at}: the sides do not have the same runs by level: {runs}."));
+        }
         for row in &self.reads {
             let at = match row.point.is_empty() {
                 true => row.measurement.workload.clone(),
@@ -99,10 +156,17 @@ impl<'a> Facts<'a> {
                     row.side
                 ));
             }
-            if row.spends_otherwise() {
+            if let Some(fixed) = self.fixed_for(row).filter(|_| self.spends_otherwise(row)) {
                 lines.push(format!(
-                    "{at}: {} takes {:.1} bits per key instead of {}: not the same memory as the others.",
-                    row.side, row.memory_bits_per_key, row.bits_asked
+                    "{at}: {} takes {:.2} bits per key and {} {:.2}: not the same memory.",
+                    row.side, row.memory_bits_per_key, fixed.side, fixed.memory_bits_per_key
+                ));
+            }
+            if row.elastic && row.warmup_settled == Some(false) {
+                lines.push(format!(
+                    "{at}: the placement of {} had not settled after {} gets.",
+                    row.side,
+                    grouped(row.warmup)
                 ));
             }
             if let (Some(reads), Some(late)) = (row.device_reads_per_op, row.late_reads_per_op)
@@ -143,6 +207,11 @@ pub(super) fn time(row: &ReadRow) -> Option<Measured> {
 /// Returns the data blocks read per operation.
 pub(super) fn blocks(row: &ReadRow) -> Option<Measured> {
     Some(Measured::exact(row.blocks_per_op))
+}
+
+/// Returns the digests computed per operation.
+pub(super) fn digests(row: &ReadRow) -> Option<Measured> {
+    Some(Measured::exact(row.measurement.digests_per_op))
 }
 
 /// Returns the wasted reads per operation.

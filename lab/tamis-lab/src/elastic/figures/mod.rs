@@ -15,7 +15,7 @@ use tamis_bench::progress::Progress;
 
 use crate::elastic::ElasticExperiment;
 use crate::elastic::plan::{Job, Step};
-use crate::figures::{About, Custom, Figure, Needs, Paper, Plan, Row, Scale, View};
+use crate::figures::{About, Custom, Figure, Needs, Plan, Row, Scale, View};
 
 use facts::Facts;
 
@@ -37,7 +37,7 @@ impl ElasticFigure {
     fn new(experiment: ElasticExperiment) -> ElasticFigure {
         let about = About {
             name: experiment.name,
-            paper: if experiment.place.is_empty() { Paper::Ours } else { Paper::ElasticBf },
+            paper: experiment.source,
             place: experiment.place,
             title: experiment.title,
             claim: experiment.paper,

@@ -1,6 +1,6 @@
 //! The paper's pictures.
 
-use super::facts::{Facts, blocks, in_vain, rate, time};
+use super::facts::{Facts, blocks, digests, in_vain, rate, time};
 use crate::elastic::catalogue::Kind;
 use crate::elastic::rounds::TIMED;
 use crate::elastic::rows::{ReadRow, TableRow};
@@ -23,6 +23,7 @@ struct Up {
 const RATE: Up = Up { name: "throughput", label: "throughput", unit: "ops/s", of: rate };
 const TIME: Up = Up { name: "latency", label: "time of an operation", unit: "ns", of: time };
 const BLOCKS: Up = Up { name: "blocks read", label: "blocks read per operation", unit: "", of: blocks };
+const DIGESTS: Up = Up { name: "digests", label: "digests per operation", unit: "", of: digests };
 const IN_VAIN: Up = Up { name: "wasted reads", label: "wasted reads per operation", unit: "", of: in_vain };
 
 /// Returns all panels, those of the paper first.
@@ -33,7 +34,7 @@ pub(super) fn all(facts: &Facts<'_>) -> Vec<Panel> {
         "elastic-fig10" => vec![point_bars(facts, RATE), point_bars(facts, TIME), point_bars(facts, BLOCKS)],
         "elastic-fig11" => vec![workload_bars(facts, TIME), workload_bars(facts, BLOCKS)],
         "elastic-fig12" => vec![loading(facts), workload_bars(facts, TIME)],
-        "elastic-fig13" => vec![workload_bars(facts, RATE), workload_bars(facts, BLOCKS)],
+        "elastic-fig13" => by_tree(facts),
         "elastic-fig14" => {
             let absent_only = |row: &ReadRow| row.absent_percent == 100;
             let (title, skew) = ("absent keys only, ", |row: &ReadRow| row.skew);
@@ -81,7 +82,8 @@ pub(super) fn all(facts: &Facts<'_>) -> Vec<Panel> {
             let axis = || Axis::new("neighbouring keys that are hot together", "").log();
             [RATE, IN_VAIN].map(|up| over(facts.reads.iter(), up.name, axis(), up, locality)).into()
         }
-        "elastic-shift" => return shifts(facts),
+        "elastic-shift" | "elastic-cold-curve" => return windows(facts),
+        "hash-elastic" => [DIGESTS, TIME, IN_VAIN].map(|up| point_bars(facts, up)).into(),
         _ => varied(facts),
     };
     panels.into_iter().flatten().collect()
@@ -166,6 +168,17 @@ fn place(facts: &Facts<'_>, row: &ReadRow) -> String {
     }
 }
 
+/// Returns bars by workload, a panel for each tree.
+fn by_tree(facts: &Facts<'_>) -> Vec<Option<Panel>> {
+    let points = distinct(facts.reads.iter().map(|row| row.point.as_str()));
+    let of = |up: Up, point: &str| {
+        let rows = facts.reads.iter().filter(|row| row.point == point);
+        let title = if point.is_empty() { up.name.to_owned() } else { format!("{}, {point}", up.name) };
+        workload_bars_of(rows.collect(), title, up)
+    };
+    [RATE, BLOCKS].into_iter().flat_map(|up| points.iter().map(move |point| of(up, point))).collect()
+}
+
 fn workload_bars(facts: &Facts<'_>, up: Up) -> Option<Panel> {
     workload_bars_of(facts.reads.iter().collect(), up.name.to_owned(), up)
 }
@@ -246,19 +259,17 @@ fn skew(facts: &Facts<'_>) -> Vec<Panel> {
 }
 
 /// Returns wasted reads over gets, a panel for each point.
-fn shifts(facts: &Facts<'_>) -> Vec<Panel> {
+fn windows(facts: &Facts<'_>) -> Vec<Panel> {
+    let x = match facts.experiment.kind {
+        Kind::Cold => "gets from a cold start on",
+        _ => "gets; hot keys move half-way",
+    };
     let points = distinct(facts.windows.iter().map(|row| row.point.as_str()));
     let panel = |point: &str| {
         let rows = facts.windows.iter().filter(|row| row.point == point && !row.side.is_empty());
         let placed = rows.map(|row| (row.side.clone(), Point::new(row.gets as f64, row.in_vain_per_get)));
         let title = if point.is_empty() { "all gets" } else { point };
-        lines(
-            title,
-            Axis::new("gets; hot keys move half-way", ""),
-            Axis::new(IN_VAIN.label, ""),
-            false,
-            placed,
-        )
+        lines(title, Axis::new(x, ""), Axis::new(IN_VAIN.label, ""), false, placed)
     };
     points.into_iter().filter_map(panel).collect()
 }

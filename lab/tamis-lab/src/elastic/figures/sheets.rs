@@ -4,7 +4,7 @@ use tamis_bench::report::{bytes, grouped, mean};
 
 use super::facts::Facts;
 use crate::elastic::catalogue::Kind;
-use crate::elastic::rows::TableRow;
+use crate::elastic::rows::{ReadRow, TableRow};
 use crate::figures::Sheet;
 use crate::figures::compare::{Better, Gain, Unit};
 use crate::figures::compose::distinct;
@@ -16,6 +16,7 @@ pub(super) fn all(facts: &Facts<'_>) -> Vec<Sheet> {
     sheets.push(missing(facts));
     sheets.push(standing(facts));
     sheets.push(windows(facts));
+    sheets.push(window_memory(facts));
     sheets.push(shifts(facts));
     sheets.push(skew(facts));
     sheets.retain(|sheet| !sheet.rows.is_empty());
@@ -102,6 +103,7 @@ fn reads(facts: &Facts<'_>, workload: &str) -> Sheet {
             "thousand\nops/s",
             "filter\nmemory",
             "bits\n/key",
+            "of them\nno units",
             "E",
             "<segments by units",
         ],
@@ -131,7 +133,10 @@ fn reads(facts: &Facts<'_>, workload: &str) -> Sheet {
             grouped(m.p99_ns),
             mean(m.wall_ops_per_second / 1000.0),
             bytes(row.filter_memory),
-            mean(row.memory_bits_per_key),
+            memory(facts, row),
+            of_elastic(mean(
+                row.memory_bits_per_key * row.index_bytes as f64 / row.filter_memory.max(1) as f64,
+            )),
             of_elastic(mean(row.expected_extra_reads)),
             of_elastic(row.by_units.clone()),
         ]);
@@ -139,11 +144,17 @@ fn reads(facts: &Facts<'_>, workload: &str) -> Sheet {
     sheet
 }
 
-/// Compares elastic filters with the fixed one at every point.
+/// Returns the bits per key of a row's filters, marked if they differ from the fixed filter's.
+fn memory(facts: &Facts<'_>, row: &ReadRow) -> String {
+    let mark = if facts.spends_otherwise(row) { " ≠" } else { "" };
+    format!("{:.2}{mark}", row.memory_bits_per_key)
+}
+
+/// Compares elastic filters with each fixed one at every point.
 fn standing(facts: &Facts<'_>) -> Sheet {
     use super::facts::{blocks, in_vain, rate};
     let mut sheet = Sheet::new(
-        "Elastic filters against the fixed one",
+        "Elastic filters against fixed ones",
         &[
             "<workload",
             "<at",
@@ -155,8 +166,8 @@ fn standing(facts: &Facts<'_>) -> Sheet {
             "<",
         ],
     );
-    for row in facts.reads.iter().filter(|row| row.elastic) {
-        let Some(fixed) = facts.fixed_for(row) else { continue };
+    let elastic = facts.reads.iter().filter(|row| row.elastic);
+    for (row, fixed) in elastic.flat_map(|row| facts.all_fixed_for(row).map(move |fixed| (row, fixed))) {
         let gain = |of: fn(&_) -> Option<_>, better| Gain::of(of(row)?, of(fixed)?, better);
         let less = |gain: Option<Gain>| gain.map_or_else(|| "-".into(), |gain| Unit::Less.of(gain.times));
         let rates = gain(rate, Better::More);
@@ -204,6 +215,18 @@ fn windows(facts: &Facts<'_>) -> Sheet {
     sheet
 }
 
+/// Returns the filter memory of each side in its last window.
+fn window_memory(facts: &Facts<'_>) -> Sheet {
+    let mut sheet = Sheet::new("Filter memory after the last window", &["<at", "<filter", "bits\n/key"]);
+    for (point, side) in distinct(facts.windows.iter().map(|row| (row.point.as_str(), row.side.as_str()))) {
+        let of_side = facts.windows.iter().filter(|row| row.point == point && row.side == side);
+        if let Some(last) = of_side.max_by_key(|row| row.gets) {
+            sheet.row([point.to_owned(), side.to_owned(), format!("{:.2}", last.memory_bits_per_key)]);
+        }
+    }
+    sheet
+}
+
 fn shifts(facts: &Facts<'_>) -> Sheet {
     let mut sheet = Sheet::new(
         "The effect of the shift, in wasted reads per get",
@@ -223,9 +246,12 @@ fn shifts(facts: &Facts<'_>) -> Sheet {
     sheet
 }
 
-/// Returns the `q`-quantile; `sorted` is ascending and not empty.
+/// Returns the `q`-quantile, between two values where it falls between them, so that 0.5 is the median; `sorted` is
+/// ascending and not empty.
 pub(super) fn quantile(sorted: &[f64], q: f64) -> f64 {
-    sorted[((sorted.len() - 1) as f64 * q).round() as usize]
+    let at = (sorted.len() - 1) as f64 * q;
+    let (lower, upper) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
+    lower + (upper - lower) * at.fract()
 }
 
 /// Returns quantiles of the tables of each level.
@@ -268,4 +294,16 @@ fn skew(facts: &Facts<'_>) -> Sheet {
         }
     }
     sheet
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quantile;
+
+    #[test]
+    fn quantiles_lie_between_values() {
+        let of = |q| quantile(&[1.0, 2.0, 4.0, 8.0], q);
+        assert_eq!([0.0, 0.5, 1.0].map(of), [1.0, 3.0, 8.0], "the upper of two was taken as the median");
+        assert_eq!((of(0.25), quantile(&[7.0], 0.3)), (1.75, 7.0));
+    }
 }

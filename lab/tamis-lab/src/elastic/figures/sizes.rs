@@ -8,7 +8,7 @@ use crate::elastic::database::loaded_of;
 use crate::elastic::device::Drive;
 use crate::elastic::plan::{Job, KEY_BYTES, request};
 use crate::elastic::points::{Point, unit_bytes};
-use crate::elastic::{ElasticExperiment, ElasticSettings, Vary};
+use crate::elastic::{ElasticExperiment, ElasticSettings, Vary, windows};
 use crate::figures::compose::distinct;
 use crate::figures::{Custom, Needs, Scale};
 
@@ -27,6 +27,9 @@ const DIRECT_MICROS: u64 = 100;
 
 /// Duration of a get with reads from memory.
 const MAPPED_MICROS: u64 = 5;
+
+/// Gets of a window of warming up at the small scale.
+const SMALL_WINDOW: u64 = 250;
 
 /// Numbers of threads of the paper's Figure 10d.
 const PAPER_THREADS: &[usize] = &[1, 16];
@@ -61,13 +64,17 @@ pub(super) fn sized(experiment: &ElasticExperiment, scale: Scale) -> (ElasticExp
         Scale::Small => {
             let most = match experiment.kind {
                 Kind::TableSkew | Kind::RegionSkew => 10_000,
-                Kind::Shift => 200,
-                Kind::Rounds | Kind::Loads => 500,
+                Kind::Shift | Kind::Cold => 200,
+                Kind::Rounds | Kind::Replay | Kind::Loads => 500,
             };
             experiment.ops = experiment.ops.min(most);
             experiment.repeats = experiment.repeats.min(2);
             // Enough segments to distinguish hot from cold.
-            (experiment, ElasticSettings { keys: 25_000 * times, unit_bytes: Some(512), ..settings })
+            let keys = 25_000 * times;
+            (
+                experiment,
+                ElasticSettings { keys, unit_bytes: Some(512), warm_window: SMALL_WINDOW, ..settings },
+            )
         }
         Scale::Default => (experiment, ElasticSettings { keys: settings.keys / 2 * times, ..settings }),
         Scale::Paper => {
@@ -82,7 +89,9 @@ pub(super) fn sized(experiment: &ElasticExperiment, scale: Scale) -> (ElasticExp
             experiment.ops = match experiment.kind {
                 // Ten million scans of 50 entries, or three loads, take days.
                 Kind::Loads => PAPER_OPS / 10,
-                Kind::Shift => PAPER_OPS / 40,
+                Kind::Shift | Kind::Cold => PAPER_OPS / windows::count(experiment.kind),
+                // A replay is all of the paper's gets.
+                Kind::Replay => PAPER_OPS,
                 _ => PAPER_OPS / u64::from(experiment.repeats),
             };
             if experiment.kind == Kind::Loads {
@@ -94,6 +103,7 @@ pub(super) fn sized(experiment: &ElasticExperiment, scale: Scale) -> (ElasticExp
                 value_bytes: PAPER_VALUE_BYTES,
                 unit_bytes: Some(PAPER_UNIT_BYTES),
                 cache_bytes: cache,
+                warm_window: PAPER_OPS / 10,
                 ..settings
             };
             (experiment, settings)
@@ -145,6 +155,7 @@ pub(super) fn customized(
         threads: some(&custom.threads),
         ops: custom.ops,
         warmup: custom.warmup,
+        warm_window: settings.warm_window,
         repeats: custom.repeats,
         cache_bytes: custom.cache_bytes.or(settings.cache_bytes),
         direct: custom.direct,
@@ -178,7 +189,7 @@ pub(super) fn scaled(job: &Job) -> Vec<String> {
     }
     let rounds = u64::from(job.repeats);
     let asked = job.base_ops.saturating_mul(rounds);
-    if asked < PAPER_OPS && job.experiment.kind != Kind::Shift {
+    if asked < PAPER_OPS && !matches!(job.experiment.kind, Kind::Shift | Kind::Cold) {
         told.push(format!("{} operations per point instead of 10 million.", grouped(asked)));
     }
     for variant in distinct(job.points.iter().map(|point| &point.variant)) {
@@ -210,10 +221,11 @@ pub(super) fn scaled(job: &Job) -> Vec<String> {
     } else if !job.direct() && job.experiment.direct {
         told.push("Tables are read through the page cache instead of direct I/O.".into());
     }
-    told.push(format!(
-        "Kept: {} filter bits per key for all sides, and a tree with three runs in level 0 and one in each level below.",
-        job.settings.bits
-    ));
+    let tree = match varies(Vary::Tree) {
+        true => "three runs in level 0 of every tree",
+        false => "a tree with three runs in level 0 and one in each level below",
+    };
+    told.push(format!("Kept: {} filter bits per key for all sides, and {tree}.", job.settings.bits));
     told
 }
 
@@ -244,9 +256,11 @@ pub(super) fn needs(job: &Job) -> Needs {
         let variant = &point.variant;
         let ops = job.ops(variant);
         let (unmeasured, measured) = match job.experiment.kind {
-            Kind::Shift => (0, ops * 40),
+            Kind::Shift | Kind::Cold => (0, ops * windows::count(job.experiment.kind)),
             Kind::TableSkew | Kind::RegionSkew => (0, ops * 2),
-            Kind::Rounds | Kind::Loads => (job.warmup, ops * u64::from(job.repeats)),
+            Kind::Rounds | Kind::Replay | Kind::Loads => {
+                (job.warmup.expected(), ops * u64::from(job.repeats))
+            }
         };
         let read = match &variant.drive {
             Some(drive) => MAPPED_MICROS + (drive.expected_ns() * 1.2 / 1000.0) as u64,

@@ -55,7 +55,8 @@ struct Figures {
     write_amplification: f64,
 }
 
-/// One system in one workload with one number of threads: the round of median throughput, and the spread of all.
+/// One system in one workload with one number of threads: the round of median throughput, and the spread of all. Of an
+/// even number of rounds, the two in the middle, times and rates half-way between them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct PeerRow {
@@ -152,6 +153,7 @@ fn of_system(lines: &[&Line], system: &System, reference: &str) -> Vec<PeerRow> 
         rounds.sort_by(|a, b| a.figures.ops_per_second.total_cmp(&b.figures.ops_per_second));
         let (median, last) = (rounds[rounds.len() / 2], rounds.len() - 1);
         let (of, figures) = (&median.conditions, &median.figures);
+        let lower = &rounds[(rounds.len() - 1) / 2].figures;
         rows.push(PeerRow {
             kind: READ.into(),
             from: FROM.1.into(),
@@ -168,14 +170,14 @@ fn of_system(lines: &[&Line], system: &System, reference: &str) -> Vec<PeerRow> 
             filter_bits: of.filter_bits,
             direct_io: of.direct_io,
             ops: figures.ops,
-            ns_per_op: figures.ns_per_op,
-            ops_per_second: figures.ops_per_second,
+            ns_per_op: figures.ns_per_op.midpoint(lower.ns_per_op),
+            ops_per_second: figures.ops_per_second.midpoint(lower.ops_per_second),
             min_ops_per_second: rounds[0].figures.ops_per_second,
             max_ops_per_second: rounds[last].figures.ops_per_second,
-            p50_ns: figures.p50_ns,
-            p99_ns: figures.p99_ns,
-            p999_ns: figures.p999_ns,
-            cpu_ns_per_op: figures.cpu_ns_per_op,
+            p50_ns: figures.p50_ns.midpoint(lower.p50_ns),
+            p99_ns: figures.p99_ns.midpoint(lower.p99_ns),
+            p999_ns: figures.p999_ns.midpoint(lower.p999_ns),
+            cpu_ns_per_op: figures.cpu_ns_per_op.midpoint(lower.cpu_ns_per_op),
             read_bytes_per_op: figures.read_bytes_per_op,
             write_amplification: figures.write_amplification,
             repeats: u32::try_from(rounds.len()).unwrap_or(u32::MAX),

@@ -59,8 +59,7 @@ impl Facts<'_> {
     ) -> Vec<(&'f ReadRow, Vec<&'f ReadRow>)> {
         let fair = |row: &&ReadRow| !self.is_bare(row);
         let at = |at: At<'f>| {
-            let rows = || self.rows_of(at.workload).filter(|row| row.point == at.point);
-            let rows = || rows().filter(|row| row.measurement.threads == at.threads).filter(fair);
+            let rows = move || self.rows_at(at).filter(fair);
             let ours = rows().find(|row| row.side == ours)?;
             let others: Vec<_> = rows().filter(|row| is_base(&row.side)).collect();
             (!others.is_empty()).then_some((ours, others))
@@ -110,7 +109,8 @@ impl Facts<'_> {
         let loading = |row: &LoadRow| Measured::exact(row.load_ns_per_key);
         let rows = || self.loads.iter().filter(|row| !row.without_filter && row.load_ns_per_key > 0.0);
         let at = |ours: &LoadRow| {
-            let others = rows().filter(|row| row.point == ours.point && is_base(&row.filter));
+            let here = |row: &&LoadRow| row.key_set == ours.key_set && row.point == ours.point;
+            let others = rows().filter(here).filter(|row| is_base(&row.filter));
             (loading(ours), others.map(loading).collect::<Vec<_>>())
         };
         let held = rows().filter(|row| row.filter == OURS).map(at);
@@ -221,7 +221,7 @@ fn mixes(facts: &Facts<'_>) -> Vec<Verdict> {
         &facts.standing(&papers, rate, Better::More),
     )];
     // A curve is on the front if no point of another side has more throughput at less time.
-    let on_front = |workload: &&str| {
+    let on_front = |facts: &Facts<'_>, workload: &str| {
         let ours: Vec<&ReadRow> = facts.rows_of(workload).filter(|row| row.side == OURS).collect();
         let others: Vec<&ReadRow> = facts.rows_of(workload).filter(|row| is_other(&row.side)).collect();
         let beats = |other: &ReadRow, ours: &ReadRow| {
@@ -239,7 +239,10 @@ fn mixes(facts: &Facts<'_>) -> Vec<Verdict> {
         };
         if others.is_empty() { Vec::new() } else { ours.iter().map(beaten).collect() }
     };
-    let places: Vec<Place> = papers.iter().flat_map(on_front).collect();
+    let mut places: Vec<Place> = Vec::new();
+    for (_, facts) in facts.by_key_set() {
+        papers.iter().for_each(|workload| places.extend(on_front(&facts, workload)));
+    }
     let mut front =
         first_at_all("GRF's curves are Pareto optimal: no other has more throughput at less time.", &places);
     front.paper = "no point behind".into();
@@ -248,16 +251,17 @@ fn mixes(facts: &Facts<'_>) -> Vec<Verdict> {
 }
 
 fn updates(facts: &Facts<'_>) -> Vec<Verdict> {
-    let writes = |row: &&LoadRow| row.write_amplification > 0.0;
-    let of = |keep: &dyn Fn(&str) -> bool| {
-        let rows = facts.loads.iter().filter(writes).filter(|row| keep(&row.filter));
-        rows.map(|row| Measured::exact(row.write_amplification)).collect::<Vec<_>>()
-    };
-    let (ours, others) = (of(&|side| side == OURS), of(&is_local));
-    let more_written: Vec<Gain> = ours
-        .iter()
-        .flat_map(|&ours| others.iter().filter_map(move |&other| Gain::of(ours, other, Better::More)))
-        .collect();
+    let mut more_written: Vec<Gain> = Vec::new();
+    for (_, facts) in facts.by_key_set() {
+        let of = |keep: &dyn Fn(&str) -> bool| {
+            let rows = facts.loads.iter().filter(|row| row.write_amplification > 0.0 && keep(&row.filter));
+            rows.map(|row| Measured::exact(row.write_amplification)).collect::<Vec<_>>()
+        };
+        let (ours, others) = (of(&|side| side == OURS), of(&is_local));
+        for ours in ours {
+            more_written.extend(others.iter().filter_map(|&other| Gain::of(ours, other, Better::More)));
+        }
+    }
     vec![
         first_at_all(
             "GRF has the highest throughput in YCSB A under leveling.",
@@ -271,27 +275,27 @@ fn updates(facts: &Facts<'_>) -> Vec<Verdict> {
 }
 
 fn in_flight(facts: &Facts<'_>) -> Vec<Verdict> {
-    let threads = facts.threads();
-    let (Some(&one), Some(&many)) = (threads.iter().min(), threads.iter().max()) else {
-        return in_flight_of(&[], &[]);
-    };
-    let workloads = facts.workloads();
-    let rate_with = |workload: &str, side: &str, threads: usize| {
-        let row =
-            facts.rows_of(workload).find(|row| row.side == side && row.measurement.threads == threads)?;
-        (!facts.is_bare(row)).then(|| rate(row))
-    };
     let (mut ahead, mut gained) = (Vec::new(), Vec::new());
-    for workload in workloads {
-        let sides = distinct(facts.rows_of(workload).map(|row| row.side.as_str()));
-        let ours = |threads| rate_with(workload, OURS, threads);
-        let Some(most) = ours(many) else { continue };
-        for side in sides.into_iter().filter(|side| is_local(side)) {
-            let Some(other) = rate_with(workload, side, many) else { continue };
-            ahead.extend(Gain::of(most, other, Better::More));
-            if let (true, Some(first), Some(theirs)) = (one < many, ours(one), rate_with(workload, side, one))
-            {
-                gained.extend(Gain::of(most.by(first), other.by(theirs), Better::More));
+    for (_, facts) in facts.by_key_set() {
+        let threads = facts.threads();
+        let (Some(&one), Some(&many)) = (threads.iter().min(), threads.iter().max()) else { continue };
+        let rate_with = |workload: &str, side: &str, threads: usize| {
+            let is_row = |row: &&ReadRow| row.side == side && row.measurement.threads == threads;
+            let row = facts.rows_of(workload).find(is_row)?;
+            (!facts.is_bare(row)).then(|| rate(row))
+        };
+        for workload in facts.workloads() {
+            let ours = |threads| rate_with(workload, OURS, threads);
+            let Some(most) = ours(many) else { continue };
+            let sides = distinct(facts.rows_of(workload).map(|row| row.side.as_str()));
+            for side in sides.into_iter().filter(|side| is_local(side)) {
+                let Some(other) = rate_with(workload, side, many) else { continue };
+                ahead.extend(Gain::of(most, other, Better::More));
+                let firsts = ours(one).zip(rate_with(workload, side, one)).filter(|_| one < many);
+                gained
+                    .extend(firsts.and_then(|(first, theirs)| {
+                        Gain::of(most.by(first), other.by(theirs), Better::More)
+                    }));
             }
         }
     }
@@ -328,17 +332,19 @@ fn leveling(facts: &Facts<'_>) -> Vec<Verdict> {
             others.into_iter().filter_map(move |other| Gain::of(ours, other, Better::Less))
         })
         .collect();
-    let levels = distinct(facts.reads.iter().filter_map(|row| row.leveling_levels));
-    let (fewest, most) = (levels.iter().min().copied(), levels.iter().max().copied());
-    let lazier = |workload: &&str| {
-        let rows = || facts.rows_of(workload).filter(|row| !facts.is_bare(row));
-        let ours = rows().find(|row| row.side == OURS && row.leveling_levels == fewest)?;
-        let others = rows().filter(|row| is_other(&row.side) && row.leveling_levels == most);
-        place(time(ours), others.map(time), Better::Less)
-    };
     let mut lazy: Vec<Place> = Vec::new();
-    if fewest < most {
-        lazy = but_scans.iter().filter_map(lazier).collect();
+    for (_, facts) in facts.by_key_set() {
+        let levels = distinct(facts.reads.iter().filter_map(|row| row.leveling_levels));
+        let (fewest, most) = (levels.iter().min().copied(), levels.iter().max().copied());
+        let lazier = |workload: &&str| {
+            let rows = || facts.rows_of(workload).filter(|row| !facts.is_bare(row));
+            let ours = rows().find(|row| row.side == OURS && row.leveling_levels == fewest)?;
+            let others = rows().filter(|row| is_other(&row.side) && row.leveling_levels == most);
+            place(time(ours), others.map(time), Better::Less)
+        };
+        if fewest < most {
+            lazy.extend(but_scans.iter().filter_map(lazier));
+        }
     }
     vec![
         first_at_all(

@@ -12,6 +12,10 @@ pub(super) const OURS: &str = "grf";
 /// The same filter with one Huffman-coded run number per key.
 pub(super) const HUFFMAN: &str = "grf-huffman";
 
+/// The scan whose shaded part is the time of a shorter one.
+pub(super) const SCAN: &str = "seek-next50";
+pub(super) const SHORTER_SCAN: &str = "seek-next20";
+
 /// The rows of a figure.
 pub(super) struct Facts<'a> {
     pub(super) experiment: &'a Experiment,
@@ -20,8 +24,9 @@ pub(super) struct Facts<'a> {
 }
 
 /// One place of a figure at which sides are compared.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct At<'a> {
+    pub(super) key_set: &'a str,
     pub(super) workload: &'a str,
     pub(super) point: &'a str,
     pub(super) threads: usize,
@@ -34,6 +39,24 @@ impl<'a> Facts<'a> {
         let mut reads: Vec<ReadRow> = records(rows, "read");
         reads.retain(|row| !row.side.is_empty() && row.measurement.ns_per_op > 0.0);
         Facts { experiment, loads, reads }
+    }
+
+    /// Returns the key sets in the order of their rows.
+    pub(super) fn key_sets(&self) -> Vec<&str> {
+        let loads = self.loads.iter().map(|row| row.key_set.as_str());
+        distinct(loads.chain(self.reads.iter().map(|row| row.measurement.key_set.as_str())))
+    }
+
+    /// Returns the rows of each key set, with the name of the set where there are several.
+    pub(super) fn by_key_set(&self) -> Vec<(Option<&str>, Facts<'a>)> {
+        let names = self.key_sets();
+        let several = names.len() > 1;
+        let of = |name: &str| Facts {
+            experiment: self.experiment,
+            loads: self.loads.iter().filter(|row| row.key_set == name).cloned().collect(),
+            reads: self.reads.iter().filter(|row| row.measurement.key_set == name).cloned().collect(),
+        };
+        names.into_iter().map(|name| (several.then_some(name), of(name))).collect()
     }
 
     /// Returns the workloads in the order of their rows.
@@ -52,17 +75,42 @@ impl<'a> Facts<'a> {
 
     /// Returns all places where a workload was measured.
     pub(super) fn places<'f>(&'f self, workload: &'f str) -> Vec<At<'f>> {
-        let at = |row: &'f ReadRow| At { workload, point: &row.point, threads: row.measurement.threads };
+        let at = |row: &'f ReadRow| At {
+            key_set: &row.measurement.key_set,
+            workload,
+            point: &row.point,
+            threads: row.measurement.threads,
+        };
         distinct(self.rows_of(workload).map(at))
     }
 
     /// Returns the rows of one place.
-    pub(super) fn rows_at<'f>(&'f self, at: &'f At<'f>) -> impl Iterator<Item = &'f ReadRow> {
-        self.rows_of(at.workload).filter(|row| row.point == at.point && row.measurement.threads == at.threads)
+    pub(super) fn rows_at<'f>(&'f self, at: At<'f>) -> impl Iterator<Item = &'f ReadRow> {
+        self.rows_of(at.workload).filter(move |row| {
+            let m = &row.measurement;
+            m.key_set == at.key_set && row.point == at.point && m.threads == at.threads
+        })
     }
 
-    pub(super) fn side_at<'f>(&'f self, at: &'f At<'f>, side: &str) -> Option<&'f ReadRow> {
+    pub(super) fn side_at<'f>(&'f self, at: At<'f>, side: &str) -> Option<&'f ReadRow> {
         self.rows_at(at).find(|row| row.side == side)
+    }
+
+    /// Returns the shaded part of an operation's time, as in the paper: that of asking filters, or for a seek and 50
+    /// steps that of a seek and 20. At most the whole.
+    pub(super) fn shade(&self, row: &ReadRow) -> Option<f64> {
+        let m = &row.measurement;
+        let shorter = |at: At<'_>| self.side_at(at, &row.side).map(|shorter| shorter.measurement.ns_per_op);
+        let part = match m.workload.as_str() {
+            SCAN => shorter(At {
+                key_set: &m.key_set,
+                workload: SHORTER_SCAN,
+                point: &row.point,
+                threads: m.threads,
+            }),
+            _ => row.filter_ns,
+        };
+        part.map(|part| part.min(m.ns_per_op))
     }
 
     /// Returns the quantity by which this figure compares sides, and its direction.
@@ -84,7 +132,7 @@ impl<'a> Facts<'a> {
     pub(super) fn x(&self, row: &ReadRow) -> Option<f64> {
         match self.experiment.axis {
             Axis::Bits(_) => row.bits,
-            Axis::Threads(_) => Some(row.measurement.threads as f64),
+            Axis::Threads(_) | Axis::InFlight(_) => Some(row.measurement.threads as f64),
             Axis::LevelingLevels(_) => row.leveling_levels.map(|count| count as f64),
             Axis::None => None,
         }
@@ -92,16 +140,19 @@ impl<'a> Facts<'a> {
 
     /// Reports whether a side was configured with a filter but keeps none: its figures say nothing about that filter.
     pub(super) fn is_bare(&self, row: &ReadRow) -> bool {
-        self.loads
-            .iter()
-            .any(|load| load.without_filter && load.filter == row.side && load.point == row.point)
+        self.loads.iter().any(|load| {
+            let here = load.key_set == row.measurement.key_set && load.point == row.point;
+            load.without_filter && load.filter == row.side && here
+        })
     }
 
     /// Returns warnings about misleading figures, one sentence each.
     pub(super) fn warnings(&self) -> Vec<String> {
-        let at = |row: &LoadRow| match row.point.is_empty() {
-            true => String::new(),
-            false => format!(" ({})", row.point),
+        let several = self.key_sets().len() > 1;
+        let at = |row: &LoadRow| {
+            let set = if several { row.key_set.as_str() } else { "" };
+            let parts: Vec<&str> = [set, &row.point].into_iter().filter(|part| !part.is_empty()).collect();
+            if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
         };
         let bare = self.loads.iter().filter(|row| row.without_filter).map(|row| {
             format!(

@@ -83,8 +83,7 @@ impl Plan for Points {
     }
 
     fn steps(&self) -> Vec<String> {
-        let name = |label: &String| if label.is_empty() { "all sides".to_owned() } else { label.clone() };
-        self.job.points.iter().map(|point| name(&point.label)).collect()
+        self.job.points.iter().map(|point| self.job.name_of(point)).collect()
     }
 
     fn run(&mut self, step: usize, progress: &dyn Progress) -> Result<Vec<Row>, BenchError> {

@@ -1,13 +1,26 @@
 //! The paper's pictures.
 
-use super::facts::{Facts, rate, sought, time};
+use super::facts::{Facts, SCAN, rate, sought, time};
 use crate::figures::compare::Measured;
-use crate::figures::compose::{OneBar, bars, lines};
-use crate::figures::{Axis, Panel, Point};
+use crate::figures::compose::{OneBar, bars, lines, stacked};
+use crate::figures::{Axis, Bar, Panel, Point};
 use crate::filters::{Axis as Varies, LoadRow, ReadRow};
 
-/// Returns all panels, those of the paper first.
+/// Returns all panels, key set by key set, those of the paper first.
 pub(super) fn all(facts: &Facts<'_>) -> Vec<Panel> {
+    let of_set = |(name, facts): (Option<&str>, Facts<'_>)| {
+        let mut panels = of_one_set(&facts);
+        for panel in &mut panels {
+            if let Some(name) = name {
+                panel.title = format!("{}, {name}", panel.title);
+            }
+        }
+        panels
+    };
+    facts.by_key_set().into_iter().flat_map(of_set).collect()
+}
+
+fn of_one_set(facts: &Facts<'_>) -> Vec<Panel> {
     match facts.experiment.axis {
         Varies::Bits(_) => over_numbers(facts, "bits per key"),
         Varies::LevelingLevels(_) => {
@@ -16,8 +29,9 @@ pub(super) fn all(facts: &Facts<'_>) -> Vec<Panel> {
             panels
         }
         // Two numbers of threads do not make a curve.
+        Varies::InFlight(_) if facts.threads().len() > 2 => in_flight(facts),
         Varies::Threads(_) if facts.threads().len() > 2 => over_threads(facts),
-        Varies::Threads(_) => {
+        Varies::Threads(_) | Varies::InFlight(_) => {
             let threads = facts.threads().into_iter();
             threads.filter_map(|threads| throughput_bars(facts, Some(threads))).collect()
         }
@@ -39,15 +53,13 @@ fn over_numbers(facts: &Facts<'_>, label: &str) -> Vec<Panel> {
                 .filter_map(|row| Some((row.side.clone(), point(facts.x(row)?, of(row)?))));
             lines(title, Axis::new(label, ""), y, false, points)
         };
-        panels.extend(over(workload.to_owned(), Axis::new("time of an operation", "ns").log(), &|row| {
-            Some(time(row))
-        }));
-        let asked = |row: &ReadRow| row.filter_ns.map(Measured::exact);
-        panels.extend(over(
-            format!("{workload}, the filters' part"),
-            Axis::new("time of finding and querying filters", "ns"),
-            &asked,
-        ));
+        let shaded = facts.rows_of(workload).any(|row| facts.shade(row).is_some());
+        if shaded && matches!(facts.experiment.axis, Varies::Bits(_)) {
+            panels.extend(shaded_bars(facts, workload));
+        } else {
+            let y = Axis::new("time of an operation", "ns").log();
+            panels.extend(over(workload.to_owned(), y, &|row| Some(time(row))));
+        }
         if in_vain(workload) {
             let false_positives =
                 |row: &ReadRow| Some(Measured::exact(row.measurement.false_positives_per_op));
@@ -65,6 +77,21 @@ fn over_numbers(facts: &Facts<'_>, label: &str) -> Vec<Panel> {
         }
     }
     panels
+}
+
+/// Returns the time of an operation by bits per key, with the shaded part of the paper.
+fn shaded_bars(facts: &Facts<'_>, workload: &str) -> Option<Panel> {
+    let parts = match workload {
+        SCAN => ["seek and 20 steps", "30 more steps"],
+        _ => ["asking filters", "the rest"],
+    };
+    let bar = |row: &ReadRow| {
+        let (all, shade) = (time(row), facts.shade(row).unwrap_or(0.0));
+        let parts = vec![shade, all.value - shade];
+        (row.point.clone(), Bar { name: row.side.clone(), parts, spread: Some(all.spread()) })
+    };
+    let (x, y) = (Axis::new("bits per key", ""), Axis::new("time of an operation", "ns"));
+    stacked(workload, x, y, parts.map(str::to_owned).to_vec(), facts.rows_of(workload).map(bar))
 }
 
 /// Reports whether a workload asks for absent keys or ranges.
@@ -102,6 +129,17 @@ fn over_threads(facts: &Facts<'_>) -> Vec<Panel> {
         ));
     }
     panels
+}
+
+/// Returns for each workload the throughput over the reads in flight.
+fn in_flight(facts: &Facts<'_>) -> Vec<Panel> {
+    let of_workload = |workload: &str| {
+        let points = facts.rows_of(workload);
+        let points = points.map(|row| (row.side.clone(), point(row.measurement.threads as f64, rate(row))));
+        let x = Axis::new("reads in flight (threads)", "").log();
+        lines(workload, x, Axis::new("throughput", "ops/s"), false, points)
+    };
+    facts.workloads().into_iter().filter_map(of_workload).collect()
 }
 
 /// Returns throughput by workload, for one number of threads or for all.

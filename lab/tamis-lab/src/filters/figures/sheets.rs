@@ -23,6 +23,7 @@ fn loads(facts: &Facts<'_>) -> Sheet {
     let mut sheet = Sheet::new(
         "Databases, loaded equally up to just before the merge into the last level",
         &[
+            "<keys",
             "<at",
             "<filter",
             "runs",
@@ -40,6 +41,7 @@ fn loads(facts: &Facts<'_>) -> Sheet {
     );
     for row in &facts.loads {
         sheet.row([
+            row.key_set.clone(),
             row.point.clone(),
             row.filter.clone(),
             row.runs.to_string(),
@@ -68,12 +70,14 @@ fn reads(facts: &Facts<'_>, workload: &str) -> Sheet {
     let mut sheet = Sheet::new(
         &format!("{workload}: medians of the rounds"),
         &[
+            "<keys",
             "<at",
             "<filter",
             "threads",
             "ns/op",
             "fastest–slowest\nround",
             "filter\nns",
+            "shaded\n%",
             "p99\nns",
             "thousand\nops/s",
             "digests\n/op",
@@ -87,12 +91,16 @@ fn reads(facts: &Facts<'_>, workload: &str) -> Sheet {
     for row in facts.rows_of(workload) {
         let m = &row.measurement;
         sheet.row([
+            m.key_set.clone(),
             row.point.clone(),
             row.side.clone(),
             m.threads.to_string(),
             ns(m.ns_per_op),
             format!("{}–{}", ns(row.min_ns), ns(row.max_ns)),
             row.filter_ns.map_or_else(|| "-".to_owned(), ns),
+            facts
+                .shade(row)
+                .map_or_else(|| "-".to_owned(), |part| format!("{:.0}", 100.0 * part / m.ns_per_op)),
             grouped(m.p99_ns),
             mean(m.wall_ops_per_second / 1000.0),
             mean(m.digests_per_op),
@@ -110,13 +118,13 @@ fn reads(facts: &Facts<'_>, workload: &str) -> Sheet {
 fn standing(facts: &Facts<'_>) -> Sheet {
     let mut sheet = Sheet::new(
         "grf against the best other",
-        &["<workload", "<at", "threads", "<best other", "times\nas fast", "<"],
+        &["<workload", "<keys", "<at", "threads", "<best other", "times\nas fast", "<"],
     );
     let better = facts.better();
     for workload in facts.workloads() {
         for at in facts.places(workload) {
-            let Some(ours) = facts.side_at(&at, super::facts::OURS) else { continue };
-            let others = facts.rows_at(&at).filter(|row| !is_grf(&row.side));
+            let Some(ours) = facts.side_at(at, super::facts::OURS) else { continue };
+            let others = facts.rows_at(at).filter(|row| !is_grf(&row.side));
             let best = others.min_by(|a, b| {
                 let (a, b) = (facts.metric(a).value, facts.metric(b).value);
                 if better == Better::Less { a.total_cmp(&b) } else { b.total_cmp(&a) }
@@ -132,6 +140,7 @@ fn standing(facts: &Facts<'_>) -> Sheet {
             };
             sheet.row([
                 workload.to_owned(),
+                at.key_set.to_owned(),
                 at.point.to_owned(),
                 at.threads.to_string(),
                 best.side.clone(),

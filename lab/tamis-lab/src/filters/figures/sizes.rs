@@ -17,6 +17,9 @@ const PAPER_SIZE_RATIO: u64 = 10;
 /// Operations per round at the paper's scale; the paper does not give a number.
 const PAPER_OPS: u64 = 100_000;
 
+/// The same where updates shape the tree: they take two rounds of flushes in all.
+const PAPER_UPDATES: u64 = 3_200_000;
+
 /// The options that these figures accept.
 const TAKEN: [&str; 14] = [
     "--keys",
@@ -43,20 +46,26 @@ pub(super) fn sized(experiment: &Experiment, scale: Scale) -> (Experiment, Setti
             experiment.axis = match experiment.axis {
                 Axis::Bits(_) => Axis::Bits(&[6.0, 10.0]),
                 Axis::Threads(threads) => Axis::Threads(&threads[..threads.len().min(2)]),
+                Axis::InFlight(counts) => Axis::InFlight(&counts[..counts.len().min(2)]),
                 other => other,
             };
+            experiment.keys = &experiment.keys[..experiment.keys.len().min(2)];
             experiment.size_ratio = if experiment.levels > 3 { 3 } else { 4 };
             experiment.ops = experiment.ops.min(if experiment.direct { 100 } else { 500 });
             experiment.repeats = 2;
             (experiment, Settings { keys: 12_000, ..settings })
         }
-        Scale::Default => (experiment, settings),
+        Scale::Default => {
+            let keys = experiment.default_keys;
+            (experiment, Settings { keys, ..settings })
+        }
         Scale::Paper => {
             experiment.size_ratio = PAPER_SIZE_RATIO;
-            experiment.ops = PAPER_OPS;
+            experiment.ops = if experiment.counted { PAPER_OPS } else { PAPER_UPDATES };
             experiment.direct |= !experiment.cached;
             experiment.axis = match experiment.axis {
-                Axis::Threads(threads) if threads.len() > 2 => Axis::Threads(&[4, 8, 16, 32, 64]),
+                Axis::Bits(_) => Axis::Bits(&[6.0, 8.0, 10.0, 12.0, 14.0]),
+                Axis::Threads(_) => Axis::Threads(&[4, 8, 16, 32, 64]),
                 other => other,
             };
             (experiment, Settings { keys: PAPER_KEYS, ..settings })
@@ -141,7 +150,8 @@ pub(super) fn scaled(job: &Job) -> Vec<String> {
             ),
         });
     }
-    if job.threads.len() > 2 && job.threads.last() != Some(&64) {
+    let by_threads = matches!(job.experiment.axis, Axis::Threads(_));
+    if by_threads && job.threads.len() > 2 && job.threads.last() != Some(&64) {
         told.push(format!(
             "{} threads instead of 4 to 64.",
             job.threads.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
@@ -170,7 +180,11 @@ pub(super) fn needs(job: &Job) -> Needs {
     let (sides, points) = (job.sides.len() as u64, job.points.len() as u64);
     let data = job.plan.keys.saturating_mul(job.entry_bytes());
     let load = job.plan.keys * 3 + job.plan.flushes * 3_000;
-    let rounds = u64::from(job.repeats) * job.threads.len() as u64;
+    let rounds = match job.experiment.axis {
+        // Reads in flight overlap: the synchronous ones take most of the time.
+        Axis::InFlight(_) => u64::from(job.repeats),
+        _ => u64::from(job.repeats) * job.threads.len() as u64,
+    };
     let micros = |workload: &Workload| if job.direct { direct_micros(*workload) } else { 12 };
     let reads = rounds * job.ops * job.workloads.iter().map(micros).sum::<u64>();
     Needs {

@@ -18,7 +18,6 @@ fn run(level: usize, run: u64, count: usize, hotness: impl Fn(f64) -> f64) -> Ve
             hotness,
             asked: 1.5 * hotness,
             enabled,
-            expired: hotness < 2e-5,
             ..segment(level, run, &key(at), &key(at + 1), 4000)
         })
     };
@@ -45,7 +44,7 @@ fn the_picture_names_runs_units_scales_and_totals() {
     for part in [
         "keys of ./data",
         "E = 0.0123 expected wasted block reads per get",
-        "3.00 bits of units per key",
+        "3.00 bits per key",
         "3.0 MiB of a budget of 4.0 MiB",
         "1,234,567 gets",
         "level 0, run 12",

@@ -1,6 +1,8 @@
 //! No key of any version is rejected, whatever the tree does; on the schedules of the paper exactly one table is
 //! named.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -12,8 +14,9 @@ enum Op {
     /// Merges tables adjacent in age within one of the two stripes.
     Merge(bool, usize, usize),
     Drop(bool, usize),
-    /// Garbage-collects blocks with at least this many entries.
-    Collect(usize),
+    Collect,
+    /// Stores the partition and reads it.
+    Reopen,
     /// Keeps a version alive.
     Hold,
     Release(usize),
@@ -26,7 +29,8 @@ fn op() -> impl Strategy<Value = Op> {
         6 => (0u64..90, any::<bool>()).prop_map(|(keys, known)| Op::Flush(keys, known)),
         4 => (any::<bool>(), 0usize..20, 2usize..6).prop_map(|(stripe, at, n)| Op::Merge(stripe, at, n)),
         1 => (any::<bool>(), 0usize..20).prop_map(|(stripe, at)| Op::Drop(stripe, at)),
-        1 => (0usize..40).prop_map(Op::Collect),
+        1 => Just(Op::Collect),
+        1 => Just(Op::Reopen),
         1 => Just(Op::Hold),
         1 => any::<usize>().prop_map(Op::Release),
         1 => Just(Op::Rebuild),
@@ -129,7 +133,10 @@ impl Tree {
                     stripe.remove(at % stripe.len());
                 }
             }
-            Op::Collect(at_least) => self.partition = self.partition.collect(&self.cuts(None), at_least),
+            Op::Collect => self.partition = self.partition.collect(&self.cuts(None)),
+            Op::Reopen => {
+                self.partition = Partition::from_bytes(&self.partition.to_bytes()).expect("its own bytes");
+            }
             Op::Hold => self.held.push((self.now.clone(), self.partition.clone(), false)),
             Op::Release(at) => {
                 if !self.held.is_empty() {
@@ -165,15 +172,14 @@ proptest! {
     #[test]
     fn no_key_of_any_version_is_rejected(
         kind in 0..KINDS,
-        map in prop::sample::select(&[MapChoice::Auto, MapChoice::Learned, MapChoice::Digest, MapChoice::Mixed][..]),
-        radices in prop::sample::select(vec![vec![10, 10], vec![2, 2, 2], vec![3], vec![4, 4, 4]]),
-        bits_per_key in 1.0..14.0,
+        map in prop::sample::select(&MAPS[..]),
+        bits_per_key in prop_oneof![0.01..14.0, 14.0..64.0],
         ops in prop::collection::vec(op(), 1..60),
     ) {
-        let mut tree = Tree::new(kind, PartitionSpec { bits_per_key, growth: 1.2, radices, map });
+        let mut tree = Tree::new(kind, PartitionSpec { bits_per_key, ..spec_of(map) });
         for op in &ops {
             tree.apply(op);
-            if matches!(op, Op::Collect(_) | Op::Rebuild | Op::Flush(_, true)) {
+            if matches!(op, Op::Collect | Op::Rebuild | Op::Flush(_, true)) {
                 tree.check();
             }
         }
@@ -205,24 +211,28 @@ fn deterministic(t: u64, levels: u32, flushes: u64) -> Vec<Epochs> {
 #[test]
 fn codes_name_the_same_runs_as_the_paper() {
     for (t, levels) in [(3u64, 3u32), (4, 4), (5, 3), (10, 3)] {
-        let radices = vec![t as u32; levels as usize - 1];
-        let shape = shape::Shape { radices: radices.clone() };
+        let shape = shape::Shape { radices: vec![t as u32; levels as usize - 1] };
         let round = t.pow(levels - 1);
         let base = 2 * round;
-        let coder = code::Coder::new(base, &radices).expect("valid radices");
-        let mut codes: Vec<code::Code> = Vec::new();
+        let mut codes: Vec<Epochs> = Vec::new();
         for flushes in 0..round {
             let now = deterministic(t, levels, base + flushes);
             let oldest = flushes.saturating_sub(2);
             let alive = (oldest..=flushes).flat_map(|flushes| deterministic(t, levels, base + flushes));
             let cuts = Cuts::of(alive);
+            let counts = codes.iter().fold(BTreeMap::new(), |mut counts, &code| {
+                *counts.entry(code).or_default() += 1;
+                counts
+            });
+            let book = book::Book::new(base, &counts, base + flushes, true);
+            let collected = book.collect(&cuts);
             for code in &mut codes {
-                *code = coder.collect(*code, &cuts).expect("all are held");
+                let symbol = book.exact(*code);
+                *code = collected[usize::from(symbol)].expect("all are held");
             }
             for (flush, &code) in (0..).zip(&codes) {
-                let named: Vec<Epochs> =
-                    now.iter().copied().filter(|table| table.intersects(coder.epochs(code))).collect();
-                assert_eq!(named.len(), 1, "T {t}: flush {flush} of {flushes}, {:?}", coder.epochs(code));
+                let named: Vec<Epochs> = now.iter().copied().filter(|table| table.intersects(code)).collect();
+                assert_eq!(named.len(), 1, "T {t}: flush {flush} of {flushes}, {code:?}");
                 let (kse, vse) = (shape.kse(flush), shape.vse(flushes));
                 let (level, run) = shape::Shape::locate(&kse, &vse).expect("older");
                 // Runs by level, oldest first, in the digits' order.
@@ -230,11 +240,13 @@ fn codes_name_the_same_runs_as_the_paper() {
                 let of_level: Vec<&Epochs> =
                     now.iter().filter(|table| table.lo >= base && table.hi - table.lo == size).collect();
                 assert_eq!(*of_level[run as usize], named[0], "T {t}: flush {flush} of {flushes}");
-                // Garbage collection keeps no more digits than the paper's does.
-                let kept = shape::Shape::kept(&kse, &shape.vse(oldest));
-                assert!(code.digits() as usize <= kept, "T {t}: flush {flush} of {flushes}: {kept}");
+                // Garbage collection leaves no finer a code than the paper's does: it has the digits dropped there.
+                let dropped = kse.len() - shape::Shape::kept(&kse, &shape.vse(oldest));
+                let size = t.pow(dropped as u32);
+                let of_paper = epochs(base + flush / size * size, base + (flush / size + 1) * size);
+                assert!(code.contains(of_paper), "T {t}: flush {flush} of {flushes}: {code:?} {of_paper:?}");
             }
-            codes.push(coder.assign(epochs(base + flushes, base + flushes + 1), &cuts));
+            codes.push(book::Book::interval(base, epochs(base + flushes, base + flushes + 1), &cuts));
         }
     }
 }
@@ -244,8 +256,7 @@ fn codes_name_the_same_runs_as_the_paper() {
 fn deterministic_trees_name_one_table() {
     for (t, levels) in [(3u64, 3u32), (4, 4), (10, 3)] {
         let round = t.pow(levels - 1);
-        let radices = vec![t as u32; levels as usize - 1];
-        let spec = PartitionSpec { bits_per_key: 40.0, growth: 2.0, radices, map: MapChoice::Digest };
+        let spec = PartitionSpec { bits_per_key: 40.0, ..spec(MapChoice::Digest) };
         let last: Vec<Key> = (0..200).map(|i| key(0, 1 << 40 | i)).collect();
         let built = batch(last.iter().map(|key| (key, epochs(0, round))));
         let mut partition = Partition::build(&built, round, &spec).expect("sound");
@@ -269,6 +280,37 @@ fn deterministic_trees_name_one_table() {
                 }
             }
             assert!(more * 50 <= asked + 49, "{more} tables more for {asked} keys");
+        }
+    }
+}
+
+/// A table merged into few runs has short codes, and an encoding with them room for more bits than its entries have: the low bit of
+/// positions in coarse blocks, or any that were cut. The layout took the room, and keys whose bit was a one were denied.
+#[test]
+fn bits_once_cut_are_never_asked_for() {
+    for map in [MapChoice::Learned, MapChoice::Digest, MapChoice::Mixed, MapChoice::Local] {
+        for runs in [2u64, 8, 19, 60] {
+            for bits_per_key in [5.0, 8.3, 10.0] {
+                let spec = PartitionSpec { bits_per_key, ..spec(map) };
+                let built: Vec<Key> = (0..2000).map(|i| key(0, i)).collect();
+                let of = |keys: &[Key], table| batch(keys.iter().map(|key| (key, table)));
+                let mut partition = Partition::build(&of(&built, epochs(0, 1)), 0, &spec).expect("sound");
+                let (mut all, mut tables) = (built, vec![epochs(0, 1)]);
+                for run in 1..runs {
+                    let keys: Vec<Key> = (0..600).map(|i| key(0, run << 20 | i)).collect();
+                    let table = epochs(run, run + 1);
+                    partition = partition.insert(&of(&keys, table), &Cuts::of(tables.iter().copied()));
+                    all.extend(keys);
+                    tables.push(table);
+                }
+                let merged = partition.collect(&Cuts::of([epochs(0, runs), epochs(runs, runs + 1)]));
+                assert!(merged.code_bits() <= partition.code_bits());
+                for partition in [&partition, &merged] {
+                    consistent(partition);
+                    let lost = all.iter().filter(|key| named(partition, key).is_empty()).count();
+                    assert_eq!(lost, 0, "{map:?}, {runs} runs, {bits_per_key} bits");
+                }
+            }
         }
     }
 }

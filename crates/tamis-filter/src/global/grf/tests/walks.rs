@@ -7,11 +7,16 @@ use super::*;
 use crate::global::Ahead;
 
 /// Returns a partition with keys of some tables, most of them in the last level, and its contents.
-fn filled(kind: usize, map: MapChoice, built: u64, flushes: &[u64]) -> (Partition, BTreeSet<(Key, Epochs)>) {
+pub(super) fn filled(
+    kind: usize,
+    spec: &PartitionSpec,
+    built: u64,
+    flushes: &[u64],
+) -> (Partition, BTreeSet<(Key, Epochs)>) {
     let last = epochs(0, 100);
     let mut all: BTreeSet<(Key, Epochs)> = (0..built).map(|i| (key(kind, i), last)).collect();
     let of = |entries: &BTreeSet<(Key, Epochs)>| batch(entries.iter().map(|(key, epochs)| (key, *epochs)));
-    let mut partition = Partition::build(&of(&all), 100, &spec(map)).expect("sound");
+    let mut partition = Partition::build(&of(&all), 100, spec).expect("sound");
     let mut next = built;
     for (flush, &keys) in (100..).zip(flushes) {
         let table = epochs(flush, flush + 1);
@@ -94,13 +99,16 @@ proptest! {
     #[test]
     fn walks_skip_nothing(
         kind in 0..KINDS,
-        map in prop::sample::select(&[MapChoice::Learned, MapChoice::Mixed][..]),
+        map in prop::sample::select(&MAPS[..]),
+        bits_per_key in 2.0..30.0,
         built in 0u64..700,
         flushes in prop::collection::vec(0u64..60, 0..6),
         ends in prop::collection::vec((0u64..1000, 0..3usize), 6),
         most in prop::sample::select(vec![0usize, 1, 8]),
     ) {
-        let (partition, all) = filled(kind, map, built, &flushes);
+        let spec = PartitionSpec { bits_per_key, ..spec_of(map) };
+        let (partition, all) = filled(kind, &spec, built, &flushes);
+        prop_assume!(partition.reason().chosen != MapChoice::Digest);
         let ends: Vec<Key> = ends.into_iter().map(|(i, change)| {
             let mut end = key(kind, i);
             match change {
@@ -123,7 +131,7 @@ proptest! {
 
 #[test]
 fn short_empty_ranges_mostly_name_nothing() {
-    let (partition, all) = filled(0, MapChoice::Learned, 20_000, &[500, 500]);
+    let (partition, all) = filled(0, &spec(MapChoice::Learned), 20_000, &[500, 500]);
     let mut out = Ahead::default();
     let (mut empty, mut denied) = (0, 0);
     for i in 0..2_000 {
@@ -146,7 +154,7 @@ fn short_empty_ranges_mostly_name_nothing() {
 
 #[test]
 fn a_walk_takes_one_step_per_segment() {
-    let (partition, all) = filled(0, MapChoice::Learned, 20_000, &[]);
+    let (partition, all) = filled(0, &spec(MapChoice::Learned), 20_000, &[]);
     let segments = partition.inner.map.segments();
     assert!(segments > 100);
     assert!(forwards(&partition, &all, &Vec::new(), None, 0) <= segments);
@@ -155,7 +163,7 @@ fn a_walk_takes_one_step_per_segment() {
 
 #[test]
 fn digests_carry_no_order() {
-    let (partition, _) = filled(0, MapChoice::Digest, 100, &[]);
+    let (partition, _) = filled(0, &spec(MapChoice::Digest), 100, &[]);
     let mut out = Ahead { found: vec![(epochs(0, 1), 0)], until: Some(1), ..Ahead::default() };
     assert!(!partition.ahead(b"", None, &mut out));
     assert!(out.found.is_empty() && out.until.is_none());
@@ -167,7 +175,7 @@ fn digests_carry_no_order() {
 /// key: an iterator skipped it.
 #[test]
 fn a_partition_of_no_keys_accepts_keys_of_any_length() {
-    for map in [MapChoice::Learned, MapChoice::Mixed] {
+    for map in [MapChoice::Learned, MapChoice::Mixed, MapChoice::Local] {
         let built = Partition::build(&Batch::new(), 1, &spec(map)).unwrap();
         let keys: BTreeSet<Key> =
             (0..4000u32).map(|i| i.to_be_bytes()[..4 - i as usize % 3].to_vec()).collect();
@@ -190,7 +198,7 @@ fn a_partition_of_no_keys_accepts_keys_of_any_length() {
 #[test]
 fn the_greatest_key_is_found_backwards() {
     for len in 1..9usize {
-        for map in [MapChoice::Learned, MapChoice::Mixed] {
+        for map in [MapChoice::Learned, MapChoice::Mixed, MapChoice::Local] {
             let last = epochs(0, 100);
             let keys = [0u8, 20, 40, 60, 80, 100, 120, 140, 160, 180, 200, 0xff]
                 .map(|first| (vec![first; len], last));
@@ -201,4 +209,53 @@ fn the_greatest_key_is_found_backwards() {
             backwards(&partition, &all, Some(&vec![0xff; 9]), &vec![0xff; len]);
         }
     }
+}
+
+#[test]
+fn walks_over_segments_in_pieces_skip_nothing() {
+    for (map, bits_per_key) in [(MAPS[5 - 1], 12.0), (MAPS[3], 16.0), (MAPS[2], 14.0)] {
+        let spec = PartitionSpec { bits_per_key, ..spec_of(map) };
+        let (partition, all) = filled(7, &spec, 9000, &[40, 700, 3, 3]);
+        assert!(partition.inner.map.is_in_pieces(), "{map:?}");
+        consistent(&partition);
+        for (key, table) in &all {
+            assert!(
+                named(&partition, key).iter().any(|epochs| epochs.intersects(*table)),
+                "{key:?} of {table:?}"
+            );
+        }
+        let ends: Vec<Key> =
+            (0..6).map(|i| all.iter().nth(i * 1600).map(|(key, _)| key.clone()).expect("so many")).collect();
+        for pair in ends.windows(2) {
+            forwards(&partition, &all, &pair[0], Some(&pair[1]), 8);
+            backwards(&partition, &all, Some(&pair[1]), &pair[0]);
+        }
+    }
+}
+
+/// A walk through a whole segment of a mixed map is worth it only where that excludes some runs.
+#[test]
+fn walks_that_would_name_nearly_all_runs_are_known() {
+    let keys: BTreeSet<Key> = (0..20_000).map(|i| key(0, i)).collect();
+    let build = |choice: MapChoice, run: &dyn Fn(usize) -> u64| {
+        let entries = keys.iter().enumerate().map(|(i, key)| (key, epochs(run(i), run(i) + 1)));
+        Partition::build(&batch(entries), 0, &spec(choice)).expect("sound")
+    };
+    let first = keys.first().expect("there are some");
+    let next = keys.iter().nth(1);
+    let in_vain = |partition: &Partition| partition.walks_in_vain(first, next.map(|key| &key[..]));
+    let equal = |i: usize| i as u64 % 9;
+    // One run has all but a few.
+    let skewed = |i: usize| if i.is_multiple_of(500) { i as u64 / 500 % 8 + 1 } else { 0 };
+    assert!(in_vain(&build(MapChoice::Mixed, &equal)));
+    assert!(!in_vain(&build(MapChoice::Mixed, &skewed)));
+    assert!(!in_vain(&build(MapChoice::Learned, &equal)));
+    let local = build(MapChoice::Local, &equal);
+    assert!(local.walks_in_vain(first, None), "a seek walks through a segment");
+    assert!(
+        !local.walks_in_vain(first, Some(&[&first[..], b"\0"].concat())),
+        "a short range is a short stretch"
+    );
+    let image = Partition::from_bytes(&build(MapChoice::Mixed, &equal).to_bytes()).expect("its own bytes");
+    assert!(in_vain(&image));
 }

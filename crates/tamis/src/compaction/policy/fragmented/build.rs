@@ -75,6 +75,7 @@ impl Fragmented {
             work: if moves { Work::Move } else { Work::Merge },
             guard_bits: Some(layout.guards.bits(output_level)),
             bottommost,
+            stretch: None,
         })
     }
 
@@ -138,6 +139,7 @@ impl Fragmented {
                 work: Work::Move,
                 guard_bits: Some(layout.guards.bits(level)),
                 bottommost: false,
+                stretch: None,
             })
         })
     }

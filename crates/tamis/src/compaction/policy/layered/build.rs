@@ -5,6 +5,7 @@ use super::*;
 use crate::compaction::plan::{PlanInput, Work};
 use crate::compaction::shape::RunningJob;
 use crate::key::KeyBytes;
+use crate::tree::meta::Stretch;
 
 /// Tables of one run to be compacted.
 #[derive(Clone)]
@@ -47,6 +48,8 @@ pub(super) struct Draft<'a> {
     /// Tables of the output run that are included even if nothing overlaps them.
     pub(super) besides: Range<usize>,
     pub(super) max_table_bytes: u64,
+    /// The lengths of blocks from now on; `None` keeps them.
+    pub(super) stretch: Option<Stretch>,
 }
 
 impl Layered {
@@ -58,7 +61,7 @@ impl Layered {
         reason: Reason,
     ) -> Draft<'a> {
         let max_table_bytes = self.table_bytes;
-        Draft { selected, output_level, place, reason, besides: 0..0, max_table_bytes }
+        Draft { selected, output_level, place, reason, besides: 0..0, max_table_bytes, stretch: None }
     }
 
     /// Completes a plan; `None` if it would conflict with a running job or if the device has no room for it.
@@ -122,6 +125,9 @@ impl Layered {
             max_table_bytes: draft.max_table_bytes,
             borders: self.borders(shape, layout, output_level, &range),
             bottommost: !older(shape, output_level, output).any(stays),
+            stretch: (output_level == layout.last)
+                .then(|| draft.stretch.clone().or_else(|| self.stretch(shape, layout)))
+                .flatten(),
             range,
             reason: draft.reason,
             work: if may_move { Work::Move } else { Work::Merge },

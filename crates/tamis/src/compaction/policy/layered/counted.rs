@@ -5,8 +5,7 @@
 //! block (k−1)·Cₙ < f ≤ k·Cₙ when flush k·Cₙ has arrived, and the block goes at once to the first level whose own block does
 //! not end there, too. After F flushes the shape is the number F in the mixed radix (C₀, T, T, …): digit n is the number of
 //! runs of level n if it is tiering, and the number of merges that its only run has seen if it is leveling (GRF, SIGMOD 2024,
-//! sections 4.2 and 5). A level kept small by deletes and updates is forced down all the same; a larger `size_ratio` there
-//! (the paper's T′) lets it fill up.
+//! sections 4.2 and 5).
 //!
 //! Whole blocks of the one counter are counted, and not flushes since the level below was written, for two reasons. The newest
 //! epoch in the result of a merge may be lower than the newest of the inputs (deletes are dropped with their epochs), but
@@ -17,39 +16,156 @@
 //! smaller than the counter's (that round is shorter). Empty runs do not exist.
 //!
 //! The last level of pure tiering has no next level: its first run and every T − 1 runs on top of it are merged into one.
+//!
+//! # Updates and deletes
+//!
+//! They keep a leveling level smaller than T batches, and passing it down after T merges would rewrite the next level too
+//! often. So with full merges a leveling level above the last takes T′ ≥ T batches (GRF, section 5, generalization 3). The
+//! merge that ends a round knows how many entries were flushed into each of these levels and how many were left. With E of
+//! them flushed for each that is left, blocks of E times the plain length fill the level up to its capacity, which is what
+//! T batches without superseded entries would be. Longer blocks hold more updates of the same keys, so E grows with them,
+//! and the estimate approaches its fixed point from below, round by round.
+//!
+//! T′ must not change within a round: the trace of a key through the levels is known when it is flushed. So the estimate
+//! is a [`Stretch`] in the records of the tables that the merge writes. It counts blocks from the end of that round, for
+//! the next round to have its full length. E is at most [`MOST`]: if updates stop, levels exceed their capacity by that
+//! factor until the round ends. Tiering levels keep T runs, however small, as reads pay for runs.
 
 use super::*;
 use crate::tree::epochs::Epoch;
+use crate::tree::meta::Stretch;
+
+/// The largest factor by which updates and deletes lengthen blocks.
+pub(super) const MOST: u64 = 4;
 
 /// The number of the newest flush in the given tables; 0 if there are none.
 fn newest<'a>(tables: impl IntoIterator<Item = &'a TableShape>) -> Epoch {
     tables.into_iter().map(|table| table.meta.epochs.hull().1.saturating_sub(1)).max().unwrap_or(0)
 }
 
-/// The last flush of the block that holds flush `flush`, for blocks of `flushes`.
-fn block_end(flush: Epoch, flushes: u64) -> Epoch {
-    flush.div_ceil(flushes).saturating_mul(flushes)
+/// How flushes are counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Blocks {
+    /// A block of every level begins behind this flush.
+    pub(super) from: Epoch,
+    /// The number of flushes in a block of each level: multiples of those of the level above.
+    pub(super) flushes: Vec<u64>,
+}
+
+impl Blocks {
+    /// The last flush of the block of `level` that holds flush `flush`.
+    fn end(&self, level: usize, flush: Epoch) -> Epoch {
+        let flushes = self.flushes[level];
+        let counted = flush.saturating_sub(self.from).div_ceil(flushes);
+        self.from.saturating_add(counted.saturating_mul(flushes))
+    }
+
+    /// Reports whether a block of `level` ends with flush `flush`.
+    fn ends(&self, level: usize, flush: Epoch) -> bool {
+        flush.saturating_sub(self.from).is_multiple_of(self.flushes[level])
+    }
 }
 
 impl Layered {
-    /// The number of flushes in a block of each level. Levels above the base, which should be empty, pass down their
-    /// data with level 0's blocks.
-    pub(super) fn block_flushes(&self, layout: &Layout) -> Vec<u64> {
-        let mut blocks = vec![(self.level0_runs as u64).max(1)];
+    /// Reports whether some level may take more than T batches.
+    pub(super) fn stretches(&self) -> bool {
+        self.deterministic && self.leveling > 1 && self.granularity == MergeGranularity::Full
+    }
+
+    /// The stretch in force: that of the last merge into the last level. None that begins in the future, as no block would
+    /// end.
+    pub(super) fn stretch(&self, shape: &Shape, layout: &Layout) -> Option<Stretch> {
+        let tables = shape.levels.get(layout.last).filter(|_| self.stretches())?.tables();
+        let known = tables.filter_map(|table| table.meta.extra.stretch.as_ref());
+        let stretch = known.max_by_key(|stretch| stretch.from)?;
+        let flushed = newest(shape.levels.iter().flat_map(|level| level.tables()));
+        (stretch.from <= flushed).then(|| stretch.clone())
+    }
+
+    /// The blocks in force.
+    pub(super) fn blocks(&self, shape: &Shape, layout: &Layout) -> Blocks {
+        self.blocks_of(layout, &self.stretch(shape, layout).unwrap_or_default())
+    }
+
+    /// Levels above the base, which should be empty, pass down their data with level 0's blocks. The stretch may come
+    /// from other options or from a damaged manifest.
+    fn blocks_of(&self, layout: &Layout, stretch: &Stretch) -> Blocks {
+        let level0 = (self.level0_runs as u64).max(1);
+        let (mut flushes, mut plain, mut factor) = (vec![level0], level0, Stretch::UNIT);
         for level in 1..=layout.last {
-            let above = blocks[level - 1];
-            let ratio = if level < layout.base { 1 } else { self.ratio(level) };
-            blocks.push(above.saturating_mul(ratio));
+            let above = flushes[level - 1];
+            if level < layout.base {
+                flushes.push(above);
+                continue;
+            }
+            let ratio = self.ratio(level);
+            plain = plain.saturating_mul(ratio);
+            let batches = match self.is_stretched(layout, level) {
+                true => {
+                    let own = stretch.factors.get(level).copied().unwrap_or(Stretch::UNIT);
+                    // What fills an upper level more slowly fills the lower ones more slowly, too.
+                    factor = factor.max(own.min(MOST * Stretch::UNIT));
+                    let wanted = u128::from(plain) * u128::from(factor) / u128::from(Stretch::UNIT);
+                    u64::try_from(wanted / u128::from(above)).unwrap_or(u64::MAX).max(ratio)
+                }
+                false => ratio,
+            };
+            flushes.push(above.saturating_mul(batches));
         }
-        blocks
+        // Level 0 counts the same with any stretch.
+        Blocks { from: stretch.from / level0 * level0, flushes }
+    }
+
+    fn is_stretched(&self, layout: &Layout, level: usize) -> bool {
+        self.stretches() && level < layout.last && self.kind(level, layout.last) == Kind::Leveling
+    }
+
+    /// The stretch after a merge of `selected` into the last level that ends a round with flush `end`. The former one
+    /// where the merge cannot tell: the round was too short, or level 0 had nothing to count.
+    fn next_stretch(
+        &self,
+        shape: &Shape,
+        layout: &Layout,
+        end: Epoch,
+        blocks: &Blocks,
+        selected: &[Selected<'_>],
+    ) -> Option<Stretch> {
+        if !self.stretches() {
+            return None;
+        }
+        let former = self.stretch(shape, layout).unwrap_or_default();
+        let entries = |level: usize| {
+            let of_level = selected.iter().filter(|part| part.level == level);
+            of_level.flat_map(Selected::tables).map(|table| u128::from(table.meta.entries)).sum::<u128>()
+        };
+        let begun = newest(shape.levels.get(layout.last)?.tables()).max(blocks.from);
+        let flushed_at_once = entries(0);
+        let factor = |level: usize| {
+            let known = former.factors.get(level).copied().unwrap_or(Stretch::UNIT);
+            if level < layout.base || !self.is_stretched(layout, level) {
+                return Stretch::UNIT;
+            }
+            // The last batch passes this level by.
+            let (block, batch) = (blocks.flushes[level], blocks.flushes[level - 1]);
+            let flushes = end.saturating_sub(batch).saturating_sub(begun.max(end.saturating_sub(block)));
+            if flushed_at_once == 0 || flushes.saturating_mul(2) < block.saturating_sub(batch) {
+                return known;
+            }
+            let flushed = flushed_at_once * u128::from(flushes) / u128::from(blocks.flushes[0]);
+            let factor = flushed.saturating_mul(Stretch::UNIT.into()) / entries(level).max(1);
+            u64::try_from(factor).unwrap_or(u64::MAX).clamp(Stretch::UNIT, MOST * Stretch::UNIT)
+        };
+        let next = Stretch { from: end, factors: (0..layout.last).map(factor).collect() };
+        let same = self.blocks_of(layout, &next).flushes == blocks.flushes;
+        Some(if same { former } else { next })
     }
 
     /// The bytes of `level` whose block has ended.
     pub(super) fn overdue_bytes(&self, shape: &Shape, layout: &Layout, level: usize) -> u64 {
         let flushed = newest(shape.levels.iter().flat_map(|level| level.tables()));
-        let flushes = self.block_flushes(layout)[level];
+        let blocks = self.blocks(shape, layout);
         let overdue =
-            shape.runs(level).iter().filter(|run| block_end(newest(&run.tables), flushes) <= flushed);
+            shape.runs(level).iter().filter(|run| blocks.end(level, newest(&run.tables)) <= flushed);
         overdue.map(RunShape::bytes).sum()
     }
 
@@ -57,12 +173,12 @@ impl Layered {
     /// to stop above them.
     pub(super) fn plan_counted(&self, shape: &Shape, layout: &Layout) -> Option<Plan> {
         let flushed = newest(shape.levels.iter().flat_map(|level| level.tables()));
-        let blocks = self.block_flushes(layout);
+        let blocks = self.blocks(shape, layout);
         let mut limit = self.full_limit(layout);
         for level in (0..=layout.last).rev() {
             let runs = shape.runs(level);
             let Some(oldest) = runs.last() else { continue };
-            let end = block_end(newest(&oldest.tables), blocks[level]);
+            let end = blocks.end(level, newest(&oldest.tables));
             let stacks = self.kind(level, layout.last) == Kind::Tiering;
             let in_groups = self.is_partitioned(layout, level);
             // Groups merged earlier may have moved the base level, and so the ends of blocks; the rest follows.
@@ -104,7 +220,7 @@ impl Layered {
         level: usize,
         end: Epoch,
         limit: usize,
-        blocks: &[u64],
+        blocks: &Blocks,
     ) -> Option<Plan> {
         let next = match level {
             0 => layout.level0_output,
@@ -116,7 +232,7 @@ impl Layered {
         if next > limit {
             return None;
         }
-        let to = (next..limit).find(|&n| n >= layout.base && !end.is_multiple_of(blocks[n])).unwrap_or(limit);
+        let to = (next..limit).find(|&n| n >= layout.base && !blocks.ends(n, end)).unwrap_or(limit);
         let in_block = |run: &&RunShape| newest(&run.tables) <= end;
         // By level from the deepest up, each without data newer than the block; nothing passes data that stays.
         let mut parts: Vec<Vec<Selected<'_>>> = Vec::new();
@@ -144,12 +260,15 @@ impl Layered {
             }
             Kind::Tiering => Place::Stacked,
         };
-        self.build(shape, layout, &self.draft(selected, to, place, Reason::FlushCount))
+        let stretch =
+            (to == layout.last).then(|| self.next_stretch(shape, layout, end, blocks, &selected)).flatten();
+        let draft = Draft { stretch, ..self.draft(selected, to, place, Reason::FlushCount) };
+        self.build(shape, layout, &draft)
     }
 
     /// Reports whether the run that ends with flush `end` completes the stack in the last level of pure tiering.
-    fn closes_stack(&self, last: usize, end: Epoch, blocks: &[u64]) -> bool {
-        let number = end / blocks[last - 1];
+    fn closes_stack(&self, last: usize, end: Epoch, blocks: &Blocks) -> bool {
+        let number = end / blocks.flushes[last - 1];
         (number.saturating_sub(1)).is_multiple_of(self.ratio(last) - 1)
     }
 }

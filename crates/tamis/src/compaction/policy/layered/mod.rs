@@ -61,7 +61,7 @@ mod pick;
 mod pieces;
 mod promise;
 
-use build::{Place, Selected};
+use build::{Draft, Place, Selected};
 use layout::{Kind, Layout};
 
 /// A layered policy and its parameters.

@@ -7,7 +7,8 @@
 //! **Space**, as bytes of all tables divided by live bytes, without deletes. A leveling last level holds every key
 //! once, and the levels above may be superseded entirely: at most the targets, G/T + G/T² + …, and level 0's B. So 1 +
 //! Σ targets/G + B/G; tiering levels between cost no space. With `deterministic`, the levels above hold the data
-//! written since the round began, at most B·ΠT ≤ G, however large: 2 + B/G. Pure tiering may hold every key in each of
+//! written since the round began, at most B·ΠT ≤ G, however large: 2 + B/G; where updates have lengthened blocks by a
+//! factor E (at most 4), 1 + E + B/G. Pure tiering may hold every key in each of
 //! its runs: space amplification is at most the maximum number of runs.
 //!
 //! **Writes**, as bytes written by flushes and compactions divided by bytes flushed. One for the flush. A tiering level
@@ -38,7 +39,7 @@ impl Layered {
         let space = if !layout.counts_bytes {
             runs_per_level.iter().take(deepest + 1).flatten().sum::<usize>() as f64
         } else if self.deterministic {
-            2.0 + level0
+            1.0 + self.stretched(shape, &layout, 1..layout.last) + level0
         } else {
             1.0 + layout.targets[1..layout.last].iter().map(|&target| target as f64 / goal).sum::<f64>()
                 + level0
@@ -55,7 +56,10 @@ impl Layered {
                 Kind::Leveling if partial && is_base => 2.0,
                 Kind::Leveling if partial => above + 2.0,
                 // Full merges into the level until it is due, by its own ratio.
-                Kind::Leveling if level < layout.last => (self.ratio(level) as f64 + 1.0) / 2.0 + 1.0,
+                Kind::Leveling if level < layout.last => {
+                    let batches = self.ratio(level) as f64 * self.stretched(shape, &layout, level..level + 1);
+                    (batches + 1.0) / 2.0 + 1.0
+                }
                 Kind::Leveling if is_base => self.fill(&layout) + 1.0,
                 Kind::Leveling => above + 1.0,
             }
@@ -65,6 +69,18 @@ impl Layered {
             space_amplification: Some(space),
             write_amplification: Some(1.0 + (1..=layout.last).map(writes).sum::<f64>()),
         }
+    }
+
+    /// How much longer than without superseded entries blocks are, of the deepest of these levels as multiples of blocks of
+    /// the level above the first.
+    fn stretched(&self, shape: &Shape, layout: &Layout, levels: Range<usize>) -> f64 {
+        if !self.deterministic || levels.is_empty() {
+            return 1.0;
+        }
+        let flushes = self.blocks(shape, layout).flushes;
+        let levels = levels.start.max(layout.base)..levels.end;
+        let plain: f64 = levels.clone().map(|level| self.ratio(level) as f64).product();
+        flushes[levels.end - 1] as f64 / flushes[levels.start - 1] as f64 / plain
     }
 
     /// How often the last level of pure tiering is rewritten per incoming byte: as a whole for every T − 1 runs.

@@ -190,3 +190,4 @@ mod counted;
 mod family;
 mod merges;
 mod shapes_only;
+mod stretched;

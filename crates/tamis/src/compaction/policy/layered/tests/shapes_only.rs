@@ -188,6 +188,9 @@ impl Sizes {
         if let Some(start) = start {
             outputs.push(self.table(start, cuts[cuts.len() - 1], bytes, epochs));
         }
+        for table in &mut outputs {
+            Arc::make_mut(&mut table.meta).extra.stretch.clone_from(&plan.stretch);
+        }
         outputs
     }
 }

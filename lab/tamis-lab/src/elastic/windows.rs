@@ -1,4 +1,4 @@
-//! Shift of the hot keys: gets in windows, half of them before and half after.
+//! Gets in windows: from a cold start on, or with hot keys that move half-way.
 //!
 //! The states before the shift and at the end are means of five windows. They may differ, since the false positives of
 //! the hottest keys are chance. Recovery has covered nine tenths of the way from the first window after the shift to
@@ -8,7 +8,9 @@
 use tamis_bench::BenchError;
 use tamis_bench::progress::Progress;
 
+use crate::elastic::catalogue::Kind;
 use crate::elastic::device::paid;
+use crate::elastic::memory::{bits_per_key, equalize};
 use crate::elastic::plan::{Job, Opened};
 use crate::elastic::points::Point;
 use crate::elastic::rounds::read;
@@ -16,6 +18,14 @@ use crate::elastic::rows::{Rows, ShiftRow, WindowRow};
 
 /// Number of windows before the shift, and after.
 pub(super) const WINDOWS: u64 = 20;
+
+/// Number of windows from a cold start.
+const COLD_WINDOWS: u64 = 30;
+
+/// Returns the number of windows of an experiment.
+pub(super) fn count(kind: Kind) -> u64 {
+    if kind == Kind::Shift { 2 * WINDOWS } else { COLD_WINDOWS }
+}
 
 /// Number of windows whose mean is a steady state.
 const STEADY: usize = 5;
@@ -33,15 +43,19 @@ pub(super) fn run(job: &Job, point: &Point, progress: &dyn Progress) -> Result<R
         rows.add_load(load);
         stands.push((side, copy, fs, Vec::new()));
     }
+    let sides = stands.iter().map(|(side, copy, ..)| (*side, copy.db()));
+    let filter_bytes = job.equalize_all(&point.variant, sides)?;
     let fill = job.data(&point.variant).fill();
     let ops = job.ops(&point.variant);
-    for window in 0..2 * WINDOWS {
-        let moved = window >= WINDOWS;
+    let shifts = job.experiment.kind == Kind::Shift;
+    for window in 0..count(job.experiment.kind) {
+        let moved = shifts && window >= WINDOWS;
         for (side, copy, fs, windows) in &mut stands {
             let pattern = &patterns[usize::from(moved)];
             let reading = paid(fs.as_ref(), copy.db(), || {
                 read(job, point, pattern, copy.db(), &fill, (ops, window), progress)
             })?;
+            equalize(copy.db(), filter_bytes)?;
             windows.push(WindowRow {
                 kind: "window".into(),
                 experiment: job.experiment.name.into(),
@@ -55,11 +69,14 @@ pub(super) fn run(job: &Job, point: &Point, progress: &dyn Progress) -> Result<R
                 blocks_per_get: reading.measurement.block_reads_per_op,
                 load_reads_per_get: reading.load_reads,
                 ns_per_get: reading.measurement.ns_per_op,
+                memory_bits_per_key: bits_per_key(&copy.db().stats()),
             });
         }
     }
     for (side, copy, _, windows) in stands {
-        rows.shifts.push(shift_row(job, point, side.name(), &windows));
+        if shifts {
+            rows.shifts.push(shift_row(job, point, side.name(), &windows));
+        }
         rows.windows.extend(windows);
         copy.close()?;
     }

@@ -1,0 +1,287 @@
+//! Divides filter memory between tables by observed accesses (`filter_allocation = mnemosyne`), after Z. Zhu, Y. Wei,
+//! J. H. Mun, M. Athanassoulis, "Mnemosyne: Dynamic Workload-Aware BF Tuning via Accurate Statistics in LSM trees" (PACMMOD
+//! 3(3), 2025).
+//!
+//! A table's filter is made when the table is written, and stays. So a job that writes tables computes the best
+//! [division](Division) over all tables of the tree as it will be, and gives its own tables their part. Sampled gets count how
+//! often each table is asked in vain ([`Accesses`](crate::tree::accesses::Accesses)).
+//!
+//! # What a new table will be asked
+//!
+//! It is estimated from the *sources*: the merged tables, or, for a flush or an ingestion, all tables below. A get that
+//! misses in the oldest run has missed in all newer ones that cover its key. So a merged table is missed as often as the oldest
+//! source within its range, plus, where that has no table, as often as the next newer one. The gets that ask it are these
+//! and those whose key a source held. The oldest run is usually the largest: its tables are the smallest parts of the
+//! key space that are counted, so that what was learned about parts outlives merges with runs of few tables. A flushed table is
+//! asked before all others, and hardly ever holds the key. (The paper's estimator, Merlin, follows the files' gets in time; its
+//! first step, too, is to carry counts over to new files by overlap.)
+//!
+//! Shares of a source within a range are estimated as for [units](crate::hotness): by interpolation between its bounds.
+//! Keys and gets are shared alike, so that errors cancel out: bits follow from the gets per key.
+//!
+//! # Total memory
+//!
+//! Tables written earlier have the bits that were best then. The new ones get what these have too little, or give up
+//! what these have too much, by at most [`MOST_CORRECTION`] bits per key. How many keys a merge drops becomes known with
+//! each table, and the bits planned for them go to those that are left. In a tree that is being rewritten the total so stays
+//! at `bits_per_key`.
+//!
+//! Plain values, owned by one job; the counters may change while it runs.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use tamis_filter::theory::Division;
+
+use crate::collections::HashSet;
+use crate::compaction::plan::{OutputRun, Plan};
+use crate::hotness::{Range, reaches, share};
+use crate::ids::{RunId, TableId};
+use crate::key::{KeyBytes, KeyEnd};
+use crate::options::KeyspaceOptions;
+use crate::tree::accesses::Asked;
+use crate::tree::open_table::OpenTable;
+use crate::tree::version::{Run, Version};
+
+/// The most bits per key of one filter.
+pub(crate) const MOST_BITS: f64 = 64.0;
+
+/// The most bits per key by which new filters make up for the size of older ones.
+const MOST_CORRECTION: f64 = 2.0;
+
+/// The part of the difference that one job makes up for: others may be doing so at the same time.
+const GAIN: f64 = 0.5;
+
+/// Sampled gets that every run is taken to have missed before the first one, evenly over its keys: without gets the division is
+/// Monkey's.
+const PRIOR: f64 = 64.0;
+
+/// The same for each table of the run with the most of them: a table is not cold because none of a few gets asked it.
+const PRIOR_OF_TABLE: f64 = 0.5;
+
+/// The bits per key of the tables that one job writes. See the [module](self).
+#[derive(Debug)]
+pub(crate) struct ByAccess {
+    /// By run, newest first.
+    sources: Vec<Vec<Arc<OpenTable>>>,
+    /// Whether the new table is asked before all sources, instead of replacing them.
+    above: bool,
+    era: u64,
+    /// Entries of the job, if they are known and not those of the sources.
+    entries: Option<f64>,
+    /// Misses that each new key is taken for at least.
+    prior: f64,
+    /// Misses of a key about which no source tells anything.
+    unknown: f64,
+    division: Division,
+    /// Bits per new key that has a filter: what tables that stay have too little, against the division.
+    correction: f64,
+    /// What new keys with a filter get beyond the mean of all keys: more if a merge drops some of them.
+    beside: f64,
+}
+
+/// What is known about a range of keys.
+#[derive(Clone, Copy, Debug, Default)]
+struct Estimate {
+    keys: f64,
+    asked: Asked,
+    /// The part of the range that no source covers.
+    uncovered: f64,
+}
+
+/// A table of the tree as it will be.
+struct Part {
+    keys: f64,
+    misses: f64,
+    /// The size of its filter in bits, if it is not one to be written.
+    bits: Option<f64>,
+}
+
+impl ByAccess {
+    /// Decides for a table of `entries` entries in this key range that is newer than all others.
+    pub(crate) fn for_flush(
+        options: &KeyspaceOptions,
+        version: &Version,
+        (smallest, largest): (&KeyBytes, &KeyEnd),
+        entries: u64,
+        era: u64,
+    ) -> ByAccess {
+        let sources =
+            version.runs.iter().map(|run| version.tables[run.tables.clone()].to_vec()).collect::<Vec<_>>();
+        let mut by = ByAccess::new(version, sources, true, era);
+        by.entries = Some(entries as f64);
+        by.prior = prior_of(version) / (entries as f64).max(1.0);
+        let new = by.estimate(range(smallest, largest), entries as f64);
+        let parts = by.kept(version, |_| true, None).chain([new]).collect();
+        by.divide(options, parts)
+    }
+
+    /// Decides for the tables that a merge writes.
+    pub(crate) fn for_plan(options: &KeyspaceOptions, version: &Version, plan: &Plan, era: u64) -> ByAccess {
+        let inputs: HashSet<TableId> = plan.tables().collect();
+        let input = |run: &Run| -> Vec<_> {
+            let tables = version.tables[run.tables.clone()].iter();
+            tables.filter(|table| inputs.contains(&table.meta.id)).cloned().collect()
+        };
+        let sources: Vec<_> = version.runs.iter().map(input).filter(|run| !run.is_empty()).collect();
+        let mut by = ByAccess::new(version, sources, false, era);
+        let stays = |table: &OpenTable| !inputs.contains(&table.meta.id);
+        let joined = version.runs.iter().find(|run| plan.output == OutputRun::Into(run.id));
+        let beside = joined.into_iter().flat_map(|run| &version.tables[run.tables.clone()]);
+        let output = by.sources.iter().flatten().map(|table| table.meta.entries).sum::<u64>()
+            + beside.filter(|table| stays(table)).map(|table| table.meta.entries).sum::<u64>();
+        let output = (output as f64).max(1.0);
+        by.prior = prior_of(version) / output;
+        // The division depends on how gets are distributed within the merged range. The tables of the largest input show it, as
+        // the new ones will.
+        let largest = by.sources.iter().max_by_key(|run| run.iter().map(|t| t.meta.entries).sum::<u64>());
+        let borders: Vec<&[u8]> =
+            largest.into_iter().flatten().skip(1).map(|table| &table.meta.smallest[..]).collect();
+        let all = range(&plan.range.smallest, &plan.range.largest);
+        let starts = [all.start].into_iter().chain(borders.iter().copied());
+        let ends = borders.iter().map(|border| Bound::Excluded(*border)).chain([all.end]);
+        let new = starts.zip(ends).map(|(start, end)| by.estimate(Range { start, end }, 0.0));
+        let joined = joined.map(|run| (run.id, output));
+        let parts = by.kept(version, stays, joined).chain(new).collect();
+        by.divide(options, parts)
+    }
+
+    fn new(version: &Version, sources: Vec<Vec<Arc<OpenTable>>>, above: bool, era: u64) -> ByAccess {
+        let known = version.tables.iter().map(|t| (t.meta.entries, t.accesses.get(era).misses));
+        let (keys, misses) = known.fold((0, 0.0), |sum, table| (sum.0 + table.0, sum.1 + table.1));
+        ByAccess {
+            sources,
+            above,
+            era,
+            entries: None,
+            prior: 0.0,
+            unknown: misses / (keys as f64).max(1.0),
+            division: Division::of(&[], &[], 0.0),
+            correction: 0.0,
+            beside: 0.0,
+        }
+    }
+
+    /// The tables of the tree that stay. `joined`: the run that new tables join, and its keys with them.
+    fn kept<'a>(
+        &'a self,
+        version: &'a Version,
+        stays: impl Fn(&OpenTable) -> bool + Copy + 'a,
+        joined: Option<(RunId, f64)>,
+    ) -> impl Iterator<Item = Part> + 'a {
+        let prior = prior_of(version);
+        version.runs.iter().flat_map(move |run| {
+            let tables = &version.tables[run.tables.clone()];
+            let of_run = tables.iter().map(|table| table.meta.entries).sum::<u64>() as f64;
+            let of_run = joined.filter(|(id, _)| *id == run.id).map_or(of_run, |(_, keys)| keys);
+            tables.iter().filter(move |table| stays(table)).map(move |table| {
+                let keys = table.meta.entries as f64;
+                let misses = table.accesses.get(self.era).misses + prior * keys / of_run.max(1.0);
+                Part { keys, misses, bits: Some(table.fixed_filter_bytes() as f64 * 8.0) }
+            })
+        })
+    }
+
+    fn divide(self, options: &KeyspaceOptions, parts: Vec<Part>) -> ByAccess {
+        let keys: Vec<u64> = parts.iter().map(|part| part.keys.round() as u64).collect();
+        let misses: Vec<f64> = parts.iter().map(|part| part.misses).collect();
+        let division = Division::of(&keys, &misses, options.bits_per_key);
+        // What the tables that stay have beyond their part, and what the new ones will have.
+        let (mut beyond, mut new_bits, mut new_keys, mut filtered) = (0.0, 0.0, 0.0, 0.0);
+        for part in &parts {
+            let bits = division.bits(part.keys, part.misses).min(MOST_BITS);
+            match part.bits {
+                Some(has) => beyond += has - bits * part.keys,
+                None => {
+                    new_bits += bits * part.keys;
+                    new_keys += part.keys;
+                    filtered += if bits > 0.0 { part.keys } else { 0.0 };
+                }
+            }
+        }
+        if filtered == 0.0 {
+            return ByAccess { division, ..self };
+        }
+        let correction = (-GAIN * beyond / filtered).clamp(-MOST_CORRECTION, MOST_CORRECTION);
+        let beside = (new_bits - options.bits_per_key * new_keys) / filtered + correction;
+        ByAccess { division, correction, beside, ..self }
+    }
+
+    /// Returns the bits per key of the filter of a new table with this key range and this many entries.
+    pub(crate) fn bits(&self, smallest: &KeyBytes, largest: &KeyEnd, entries: u64) -> f64 {
+        let part = self.estimate(range(smallest, largest), self.entries.unwrap_or(0.0));
+        match self.division.bits(part.keys, part.misses) {
+            bits if bits > 0.0 => {
+                let dropped = part.keys / (entries as f64).max(1.0) - 1.0;
+                let correction = self.correction + self.beside * dropped;
+                (bits + correction.clamp(-MOST_CORRECTION, MOST_CORRECTION)).clamp(0.0, MOST_BITS)
+            }
+            _ => 0.0,
+        }
+    }
+
+    /// Gives a new table, which nobody reads yet, the counts that it inherits.
+    pub(crate) fn inherit(&self, table: &OpenTable) {
+        let known = self.within(range(&table.meta.smallest, &table.meta.largest));
+        table.accesses.inherit(self.era, self.asked_anew(&known, table.meta.entries as f64));
+    }
+
+    /// What new tables within a range will be: `entries` keys if they are not those of the sources.
+    fn estimate(&self, range: Range<'_>, entries: f64) -> Part {
+        let known = self.within(range);
+        let keys = if self.above { entries } else { known.keys };
+        let misses = self.asked_anew(&known, keys).misses + self.prior * keys;
+        Part { keys, misses, bits: None }
+    }
+
+    /// The gets that will ask a new table in place of the sources or before them.
+    fn asked_anew(&self, known: &Estimate, keys: f64) -> Asked {
+        let Estimate { asked, uncovered, .. } = *known;
+        match self.above {
+            true => Asked { misses: asked.misses + asked.held + uncovered * keys * self.unknown, held: 0.0 },
+            false => asked,
+        }
+    }
+
+    /// What the sources tell about a range.
+    fn within(&self, range: Range<'_>) -> Estimate {
+        let mut known = Estimate { uncovered: 1.0, ..Estimate::default() };
+        for tables in self.sources.iter().rev() {
+            let (mut covered, mut misses) = (0.0, 0.0);
+            for table in tables {
+                let of_table = self::range(&table.meta.smallest, &table.meta.largest);
+                if !reaches(range.end, of_table.start) || !reaches(of_table.end, range.start) {
+                    continue;
+                }
+                let part = share(of_table, range);
+                let Asked { misses: missed, held } = table.accesses.get(self.era);
+                misses += part * missed;
+                known.asked.held += part * held;
+                known.keys += part * table.meta.entries as f64;
+                covered += share(range, of_table);
+            }
+            // Elsewhere the gets that missed here went on to an older source, and were counted there.
+            known.asked.misses += known.uncovered * misses;
+            known.uncovered *= (1.0 - covered).clamp(0.0, 1.0);
+        }
+        known
+    }
+}
+
+fn range<'a>(smallest: &'a KeyBytes, largest: &'a KeyEnd) -> Range<'a> {
+    let end = match largest {
+        KeyEnd::Included(key) => Bound::Included(&key[..]),
+        KeyEnd::Excluded(key) => Bound::Excluded(&key[..]),
+        KeyEnd::Unbounded => Bound::Unbounded,
+    };
+    Range { start: smallest, end }
+}
+
+/// The misses of a run before the first get.
+fn prior_of(version: &Version) -> f64 {
+    let most = version.runs.iter().map(|run| run.tables.len()).max().unwrap_or(0);
+    PRIOR + PRIOR_OF_TABLE * most as f64
+}
+
+#[cfg(test)]
+mod tests;

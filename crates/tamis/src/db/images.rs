@@ -1,0 +1,502 @@
+//! Filter files of an open database: which there are, saving images of global filters, and finding them again.
+//!
+//! An [image](crate::images) holds every key of its range that is in a table with epochs below its `until`. Filter files are an
+//! optimization: without them a filter is built from the tables. So nothing here fails an operation of the user or suspends
+//! writes. A file or image that cannot be used is left out with one warning; a save that fails is warned of, and is tried again
+//! after a while, longer each time.
+//!
+//! # Invariants
+//!
+//! * A filter file and its name are durable before an edit names it; it goes only after the edit that drops it, and only when
+//!   nobody holds it any more.
+//! * No epoch below an image's `until` is assigned after the image: the edit that names a file raises the keyspace's next epoch
+//!   to the `until`s of its images. Who takes an image vouches for the epochs assigned before.
+//! * Once a save is done, the files of a keyspace take at most half as many bytes again as the images that count, or
+//!   [`FREE_BYTES`](reclaim::FREE_BYTES).
+//!
+//! # Threads and locks
+//!
+//! The [upkeep of filters](super::filters) saves and loads. One thread saves at a time, in any keyspace, with the mutex `saving` held: it is taken before every other lock of the database
+//! but that of a late beginning. Which files were opened is behind `known`, a leaf. Both [`FilterFiles::release`] and adding an opened
+//! file happen under `state`, where the tree says which files there are.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use crate::collections::{HashMap, HashSet};
+use crate::db::health::Warnings;
+use crate::db::inner::{DbInner, KeyspaceInner};
+use crate::db::scheduler::Backoff;
+use crate::error::StorageError;
+use crate::ids::{FilterFileId, KeyspaceId};
+use crate::images::{Image, ImageFile, ImageKind, ImageWriter, newest};
+use crate::io::FileSystem;
+use crate::key::KeyBytes;
+use crate::sync::Mutex;
+use crate::tree::edit::VersionEdit;
+use crate::tree::files::filter_path;
+use crate::tree::open_table::Garbage;
+
+mod reclaim;
+#[cfg(test)]
+mod tests;
+
+use reclaim::{Stored, plan};
+
+/// The backoff after a failed save: initial and maximum.
+const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+/// Beyond the bytes of a save, this much must be free on the device.
+const LEAVE_FREE: u64 = 64 << 10;
+
+/// An image to be saved.
+#[derive(Clone, Debug)]
+pub(crate) struct NewImage {
+    pub(crate) kind: ImageKind,
+    pub(crate) start: KeyBytes,
+    /// `None`: the range has no end.
+    pub(crate) end: Option<KeyBytes>,
+    /// Every key of the range in a table with epochs below this is in the image, and no table that comes later has such epochs
+    /// unless it is made of these tables.
+    pub(crate) until: u64,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// Why images were not saved.
+#[derive(Debug)]
+pub(crate) enum NotSaved {
+    /// Not now: the database does not write, or an earlier save failed a short while ago.
+    Later,
+    /// Something failed. It was warned of.
+    Failed(StorageError),
+}
+
+/// A key range and the newest image of it.
+#[derive(Clone, Debug)]
+pub(crate) struct LiveImage {
+    /// The range: that of the image, or a part of it.
+    pub(crate) start: KeyBytes,
+    pub(crate) end: Option<KeyBytes>,
+    /// See [`NewImage::until`].
+    pub(crate) until: u64,
+    file: Arc<OpenImages>,
+    at: usize,
+}
+
+impl LiveImage {
+    /// Identifies the image, which may count in several ranges: its file, and its number there.
+    pub(crate) fn id(&self) -> (FilterFileId, usize) {
+        (self.file.file.number(), self.at)
+    }
+}
+
+/// Which files a save may rewrite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reclaim {
+    /// Those of which too little counts: the rest of them is copied.
+    Rewrite,
+    /// None, as copying takes time: files go only if nothing of them counts.
+    Nothing,
+}
+
+/// An open filter file. Once nobody holds it, the file is removed if it is obsolete.
+#[derive(Debug)]
+struct OpenImages {
+    file: ImageFile,
+    /// Images that could not be used, by their number in the file.
+    unusable: Mutex<HashSet<usize>>,
+    obsolete: AtomicBool,
+    garbage: Arc<Garbage>,
+}
+
+impl OpenImages {
+    fn new(file: ImageFile, garbage: &Arc<Garbage>) -> Arc<OpenImages> {
+        let (unusable, obsolete) = (Mutex::default(), AtomicBool::new(false));
+        Arc::new(OpenImages { file, unusable, obsolete, garbage: garbage.clone() })
+    }
+
+    /// Returns the numbers of the images that can be used, as far as known.
+    fn usable(&self) -> impl Iterator<Item = usize> {
+        let unusable = self.unusable.lock().clone();
+        (0..self.file.images().len()).filter(move |at| !unusable.contains(at))
+    }
+}
+
+impl Drop for OpenImages {
+    fn drop(&mut self) {
+        if *self.obsolete.get_mut() {
+            self.garbage.push(self.file.path().to_owned());
+        }
+    }
+}
+
+/// A file that the tree names and that was looked at.
+#[derive(Debug)]
+enum Known {
+    Open(Arc<OpenImages>),
+    /// It is missing or damaged.
+    Unusable,
+}
+
+/// The filter files of an open database.
+#[derive(Debug)]
+pub(crate) struct FilterFiles {
+    dir: PathBuf,
+    fs: Arc<dyn FileSystem>,
+    garbage: Arc<Garbage>,
+    warnings: Arc<Warnings>,
+    read_only: bool,
+    known: Mutex<HashMap<FilterFileId, Known>>,
+    /// Keyspaces whose last save failed.
+    saving: Mutex<HashMap<KeyspaceId, Backoff>>,
+}
+
+impl FilterFiles {
+    pub(crate) fn new(
+        dir: PathBuf,
+        fs: &Arc<dyn FileSystem>,
+        garbage: &Arc<Garbage>,
+        warnings: &Arc<Warnings>,
+        read_only: bool,
+    ) -> FilterFiles {
+        FilterFiles {
+            dir,
+            fs: fs.clone(),
+            garbage: garbage.clone(),
+            warnings: warnings.clone(),
+            read_only,
+            known: Mutex::default(),
+            saving: Mutex::default(),
+        }
+    }
+
+    /// Has files removed that no durable tree names any more, as soon as nobody reads them. Under the `state` lock.
+    pub(crate) fn release(&self, files: impl IntoIterator<Item = FilterFileId>) {
+        let mut known = self.known.lock();
+        for id in files {
+            match known.remove(&id) {
+                Some(Known::Open(open)) => open.obsolete.store(true, Relaxed),
+                Some(Known::Unusable) | None => self.garbage.push(filter_path(&self.dir, id)),
+            }
+        }
+    }
+
+    /// Opens a file of this keyspace.
+    fn open(
+        &self,
+        fs: &dyn FileSystem,
+        keyspace: KeyspaceId,
+        id: FilterFileId,
+    ) -> Result<ImageFile, StorageError> {
+        let path = filter_path(&self.dir, id);
+        let file = ImageFile::open(fs, &path)?;
+        if (file.number(), file.keyspace()) != (id, keyspace) {
+            let (number, other) = (file.number(), file.keyspace());
+            let what = format!("it is filter file {number} of keyspace {other}, not {id} of {keyspace}");
+            return Err(StorageError::corrupt(&path, None, what));
+        }
+        Ok(file)
+    }
+
+    /// Reads all of a file; `false` if `go_on` said so.
+    fn check(
+        &self,
+        fs: &dyn FileSystem,
+        keyspace: KeyspaceId,
+        id: FilterFileId,
+        go_on: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<bool, StorageError> {
+        let file = self.open(fs, keyspace, id)?;
+        let images: u64 = file.images().iter().map(|image| image.bytes).sum();
+        if !go_on(file.bytes() - images) {
+            return Ok(false);
+        }
+        for image in file.images() {
+            file.read(fs, image)?;
+            if !go_on(image.bytes) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads an image. After an error the image no longer counts, and another one may count in its place.
+    pub(crate) fn read(&self, image: &LiveImage) -> Result<Vec<u8>, StorageError> {
+        let (open, at) = (&image.file, image.at);
+        let read = open.file.read(&*self.fs, &open.file.images()[at]);
+        read.inspect_err(|why| self.note_unusable(image, why))
+    }
+
+    /// Records that an image cannot be used, and warns of it once.
+    pub(crate) fn note_unusable(&self, image: &LiveImage, why: &dyn std::fmt::Display) {
+        if image.file.unusable.lock().insert(image.at) {
+            self.warnings.add(format!("a part of a global filter is built from the tables: {why}"));
+        }
+    }
+}
+
+impl DbInner {
+    /// Returns the open filter files of a keyspace, and the numbers of those that cannot be used. Reads the indexes of files that
+    /// were not opened before.
+    fn open_images(&self, keyspace: KeyspaceId) -> (Vec<Arc<OpenImages>>, Vec<FilterFileId>) {
+        let files = &*self.filter_files;
+        loop {
+            let named = self.named_filter_files(keyspace);
+            let (mut open, mut unusable, mut changed) = (Vec::new(), Vec::new(), false);
+            for id in named {
+                let known = match files.known.lock().get(&id) {
+                    Some(Known::Open(file)) => Some(Some(file.clone())),
+                    Some(Known::Unusable) => Some(None),
+                    None => None,
+                };
+                let found = match known {
+                    Some(found) => found,
+                    None => {
+                        let opened = files.open(&*files.fs, keyspace, id);
+                        let state = self.state();
+                        let stored = state.catalogue.tree().keyspaces.get(&keyspace);
+                        if !stored.is_some_and(|stored| stored.filter_files.contains_key(&id)) {
+                            // It went while it was opened, and others may have come in its place.
+                            changed = true;
+                            break;
+                        }
+                        match opened {
+                            Ok(file) => {
+                                let file = OpenImages::new(file, &self.garbage);
+                                files.known.lock().insert(id, Known::Open(file.clone()));
+                                Some(file)
+                            }
+                            Err(why) => {
+                                files.known.lock().insert(id, Known::Unusable);
+                                drop(state);
+                                self.warn_of_filter_file(&why);
+                                None
+                            }
+                        }
+                    }
+                };
+                match found {
+                    Some(file) => open.push(file),
+                    None => unusable.push(id),
+                }
+            }
+            if !changed {
+                return (open, unusable);
+            }
+        }
+    }
+
+    fn warn_of_filter_file(&self, why: &StorageError) {
+        match why {
+            // A writer elsewhere has replaced it since.
+            StorageError::Io(e)
+                if self.filter_files.read_only && e.kind() == std::io::ErrorKind::NotFound =>
+            {
+                log::debug!("{}: {why}", self.dir.display());
+            }
+            why => self.warn(format!("a global filter is built from the tables: {why}")),
+        }
+    }
+
+    /// Returns the newest usable image of every key range of a keyspace that has any, in key order. Reads indexes only, and those
+    /// but once.
+    pub(crate) fn live_images(&self, keyspace: KeyspaceId, kind: ImageKind) -> Vec<LiveImage> {
+        let (files, _) = self.open_images(keyspace);
+        let limit = {
+            let state = self.state();
+            state.catalogue.tree().keyspaces.get(&keyspace).map_or(0, |stored| stored.next_epoch)
+        };
+        let (mut images, mut places) = (Vec::new(), Vec::new());
+        for file in &files {
+            for at in file.usable() {
+                let image = &file.file.images()[at];
+                if image.until > limit {
+                    let what = format!(
+                        "an image claims epochs up to {}, but none from {limit} on was assigned",
+                        image.until
+                    );
+                    let why = StorageError::corrupt(file.file.path(), None, what);
+                    let (start, end) = (image.start.clone(), image.end.clone());
+                    let image = LiveImage { start, end, until: image.until, file: file.clone(), at };
+                    self.filter_files.note_unusable(&image, &why);
+                    continue;
+                }
+                images.push(image.clone());
+                places.push((file, at));
+            }
+        }
+        let live = newest(&images, kind).into_iter().map(|newest| {
+            let (file, at) = places[newest.at];
+            let (start, end) = (newest.start, newest.end);
+            LiveImage { start, end, until: newest.image.until, file: file.clone(), at }
+        });
+        live.collect()
+    }
+
+    /// Reports whether a save of images would be attempted now.
+    #[cfg(test)]
+    pub(crate) fn may_save_images(&self, keyspace: KeyspaceId) -> bool {
+        let waits = |saving: &HashMap<KeyspaceId, Backoff>| {
+            saving.get(&keyspace).is_some_and(|backoff| !backoff.is_over())
+        };
+        self.may_write_images() && !waits(&self.filter_files.saving.lock())
+    }
+
+    /// Reads all filter files of a keyspace through `fs`, tells `go_on` how many bytes were read, file by file and image by image,
+    /// and stops when it returns `false`. Returns the number of files read, and what is wrong with others.
+    pub(crate) fn check_filter_files(
+        &self,
+        fs: &dyn FileSystem,
+        keyspace: KeyspaceId,
+        go_on: &mut dyn FnMut(u64) -> bool,
+    ) -> (usize, Vec<StorageError>) {
+        let (mut count, mut wrong) = (0, Vec::new());
+        for id in self.named_filter_files(keyspace) {
+            match self.filter_files.check(fs, keyspace, id, go_on) {
+                Ok(true) => count += 1,
+                Ok(false) => break,
+                // Dropped meanwhile, here or by a writer elsewhere.
+                Err(StorageError::Io(e))
+                    if e.kind() == std::io::ErrorKind::NotFound
+                        && (self.read_only || !self.named_filter_files(keyspace).contains(&id)) => {}
+                Err(why) => wrong.push(why),
+            }
+        }
+        (count, wrong)
+    }
+
+    /// Returns the filter files of a keyspace in the durable tree.
+    fn named_filter_files(&self, keyspace: KeyspaceId) -> Vec<FilterFileId> {
+        let state = self.state();
+        let stored = state.catalogue.tree().keyspaces.get(&keyspace);
+        stored.into_iter().flat_map(|stored| stored.filter_files.keys().copied()).collect()
+    }
+
+    pub(crate) fn may_write_images(&self) -> bool {
+        !self.read_only && !self.is_waiting() && !self.reserve.is_spent() && self.health.check().is_ok()
+    }
+
+    /// Writes images to one new filter file and publishes it with one edit, which also drops the files that are no longer needed:
+    /// those of which no image counts, and the worst others if too little of all files counts. What counts of these is copied.
+    /// Not to be called with any lock held.
+    ///
+    /// Cost: a write of the images and of the copies, two syncs, and an edit. A save without images only tidies up.
+    pub(crate) fn save_images(
+        &self,
+        keyspace: &KeyspaceInner,
+        images: &[NewImage],
+        reclaim: Reclaim,
+    ) -> Result<(), NotSaved> {
+        let mut saving = self.filter_files.saving.lock();
+        let before = saving.remove(&keyspace.id);
+        if !self.may_write_images() || before.as_ref().is_some_and(|before| !before.is_over()) {
+            saving.extend(before.map(|before| (keyspace.id, before)));
+            return Err(NotSaved::Later);
+        }
+        self.write_images(keyspace, images, reclaim).map_err(|error| {
+            if before.is_none() {
+                let name = &keyspace.name;
+                self.warn(format!(
+                    "keyspace `{name}`: its global filter was not saved, which costs time at the next opening; \
+                     this will be retried: {error}"
+                ));
+            }
+            saving.insert(keyspace.id, Backoff::after(before, RETRY, &error));
+            NotSaved::Failed(error)
+        })
+    }
+
+    fn write_images(
+        &self,
+        keyspace: &KeyspaceInner,
+        images: &[NewImage],
+        reclaim: Reclaim,
+    ) -> Result<(), StorageError> {
+        let (open, unusable) = self.open_images(keyspace.id);
+        let usable = |open: &Arc<OpenImages>| -> Vec<(usize, Image)> {
+            open.usable().map(|at| (at, open.file.images()[at].clone())).collect()
+        };
+        let stored: Vec<Stored> =
+            open.iter().map(|open| Stored { bytes: open.file.bytes(), images: usable(open) }).collect();
+        let mut plan = plan(&stored, images);
+        if reclaim == Reclaim::Nothing {
+            let copied: HashSet<usize> = plan.copied.drain(..).map(|(file, _)| file).collect();
+            plan.dropped.retain(|file| !copied.contains(file));
+        }
+        let dropped = plan.dropped.iter().map(|&file| open[file].file.number()).chain(unusable);
+        let mut edit = VersionEdit {
+            removed_filters: dropped.map(|file| (keyspace.id, file)).collect(),
+            ..VersionEdit::default()
+        };
+        let mut written = None;
+        if !images.is_empty() || !plan.copied.is_empty() {
+            let copies = plan.copied.iter().map(|&(file, at)| LiveImage {
+                start: KeyBytes::default(),
+                end: None,
+                until: open[file].file.images()[at].until,
+                file: open[file].clone(),
+                at,
+            });
+            let file = self.write_filter_file(keyspace.id, images, &copies.collect::<Vec<_>>())?;
+            let until = file.images().iter().map(|image| image.until).max();
+            edit.next_epochs.extend(until.map(|until| (keyspace.id, until)));
+            edit.added_filters.push((keyspace.id, file.number(), file.bytes()));
+            written = Some(file);
+        }
+        if edit == VersionEdit::default() {
+            return Ok(());
+        }
+        let mut state = self.state();
+        if keyspace.is_dropped() {
+            self.filter_files.release(written.map(|file| file.number()));
+            return Ok(());
+        }
+        self.commit_edit(&mut state, edit, Vec::new(), |_, _| unreachable!("no tables change"))?;
+        if let Some(file) = written {
+            let number = file.number();
+            let file = OpenImages::new(file, &self.garbage);
+            self.filter_files.known.lock().insert(number, Known::Open(file));
+        }
+        Ok(())
+    }
+
+    /// Writes a filter file and makes it and its name durable. An error leaves no file behind.
+    fn write_filter_file(
+        &self,
+        keyspace: KeyspaceId,
+        images: &[NewImage],
+        copies: &[LiveImage],
+    ) -> Result<ImageFile, StorageError> {
+        let copied = copies.iter().map(|copy| copy.file.file.images()[copy.at].bytes);
+        let bytes: u64 = images.iter().map(|image| image.bytes.len() as u64).chain(copied).sum();
+        let free = self.fs.available_space(&self.dir).unwrap_or_default();
+        if free.is_some_and(|free| free < bytes.saturating_add(LEAVE_FREE)) {
+            let full = std::io::ErrorKind::StorageFull.into();
+            return Err(StorageError::io("write a filter file in", &self.dir, full));
+        }
+        let number = self.numbers.take();
+        let path = filter_path(&self.dir, number);
+        let write = || {
+            let mut writer = ImageWriter::create(&*self.fs, &path, number, keyspace)?;
+            for image in images {
+                let range = (image.start.clone(), image.end.clone());
+                writer.add(image.kind, range, image.until, &image.bytes)?;
+            }
+            for copy in copies {
+                // One that cannot be read is lost with its file.
+                if let Ok(bytes) = self.filter_files.read(copy) {
+                    writer.copy(&copy.file.file.images()[copy.at], &bytes)?;
+                }
+            }
+            let file = writer.finish()?;
+            self.fs.sync_dir(&self.dir).map_err(|e| StorageError::io("sync", &self.dir, e))?;
+            Ok(file)
+        };
+        write().inspect_err(|_| {
+            self.garbage.push(path.clone());
+            self.garbage.remove_all(&*self.fs);
+        })
+    }
+}

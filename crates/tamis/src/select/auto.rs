@@ -1,0 +1,362 @@
+//! `filter = auto`: a filter per table, or one for the whole tree, whichever makes the keyspace's reads faster; and the way from one
+//! to the other, on which no read misses anything.
+//!
+//! # What is in force
+//!
+//! | stage | who answers | new tables have |
+//! | --- | --- | --- |
+//! | [`PerTable`](Stage::PerTable) | the tables' filters | a filter |
+//! | [`Building`](Stage::Building) | the tables' filters, while the global filter is built behind them | a filter |
+//! | [`Global`](Stage::Global) | the global filter | what they have under `grf`; a filter if that is what they are about to need |
+//!
+//! The rule of [`tamis_model::tree_filter`] says which filter is *wanted*, by the runs of the tree and the reads seen by the
+//! [`QuerySampler`]. It is asked whenever background threads look for work. From per-table to global, the filter is built from the
+//! tables' keys and takes over with the version that is published when it is complete. The other way, new tables get filters at
+//! once, and when the last table without one is gone, the global filter is dropped. Until then it stays complete and
+//! answers alone: one probe of it is less work than one of it and one of each table's filter.
+//!
+//! A merge knows the tree that it leaves behind, and writes tables for that: a full compaction of a tree of twenty runs writes
+//! filters, and the global one goes with the tables that needed it.
+//!
+//! # Hysteresis
+//!
+//! The other filter must save a fifth of a read's time ([`MARGIN`](tamis_model::tree_filter::MARGIN)). After a change, another one
+//! needs a new round: the oldest run has been rewritten, or a quarter of the entries have. Without a declared `workload`, nothing
+//! changes before [`FEWEST_READS`] were seen: without reads there is nothing to gain.
+//!
+//! # What is stored
+//!
+//! Nothing of the choice: a table that was written for a global filter says so, and a tree with such tables opens under it. While
+//! the global filter is in force its partitions are saved as under `grf`. Their files stay until an opening that finds the other
+//! filter in force. Images from before a time without the global filter deny no key after it: what is true of them (see
+//! [`global`](super::global)) is so of the tables of the tree, whoever has answered for it meanwhile.
+//!
+//! # Threads and locks
+//!
+//! The stage changes under the filter's [`work`](Grf::work) and the database's `state` together, so whoever holds either sees no
+//! change. Flushes hold `work` from before they add keys until their version is published: either the stage is `PerTable` then, and a
+//! build that begins later finds their tables in the version, or they add their keys. An ingestion notes its epoch and publishes its
+//! tables under one `state` lock. Readers see the stage only as the selector of their version.
+//!
+//! The verdict is a leaf lock.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+
+use tamis_model::tree_filter::{self, Comparison, Costs, Reads, Runs, TreeFilter as Kind};
+
+use crate::collections::HashSet;
+use crate::hotness::Sampler;
+use crate::ids::TableId;
+use crate::options::{KeyMapChoice, KeyspaceOptions};
+use crate::select::global::{GlobalSelector, Grf, Task, Work};
+use crate::select::{QuerySampler, Selector, TableFilters};
+use crate::sync::{Mutex, MutexGuard};
+use crate::tree::open_table::{OpenTable, TableFilter};
+use crate::tree::version::Version;
+
+/// Reads to be seen before the first change.
+const FEWEST_READS: u64 = 1 << 14;
+
+/// The share of a tree's entries whose rewriting makes a new round.
+const ROUND: f64 = 0.25;
+
+/// What answers for a keyspace. See the [module](self).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Stage {
+    PerTable,
+    Building,
+    Global,
+}
+
+impl Stage {
+    fn name(self) -> &'static str {
+        match self {
+            Stage::PerTable => "per-table",
+            Stage::Building => "per-table, building the global filter",
+            Stage::Global => "global",
+        }
+    }
+}
+
+/// A change of stage, made by a background thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Begin to build the global filter.
+    Begin,
+    /// Let the complete global filter answer.
+    Switch,
+    /// Drop the global filter.
+    Leave,
+}
+
+/// The filter that `filter = auto` has chosen, and why. Times are of the part of a read that depends on the filter, in
+/// nanoseconds, by the [rule](tamis_model::tree_filter).
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct AutoFilterStats {
+    /// What answers: `per-table`, `global`, or `per-table, building the global filter`.
+    pub in_force: String,
+    /// The filter that the rule wants: `per-table` or `global`. New tables are written for it.
+    pub wanted: String,
+    /// The time of a read of the present tree and mix under a filter per table; 0 without runs.
+    pub per_table_ns: f64,
+    /// The same under a global filter.
+    pub global_ns: f64,
+    /// Tables without a filter of their own, which so need the global filter.
+    pub tables_without_own_filter: usize,
+    /// Changes of what answers since the database was opened.
+    pub changes: u64,
+    /// Why, in words.
+    pub reason: String,
+}
+
+/// What the rule said last.
+#[derive(Debug)]
+struct Verdict {
+    wanted: Kind,
+    /// The tables of the tree when that changed last; `None` if it has not since the opening.
+    since: Option<HashSet<TableId>>,
+}
+
+/// Chooses the filter of one keyspace. See the [module](self).
+#[derive(Debug)]
+pub(crate) struct Auto {
+    grf: Grf,
+    /// For elastic filters that the tables may have had before.
+    sampler: Arc<Sampler>,
+    stage: AtomicU8,
+    verdict: Mutex<Verdict>,
+    changes: AtomicU64,
+    bits_per_key: f64,
+    ordered: bool,
+    costs: Costs,
+    /// Whether a workload is declared: the rule needs no observation then.
+    declared: bool,
+    /// Whether the tree is opened for reading alone: what its writer has chosen stays.
+    read_only: bool,
+}
+
+impl Auto {
+    /// Returns the choice for a tree about which nothing is known yet.
+    pub(crate) fn new(
+        options: &KeyspaceOptions,
+        sampler: &Arc<Sampler>,
+        costs: Costs,
+        read_only: bool,
+    ) -> Auto {
+        Auto {
+            grf: Grf::new(options),
+            sampler: sampler.clone(),
+            stage: AtomicU8::new(Stage::PerTable as u8),
+            verdict: Mutex::new(Verdict { wanted: Kind::PerTable, since: None }),
+            changes: AtomicU64::new(0),
+            bits_per_key: options.bits_per_key,
+            ordered: options.key_map != KeyMapChoice::Digest,
+            costs,
+            declared: options.workload.is_some(),
+            read_only,
+        }
+    }
+
+    /// Begins with the filter that the tables of a stored tree were written for. Before anyone reads.
+    pub(crate) fn open(&self, tables: &[Arc<OpenTable>]) {
+        if tables.iter().any(needs_global) {
+            self.set_stage(Stage::Global);
+            self.verdict.lock().wanted = Kind::Global;
+        }
+    }
+
+    pub(crate) fn grf(&self) -> &Grf {
+        &self.grf
+    }
+
+    pub(crate) fn queries(&self) -> &Arc<QuerySampler> {
+        self.grf.queries()
+    }
+
+    fn stage(&self) -> Stage {
+        [Stage::PerTable, Stage::Building, Stage::Global][usize::from(self.stage.load(Relaxed))]
+    }
+
+    fn set_stage(&self, stage: Stage) {
+        self.stage.store(stage as u8, Relaxed);
+    }
+
+    /// Returns the selector of a new version; under the `state` lock.
+    pub(crate) fn selector(&self, version: &Version) -> Selector {
+        let Version { runs, tables, .. } = version;
+        let global = || self.grf.selector(runs, tables);
+        match self.stage() {
+            Stage::PerTable => {
+                // A build that begins later includes them.
+                self.grf.forget_missing(tables);
+                Selector::PerTable(TableFilters::new(tables, &self.sampler, None))
+            }
+            Stage::Building => Selector::Building(Building {
+                tables: TableFilters::new(tables, &self.sampler, None),
+                _coming: global(),
+            }),
+            Stage::Global => Selector::Global(global()),
+        }
+    }
+
+    /// Adds the keys of flushed tables if a global filter is there or being built. See [`Grf::insert_flushed`].
+    pub(crate) fn insert_flushed(&self, tables: &[Arc<OpenTable>]) -> MutexGuard<'_, Work> {
+        let mut work = self.grf.work();
+        if self.stage() != Stage::PerTable {
+            self.grf.insert_flushed(&mut work, tables);
+        }
+        work
+    }
+
+    /// Reports whether new tables of a tree that will have runs of these `entries` are written for the global filter, without one of their own.
+    pub(crate) fn lists_keys(&self, entries: Vec<f64>) -> bool {
+        if self.stage() != Stage::Global {
+            return false;
+        }
+        // Opened again, the tree would be without its filter until one is built: tables that were written for a global filter
+        // are joined by others of their kind until the rule has decided.
+        let wanted = self.verdict.lock().wanted;
+        wanted == Kind::Global && (!self.may_decide() || self.compare(wanted, entries).filter == wanted)
+    }
+
+    /// Reports whether enough is known about reads.
+    fn may_decide(&self) -> bool {
+        !self.read_only && (self.declared || self.queries().rates().1 >= FEWEST_READS)
+    }
+
+    fn compare(&self, current: Kind, entries: Vec<f64>) -> Comparison {
+        let rates = self.queries().rates().0;
+        let reads = Reads {
+            absent_gets: rates.absent_gets,
+            existing_gets: rates.gets - rates.absent_gets,
+            empty_ranges: rates.empty_ranges,
+            filled_ranges: rates.ranges - rates.empty_ranges + rates.seeks,
+        };
+        let runs = Runs { entries, bits_per_key: self.bits_per_key, ordered: self.ordered };
+        tree_filter::compare(Some(current), &runs, &reads, &self.costs)
+    }
+
+    /// Asks the rule about the current version, and returns the filter that is wanted from now on. O(tables) if that may change.
+    fn decide(&self, version: &Version) -> Kind {
+        let mut verdict = self.verdict.lock();
+        if !self.may_decide() {
+            return verdict.wanted;
+        }
+        let best = self.compare(verdict.wanted, entries_of_runs(version)).filter;
+        if best != verdict.wanted && verdict.since.as_ref().is_none_or(|since| is_new_round(version, since)) {
+            verdict.wanted = best;
+            verdict.since = Some(version.tables.iter().map(|table| table.meta.id).collect());
+        }
+        verdict.wanted
+    }
+
+    /// Returns the background work due, images included if the database `saves` any. Under the `state` lock.
+    pub(crate) fn task(&self, version: &Version, saves: bool) -> Option<Task> {
+        let global = self.decide(version) == Kind::Global || version.tables.iter().any(needs_global);
+        match self.stage() {
+            Stage::PerTable if self.read_only || !global => None,
+            Stage::PerTable => Some(Task::Turn(Turn::Begin)),
+            _ if !global => Some(Task::Turn(Turn::Leave)),
+            Stage::Building => self.grf.task(version, false).or(Some(Task::Turn(Turn::Switch))),
+            Stage::Global => self.grf.task(version, saves),
+        }
+    }
+
+    /// Makes the change, if it is still due. With `work` and `state` held; the caller publishes a selector before it releases either.
+    pub(crate) fn turn(&self, work: &Work, turn: Turn, version: &Version) {
+        if self.task(version, false) != Some(Task::Turn(turn)) {
+            return;
+        }
+        match turn {
+            Turn::Begin => {
+                self.grf.forget_missing(&version.tables);
+                self.set_stage(Stage::Building);
+            }
+            Turn::Switch => self.set_stage(Stage::Global),
+            Turn::Leave => {
+                self.set_stage(Stage::PerTable);
+                self.grf.clear(work, &version.tables);
+            }
+        }
+        // Building changes nothing for readers.
+        self.changes.fetch_add(u64::from(turn != Turn::Begin), Relaxed);
+    }
+
+    /// Reports whether the global filter is there or being built.
+    pub(crate) fn has_global(&self) -> bool {
+        self.stage() != Stage::PerTable
+    }
+
+    /// Reports whether the global filter is in force, and with it images of it.
+    pub(crate) fn has_images(&self) -> bool {
+        self.stage() == Stage::Global
+    }
+
+    /// Returns what is in force for a version, and why.
+    pub(crate) fn report(&self, version: &Version) -> AutoFilterStats {
+        let wanted = self.verdict.lock().wanted;
+        let comparison = self.compare(wanted, entries_of_runs(version));
+        let without = version.tables.iter().filter(|table| needs_global(table)).count();
+        let (stage, other) = (self.stage(), comparison.filter != wanted);
+        let times = format!(
+            "{} runs take {:.0} ns of a read with a filter per table and {:.0} with one for the tree",
+            version.runs.len(),
+            comparison.per_table_ns,
+            comparison.global_ns
+        );
+        let reason = match stage {
+            _ if self.read_only => "opened for reading alone: what its writer has chosen".to_owned(),
+            _ if !self.may_decide() => {
+                format!("fewer than {FEWEST_READS} reads seen, and no workload declared")
+            }
+            Stage::Global if wanted == Kind::PerTable => {
+                format!("{times}; {without} tables still need the one for the tree")
+            }
+            _ if other => format!("{times}; the next round may change it"),
+            _ => times,
+        };
+        AutoFilterStats {
+            in_force: stage.name().to_owned(),
+            wanted: if wanted == Kind::Global { "global" } else { "per-table" }.to_owned(),
+            per_table_ns: comparison.per_table_ns,
+            global_ns: comparison.global_ns,
+            tables_without_own_filter: without,
+            changes: self.changes.load(Relaxed),
+            reason,
+        }
+    }
+}
+
+/// The selector of a version while a global filter is being built: the tables' filters answer.
+#[derive(Debug)]
+pub(crate) struct Building {
+    pub(super) tables: TableFilters,
+    /// Keeps the version among those that codes of the coming filter must distinguish.
+    _coming: GlobalSelector,
+}
+
+/// Reports whether a table has no filter of its own because it was written for a global one.
+fn needs_global(table: &Arc<OpenTable>) -> bool {
+    matches!(table.filter, TableFilter::Keys | TableFilter::Global)
+}
+
+/// Returns the entries of each run, newest first.
+fn entries_of_runs(version: &Version) -> Vec<f64> {
+    let entries =
+        |tables: &[Arc<OpenTable>]| tables.iter().map(|table| table.meta.entries).sum::<u64>() as f64;
+    version.runs.iter().map(|run| entries(&version.tables[run.tables.clone()])).collect()
+}
+
+/// Reports whether the oldest run, or a quarter of the entries, was written after the tree had the tables in `since`.
+fn is_new_round(version: &Version, since: &HashSet<TableId>) -> bool {
+    let sum = |tables: &mut dyn Iterator<Item = &Arc<OpenTable>>| {
+        tables.map(|t| t.meta.entries).sum::<u64>() as f64
+    };
+    let is_new = |table: &&Arc<OpenTable>| !since.contains(&table.meta.id);
+    let written = sum(&mut version.tables.iter().filter(is_new));
+    let oldest = version.runs.last().map_or(&[][..], |run| &version.tables[run.tables.clone()]);
+    oldest.iter().all(|table| is_new(&table)) || written >= ROUND * sum(&mut version.tables.iter())
+}

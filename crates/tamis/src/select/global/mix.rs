@@ -1,0 +1,194 @@
+//! Whether the maps that were chosen are still those for what is asked.
+//!
+//! `key_map = auto` chooses a partition's map when the partition is built, by the reads of then: after a load, by a guess. A tree
+//! that is only read is never rebuilt for another reason. So the sampled reads are put to the partitions themselves now and then
+//! ([`Review`]), and those that do clearly worse than another map would are stale.
+//!
+//! # What is compared
+//! The cost of a learned map depends on keys and queries. It is measured, and compared with a local map and one by the digest, whose
+//! costs follow from the partition's size. Of the other maps the cost is known, but what a learned map would do is not; they are
+//! rebuilt only if the share of ranges has changed since they were chosen, and if the best of all maps would do clearly better.
+//!
+//! # Why nothing oscillates
+//! A partition is looked at after [`FEWEST_READS`] since its map was chosen. Each time that a key range was rebuilt for this reason
+//! it waits for twice as many, whichever map came out. Chance does not count ([`is_clear`]).
+//!
+//! # Threads
+//! Reviews are made under the `state` lock, one in [`FEWEST_READS`] / 4 reads: a probe or walk for each of at most 512 samples.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use tamis_filter::global::{MapChoice, Review};
+
+use super::{Directory, Grf};
+use crate::key::prefix_of;
+use crate::select::queries::{Queries, Rates};
+
+/// Reads after which a map is compared with others: those that the samples kept stand for.
+const FEWEST_READS: u64 = 1 << 14;
+/// No range waits for more than this many times as many.
+const LONGEST_WAIT: u64 = FEWEST_READS << 16;
+/// Another map must save this part of the cost or more.
+const MARGIN: f64 = 1.5;
+/// Runs named in vain by all samples together that may be chance.
+const CHANCE: f64 = 8.0;
+/// The least change of the share of ranges among reads, and the factor of it, that makes a map doubtful whose rivals are not known.
+const MOVED: (f64, f64) = (0.1, 2.0);
+
+/// For which reads a cell's map was chosen.
+#[derive(Debug)]
+pub(super) struct Chosen {
+    /// The share of ranges among them; `None` if that is not known, as for images.
+    share: Option<f64>,
+    /// Reads observed until then.
+    observed: u64,
+    /// Reads until it is compared.
+    wait: u64,
+    /// Whether another map is to be chosen.
+    is_unsuited: AtomicBool,
+}
+
+impl Default for Chosen {
+    fn default() -> Chosen {
+        Chosen { share: None, observed: 0, wait: FEWEST_READS, is_unsuited: AtomicBool::new(false) }
+    }
+}
+
+impl Chosen {
+    /// Returns what to record of a map that is chosen now, in place of the `old` ones.
+    pub(super) fn now<'c>(share: f64, observed: u64, old: impl IntoIterator<Item = &'c Chosen>) -> Chosen {
+        let wait = |old: &Chosen| if old.is_unsuited() { old.wait.saturating_mul(2) } else { old.wait };
+        let wait = old.into_iter().map(wait).max().unwrap_or(FEWEST_READS).min(LONGEST_WAIT);
+        Chosen { share: Some(share), observed, wait, is_unsuited: AtomicBool::new(false) }
+    }
+
+    pub(super) fn is_unsuited(&self) -> bool {
+        self.is_unsuited.load(Relaxed)
+    }
+
+    /// Reports whether the reads have become others than those of the choice.
+    fn has_moved(&self, share: f64) -> bool {
+        let (least, factor) = MOVED;
+        self.share.is_none_or(|was| (was - share).abs() > least && was.max(share) > factor * was.min(share))
+    }
+}
+
+/// What the samples in one cell cost, each as it is and by how many reads it stands for.
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    samples: Review,
+    reads: Review,
+}
+
+impl Sum {
+    fn add(&mut self, other: Sum) {
+        self.samples += other.samples;
+        self.reads += other.reads;
+    }
+
+    /// Returns the costs of the samples and the reads now, and under the map to compare with.
+    fn compared(&self, learned: bool) -> [(f64, f64); 2] {
+        let Sum { samples, reads } = *self;
+        match learned {
+            false => [(samples.now, samples.least), (reads.now, reads.least)],
+            true if reads.local <= reads.digest => [(samples.now, samples.local), (reads.now, reads.local)],
+            true => [(samples.now, samples.digest), (reads.now, reads.digest)],
+        }
+    }
+
+    /// Reports whether another map costs clearly less.
+    fn is_worse(&self, learned: bool) -> bool {
+        let [_, (now, other)] = self.compared(learned);
+        now > MARGIN * other
+    }
+
+    /// Reports whether that is more than chance.
+    fn is_clear(&self, learned: bool) -> bool {
+        let [(now, other), _] = self.compared(learned);
+        self.is_worse(learned) && now - other > CHANCE + 3.0 * other.sqrt()
+    }
+}
+
+/// The reads observed at the last review.
+#[derive(Debug, Default)]
+pub(super) struct Reviewed(AtomicU64);
+
+impl Grf {
+    /// Marks the cells whose map does clearly worse for the reads of now than another would. Under the `state` lock.
+    pub(super) fn review(&self, directory: &Directory) {
+        if self.spec.map != MapChoice::Auto {
+            return;
+        }
+        let (rates, observed) = self.queries.rates();
+        if observed < self.reviewed.0.load(Relaxed) + FEWEST_READS / 4 {
+            return;
+        }
+        self.reviewed.0.store(observed, Relaxed);
+        let share = share_of_ranges(&rates);
+        let waits = |chosen: &Chosen| observed < chosen.observed.saturating_add(chosen.wait);
+        if directory.parts.iter().all(|(_, cell)| waits(&cell.chosen)) {
+            return;
+        }
+        let sums = self.sums(directory);
+        for learned in [false, true] {
+            let is_doubtful = |at: &usize| {
+                let cell = directory.cell(*at);
+                let kind = cell.partition.load().as_ref().is_some_and(|part| part.is_learned() == learned);
+                kind && !waits(&cell.chosen) && (learned || cell.chosen.has_moved(share))
+            };
+            let doubtful: Vec<usize> = (0..sums.len()).filter(is_doubtful).collect();
+            let mut all = Sum::default();
+            doubtful.iter().for_each(|at| all.add(sums[*at]));
+            // In a large tree each cell has few samples: all together say whether they are chance.
+            if all.is_clear(learned) {
+                let worse = doubtful.into_iter().filter(|at| sums[*at].is_worse(learned));
+                worse.for_each(|at| directory.cell(at).chosen.is_unsuited.store(true, Relaxed));
+            }
+        }
+    }
+
+    /// Returns what the samples cost that fall into each cell.
+    fn sums(&self, directory: &Directory) -> Vec<Sum> {
+        let Queries { absent, ranges, rates, .. } = self.queries.snapshot();
+        let mut sums = vec![Sum::default(); directory.parts.len()];
+        let mut points = vec![Vec::new(); sums.len()];
+        let mut empty = vec![Vec::new(); sums.len()];
+        absent.iter().for_each(|key| points[directory.find(key, prefix_of(key))].push(&key[..]));
+        for range in &ranges {
+            // What a range finds had to be read, and without an end it has no length.
+            if let Some(end) = range.end.as_deref().filter(|_| range.empty) {
+                let start = &range.start[..];
+                let at = directory.find(start, prefix_of(start));
+                let end = directory.end(at).map_or(end, |border| end.min(border));
+                empty[at].push((start, end));
+            }
+        }
+        let weight = |reads: f64, samples: usize| reads / rates.reads() / samples.max(1) as f64;
+        let by_point = weight(rates.absent_gets, absent.len());
+        let by_range = weight(rates.empty_ranges, empty.iter().map(Vec::len).sum());
+        let review = |at: usize, of: &dyn Fn(&tamis_filter::global::Partition) -> Review| {
+            directory.cell(at).partition.load().as_ref().map(|partition| of(partition)).unwrap_or_default()
+        };
+        let of_points: Vec<Review> = (0..sums.len())
+            .map(|at| review(at, &|part| part.review_points(points[at].iter().copied())))
+            .collect();
+        // Keys that were put since are named with reason. What gets have searched in vain is known.
+        let named = of_points.iter().map(|review| review.now).sum::<f64>() / absent.len().max(1) as f64;
+        let searched = rates.false_positives / rates.absent_gets.max(f64::MIN_POSITIVE);
+        let in_vain = if named > searched { searched / named } else { 1.0 };
+        for (at, sum) in sums.iter_mut().enumerate() {
+            let now = of_points[at].now * in_vain;
+            let points = Review { now, ..of_points[at] };
+            let ranges = review(at, &|part| part.review_ranges(empty[at].iter().copied()));
+            sum.add(Sum { samples: points, reads: points * by_point });
+            sum.add(Sum { samples: ranges, reads: ranges * by_range });
+        }
+        sums
+    }
+}
+
+/// Returns the share of ranges and seeks among reads.
+pub(super) fn share_of_ranges(rates: &Rates) -> f64 {
+    (rates.ranges + rates.seeks) / rates.reads()
+}
