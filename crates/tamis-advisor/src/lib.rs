@@ -144,7 +144,7 @@ pub fn advise(
 }
 
 /// Like [`advise`], but considers only the selectors that `may` accepts, and the current one.
-pub(crate) fn advise_among(
+pub fn advise_among(
     calibration: &Calibration,
     data: &Data,
     workload: &Workload,

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use tamis::{Db, Durability, Options};
 use tamis_advisor::{
-    Allocation, Calibration, Class, Data, Effort, Keys, Merge, Policy, Ranked, Selector, Setup, Workload,
-    advise, recommend,
+    Advice, Allocation, Calibration, Class, Data, Effort, Keys, Merge, Policy, Ranked, Selector, Setup,
+    Workload, advise, advise_among, recommend,
 };
 use tamis_bench::BenchError;
 use tamis_bench::keys::KeySet;
@@ -137,8 +137,7 @@ impl Job {
         let mut data = Data::new(self.keys.len(), KEY_BYTES as f64, VALUE_BYTES as f64);
         data.keys = Keys::Integers;
         data.memtable_bytes = self.flush_bytes();
-        let advice = advise(&calibration, &data, workload, self.budget(), &options);
-        let of_ours = |ranked: &Ranked| {
+        let of_ours = |ranked: &&Ranked| {
             let configuration = &ranked.configuration;
             self.filters.contains(&configuration.selector)
                 && configuration.allocation == Allocation::Uniform
@@ -147,18 +146,26 @@ impl Job {
                 && configuration.bits_per_key <= BITS * SPARE
         };
         let mut ranked: Vec<Ranked> = Vec::new();
-        for one in advice.ranking.ranked.iter().filter(|ranked| of_ours(ranked)) {
-            // The present configuration may be there twice, once with the optimal bits.
-            let same = |other: &Ranked| {
-                (other.configuration.selector, other.configuration.shape.policy)
-                    == (one.configuration.selector, one.configuration.shape.policy)
-            };
-            if !ranked.iter().any(same) {
-                let mut one = one.clone();
-                one.is_current = is_usual(&one);
-                ranked.push(one);
+        let mut add = |advice: &Advice, is_rejected: bool| {
+            for one in advice.ranking.ranked.iter().filter(of_ours) {
+                // The present configuration may be there twice, once with the optimal bits.
+                let same = |other: &Ranked| {
+                    (other.configuration.selector, other.configuration.shape.policy)
+                        == (one.configuration.selector, one.configuration.shape.policy)
+                };
+                if !ranked.iter().any(same) {
+                    let is_rejected = one.is_rejected || is_rejected;
+                    ranked.push(Ranked { is_current: is_usual(one), is_rejected, ..one.clone() });
+                }
             }
+        };
+        add(&advise(&calibration, &data, workload, self.budget(), &options), false);
+        // The advisor leaves out one of a filter per table and one for the tree, by a rule. They are measured to test it.
+        for &selector in &self.filters {
+            let only = |other| other == selector;
+            add(&advise_among(&calibration, &data, workload, self.budget(), &options, only), true);
         }
+        ranked.sort_by(|a, b| a.prediction.mean_ns.total_cmp(&b.prediction.mean_ns));
         Ok(ranked)
     }
 
