@@ -192,7 +192,7 @@ pub(crate) struct Candidate {
     pub(crate) filtered: bool,
 }
 
-pub(crate) type Candidates = SmallVec<[Candidate; 8]>;
+pub(crate) type Candidates = SmallVec<[Candidate; 16]>;
 
 /// The most runs that the read path probes at once.
 pub(crate) const MAX_STEP: usize = 32;

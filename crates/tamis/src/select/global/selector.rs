@@ -45,7 +45,8 @@ pub(crate) struct GlobalSelector {
     _alive: Arc<Vec<Arc<TableMeta>>>,
 }
 
-type Codes = SmallVec<[Epochs; 8]>;
+/// Codes of entries that match a key: as many as its few neighbours lie in runs.
+type Codes = SmallVec<[Epochs; 32]>;
 
 /// The runs of a version in the order of their epochs, so that a code finds its runs without a look at all others.
 #[derive(Debug)]
@@ -324,7 +325,7 @@ impl RunSelector for GlobalSelector {
             codes.push(Epochs { lo: 0, hi: partition.base() });
         }
         if !codes.is_empty() || !self.lacking.is_empty() {
-            let mut met: SmallVec<[u32; 8]> = SmallVec::new();
+            let mut met: SmallVec<[u32; 64]> = SmallVec::new();
             codes.iter().for_each(|code| self.by_epoch.meeting(*code, |run| met.push(run)));
             if !self.lacking.is_empty() {
                 met.extend((0..).zip(&self.lacking_runs).filter(|(_, lacks)| **lacks).map(|(run, _)| run));
