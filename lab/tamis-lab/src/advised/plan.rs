@@ -154,8 +154,10 @@ impl Job {
                         == (one.configuration.selector, one.configuration.shape.policy)
                 };
                 if !ranked.iter().any(same) {
-                    let is_rejected = one.is_rejected || is_rejected;
-                    ranked.push(Ranked { is_current: is_usual(one), is_rejected, ..one.clone() });
+                    let mut one = one.clone();
+                    one.is_current = is_usual(&one);
+                    one.is_rejected |= is_rejected;
+                    ranked.push(one);
                 }
             }
         };
