@@ -304,7 +304,10 @@ impl DbInner {
         change: impl FnMut(KeyspaceId, &Memtables) -> Memtables,
     ) -> Result<(), StorageError> {
         let complete = |catalogue: &Catalogue, edit: &mut VersionEdit| self.complete_edit(catalogue, edit);
-        let edit = state.catalogue.commit(edit, &opened, complete).inspect_err(|_| self.monitor.notify())?;
+        let edit = state.catalogue.commit(edit, &opened, complete).inspect_err(|_| {
+            self.elastic.was_not_saved();
+            self.monitor.notify();
+        })?;
         self.publish_edit(state, &edit, &opened, change);
         Ok(())
     }
@@ -312,7 +315,9 @@ impl DbInner {
     /// Adds to an edit what every edit records.
     pub(crate) fn complete_edit(&self, catalogue: &Catalogue, edit: &mut VersionEdit) {
         self.expiry.save_ages(catalogue, edit);
-        edit.hotness = self.elastic.hotness_to_save();
+        if edit.hotness.is_empty() {
+            edit.hotness = self.elastic.hotness_to_save();
+        }
         edit.next_file = Some(self.numbers.next());
         // An ingestion's number is in the edit before it becomes visible.
         edit.last_seq = edit.last_seq.max(Some(self.visible()));

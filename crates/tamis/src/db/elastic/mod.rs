@@ -21,15 +21,17 @@
 //! probed them are freed when it ends. If more than a [`SLACK`]th of the budget waits for that, nothing is loaded.
 
 mod report;
+mod save;
 mod worker;
 
 use crate::collections::{HashMap, HashSet};
 use crate::sync::thread::JoinHandle;
-use crate::sync::{self, Condvar, Mutex, MutexGuard};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::clock::{Clock, SystemClock};
 use crate::db::inner::DbInner;
 use crate::db::read_memory::Divider;
 use crate::hotness::{
@@ -46,10 +48,7 @@ use crate::tree::open_table::{OpenTable, TableFilter};
 use crate::tree::version::{Run, Version};
 
 pub use report::{ElasticStats, SegmentStats};
-
-/// How often regular edits of the manifest include the hotness; it takes a byte or two per segment. A crash loses what was
-/// learned since.
-const SAVE_EVERY: Duration = Duration::from_secs(30);
+use save::Saved;
 
 /// The part of the budget that units which nobody finds any more may take.
 const SLACK: u64 = 64;
@@ -62,6 +61,8 @@ pub(crate) struct Elastic {
     retired: Arc<AtomicU64>,
     /// Whether the sampling interval adapts to the number of gets.
     adapts: bool,
+    /// Tells when the hotness is to be saved.
+    clock: Arc<dyn Clock>,
     inner: Mutex<Inner>,
     /// Signalled when all loads for new tables are done.
     settled: Condvar,
@@ -102,8 +103,7 @@ struct Inner {
     dead: bool,
     /// The number of gets reported to the manager.
     gets: u64,
-    /// When the hotness was last saved in the manifest, and the number of gets by then.
-    saved: (Instant, u64),
+    saved: Saved,
 }
 
 /// A table with an elastic filter.
@@ -135,6 +135,7 @@ impl Elastic {
         };
         let config =
             HotnessConfig { life_time: options.filter_life_time, inheritance: options.heat_inheritance };
+        let clock = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock));
         let elastic = Arc::new(Elastic {
             sampler: Arc::new(Sampler::new(options.heat_sampling.map_or(1, |gets| gets as u32))),
             retired: Arc::default(),
@@ -145,8 +146,9 @@ impl Elastic {
                 under_way: 0,
                 dead: false,
                 gets: 0,
-                saved: (sync::now(), 0),
+                saved: Saved::at_opening(clock.now()),
             }),
+            clock,
             settled: Condvar::new(),
             load_reads: AtomicU64::new(0),
             load_bytes: AtomicU64::new(0),
@@ -271,32 +273,6 @@ impl Elastic {
             drop(self.settled.wait_timeout(inner, Duration::from_millis(100)));
             inner = self.inner();
         }
-    }
-
-    /// Returns the hotness of every table for the next edit of the manifest; empty if it was saved recently.
-    pub(crate) fn hotness_to_save(&self) -> Vec<(TableId, Vec<u8>)> {
-        {
-            let mut inner = self.inner();
-            let (when, gets) = inner.saved;
-            if sync::since(when) < SAVE_EVERY || gets == inner.gets {
-                return Vec::new();
-            }
-            inner.saved = (sync::now(), inner.gets);
-        }
-        self.hotness()
-    }
-
-    /// Returns the hotness of every table for the manifest.
-    pub(crate) fn hotness(&self) -> Vec<(TableId, Vec<u8>)> {
-        let inner = self.inner();
-        if inner.dead {
-            // The saved values are closer to the truth.
-            return Vec::new();
-        }
-        let mut hotness: Vec<_> =
-            inner.tables.keys().filter_map(|&id| Some((id, inner.manager.encode(id)?))).collect();
-        hotness.sort_unstable_by_key(|(id, _)| *id);
-        hotness
     }
 
     /// Returns the segment's lookups of absent keys per get.
