@@ -17,16 +17,21 @@
 //!
 //! # Memory
 //!
+//! With memory that [several databases](crate::memory) share, the threads of other databases change the budget, and the capacity
+//! of the block cache.
+//!
 //! The budget covers directories, words, the manager's records and units. Units that were replaced or evicted while a get
 //! probed them are freed when it ends. If more than a [`SLACK`]th of the budget waits for that, nothing is loaded.
 
 mod report;
 mod save;
+mod share;
 mod worker;
 
 use crate::collections::{HashMap, HashSet};
 use crate::sync::thread::JoinHandle;
 use crate::sync::{Condvar, Mutex, MutexGuard};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -38,6 +43,7 @@ use crate::hotness::{
     Hotness, HotnessConfig, Manager, Origin, Sampler, SegmentId, Segments, TableSpec, decode_hotness,
 };
 use crate::ids::TableId;
+use crate::memory::Membership;
 use crate::options::Options;
 use crate::read::AllReads;
 use crate::read::View;
@@ -81,6 +87,8 @@ struct Shared {
     divider: Mutex<Divider>,
     /// The count of gets, including those that probe no elastic filter.
     counters: Arc<AllReads>,
+    /// Set if other databases share the limit, too.
+    membership: Option<Membership>,
 }
 
 #[derive(Debug)]
@@ -114,23 +122,38 @@ struct Known {
 }
 
 impl Elastic {
-    /// Creates the filters as the options say, and the block cache, which may share its limit with the units.
-    pub(crate) fn new(options: &Options, counters: &Arc<AllReads>) -> (Arc<Elastic>, Arc<BlockCache>) {
+    /// Creates the filters of the database in `dir` as the options say, and the block cache, which may share its limit with the
+    /// units, and with other databases.
+    pub(crate) fn new(
+        options: &Options,
+        dir: &Path,
+        counters: &Arc<AllReads>,
+    ) -> (Arc<Elastic>, Arc<BlockCache>) {
         let block_bytes = options.keyspace.block_bytes;
-        let (cache, budget, shared) = match options.read_memory_bytes {
-            0 => {
+        let membership = options.shared_read_memory.as_ref().map(|memory| memory.join(dir));
+        let divided = match (&membership, options.read_memory_bytes) {
+            (Some(membership), _) => {
+                let (share, step) = membership.share();
+                let divider = Divider::of_share(share, step);
+                let cache = divider.cache_of_share(block_bytes);
+                Some((divider, cache))
+            }
+            (None, 0) => None,
+            (None, total) => {
+                let divider = Divider::new(total, total / 2);
+                let cache = divider.cache(block_bytes);
+                Some((divider, cache))
+            }
+        };
+        let (cache, budget, shared) = match divided {
+            None => {
                 let cache = Arc::new(BlockCache::new(options.cache_bytes, block_bytes));
                 (cache, options.filter_budget_bytes, None)
             }
-            total => {
-                let divider = Divider::new(total, total / 2);
-                let cache = Arc::new(divider.cache(block_bytes));
-                let budget = divider.split().filters;
-                (
-                    cache.clone(),
-                    budget,
-                    Some(Shared { cache, divider: Mutex::new(divider), counters: counters.clone() }),
-                )
+            Some((divider, cache)) => {
+                let (cache, budget) = (Arc::new(cache), divider.split().filters);
+                let (divider, counters) = (Mutex::new(divider), counters.clone());
+                (cache.clone(), budget, Some(Shared { cache, divider, counters, membership }))
             }
         };
         let config =
@@ -156,6 +179,7 @@ impl Elastic {
             worker: Mutex::new(Worker::MayNot),
             leaving: AtomicBool::new(false),
         });
+        elastic.join_shared();
         (elastic, cache)
     }
 
