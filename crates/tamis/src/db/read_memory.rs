@@ -189,7 +189,9 @@ impl Divider {
                     (false, _) => self.split.cache,
                 }
             }
-            _ => (total as f64 * (self.split.cache as f64 / self.total.max(1) as f64)) as u64,
+            // Of next to nothing there is no proportion.
+            _ if self.total < STEPS => total / 2,
+            _ => (total as f64 * (self.split.cache as f64 / self.total as f64)) as u64,
         };
         self.total = total;
         let least = self.least_bytes();

@@ -283,8 +283,7 @@ impl Shares {
         else {
             return false;
         };
-        // Not if either is no number.
-        if !(gain > MARGIN * loss) {
+        if gain <= MARGIN * loss {
             return false;
         }
         let bytes = (self.total / STEPS).max(1).min(share.bytes - least);

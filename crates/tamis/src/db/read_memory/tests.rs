@@ -249,6 +249,6 @@ fn a_share_changes_where_it_is_worth_most_and_down_to_nothing() {
     for total in [1000, 3, 1, 0, u64::MAX, TOTAL] {
         let split = divider.set_share(total);
         assert_eq!(split.cache + split.filters, total);
-        assert!(total < 1000 || split.cache > 0 && split.filters > 0, "{split:?}");
+        assert!(total < 1000 || split.cache >= total / 8 && split.filters >= total / 8, "{split:?}");
     }
 }

@@ -268,8 +268,8 @@ fn hostile_numbers_do_no_harm() {
                         step_bytes: count,
                         filters_gain: value,
                         filters_loss: value,
-                        cache_gives: turn % 2 == 0,
-                        filters_give: turn % 3 == 0,
+                        cache_gives: turn.is_multiple_of(2),
+                        filters_give: turn.is_multiple_of(3),
                     };
                     let now = Duration::from_secs(turn * 7 % 100);
                     shares.observe(turn % 7, now, reading);
