@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::sync::{self, Mutex};
 
@@ -231,9 +231,12 @@ impl Membership {
     /// Reports what bytes are worth to the database, and lets the rule move a step. Not to be called with a lock of a database
     /// held.
     pub(crate) fn report(&self, reading: Reading) {
+        self.report_at(sync::since(self.memory.0.started), reading);
+    }
+
+    fn report_at(&self, now: Duration, reading: Reading) {
         let mut held = Held::new();
         let mut inner = self.memory.0.inner.lock();
-        let now = sync::since(self.memory.0.started);
         inner.shares.observe(self.id, now, reading);
         if inner.shares.turn(now) {
             inner.tell(&mut held);

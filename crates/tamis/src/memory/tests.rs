@@ -81,6 +81,33 @@ fn shares_follow_members_and_the_total() {
     assert_eq!((a.bytes(), memory.members().len()), (6000, 1));
 }
 
+/// Steps go both ways, and whoever gives does so before the other takes.
+#[test]
+fn a_step_is_given_before_it_is_taken() {
+    const TOTAL: u64 = 64_000;
+    let (memory, machine) = (SharedReadMemory::new(TOTAL), Arc::new(Machine::default()));
+    let dbs = ["a", "b"].map(|path| Database::open(&memory, &machine, path));
+    let mut gets = [0, 0];
+    for (busy, from) in [(0, 0), (1, 600)] {
+        for second in from..from + 600 {
+            gets[busy] += 1000;
+            for (database, gets) in dbs.iter().zip(gets) {
+                let reading = Reading {
+                    gets,
+                    filters_gain: 1.0,
+                    filters_loss: 1.0,
+                    filters_give: true,
+                    ..Reading::default()
+                };
+                database.membership.report_at(Duration::from_secs(second), reading);
+                assert_eq!(machine.held.load(Relaxed), TOTAL);
+            }
+        }
+        assert_eq!(dbs[1 - busy].bytes(), TOTAL / 32, "{:?}", memory.members());
+    }
+    assert_eq!(machine.peak.load(Relaxed), TOTAL);
+}
+
 /// Databases come, go, report and are resized from many threads. Together they never hold more than the largest total.
 #[test]
 fn many_threads_never_hold_more_than_the_total() {
