@@ -66,6 +66,7 @@ pub mod simulation {
     pub use tamis_env::sync::simulated::{Point, Scheduler, TaskId, point, run_in};
 }
 mod key;
+mod memory;
 mod memtable;
 pub mod operators;
 pub mod options;
@@ -129,6 +130,7 @@ pub mod stats {
         DamagedTable, ElasticStats, JobStats, KeyspaceStats, LevelStats, OverlapStats, RunStats, ScrubStats,
         SegmentStats, SnapshotStats, Stats, TableStats, TuningDecision, WriteCost,
     };
+    pub use crate::memory::ReadMemoryShare;
     pub use crate::select::{AutoFilterStats, GlobalFilterStats, KeyMapStats, QueryStats};
     pub use crate::table::ReadCost;
 }

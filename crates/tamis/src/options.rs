@@ -20,6 +20,7 @@ mod tuner;
 pub(crate) mod values;
 mod workload;
 
+pub use crate::memory::SharedReadMemory;
 pub(crate) use definition::{Incompatible, KeyspaceOptions, Options, incompatible};
 pub use prefixes::PrefixFilter;
 pub use table::{OptionClass, OptionInfo};

@@ -17,6 +17,7 @@ const ROOMS: &[&str] = &[
     "io",
     "selector",
     "operators",
+    "memory",
     "options",
     "wal",
     "memtable",

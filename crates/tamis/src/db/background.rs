@@ -86,6 +86,7 @@ fn flush_loop(db: &DbInner) {
                 db.garbage.remove_all(&*db.fs);
                 db.retry_beginning();
                 db.keep_reserve();
+                db.save_hotness();
                 state = db.state();
                 db.save_times(&mut state);
                 if !state.closing && matches!(ToFlush::next(db, &state), ToFlush::Nothing) {

@@ -27,7 +27,8 @@
 //!
 //! Taken in this order; none is held while a read is served. The lock of a session that has not begun
 //! ([`begin`](super::begin)) comes before all of them, and then the one that is held while images of filters are saved
-//! ([`images`](super::images)).
+//! ([`images`](super::images)). The lock of memory that several databases share ([`memory`](crate::memory)) is taken with none of these
+//! held; under it only the division of read memory and what follows it here are taken, of any of these databases.
 //!
 //! 1. A keyspace's filter work ([`Grf::work`](crate::select::Grf::work)): held while keys are added to its global filter.
 //! 2. `log`: the current [log](Log) and the next sequence number. Its holder is the only writer: only it appends to the log,
@@ -38,7 +39,8 @@
 //! 4. The log's `unsynced`: rolled logs that are not synced yet.
 //! 5. `snapshots`: live snapshots.
 //! 6. `expiry.times`: samples of when writes were made.
-//! 7. The in-memory state of elastic filters ([`Elastic`]).
+//! 7. The division of read memory between block cache and filters, and under it, or under any of the above:
+//! 8. The in-memory state of elastic filters ([`Elastic`]).
 //!
 //! Leaf locks, which may be taken while any of these is held and under which no other is taken: the queue of writers and their turns,
 //! a memtable's two, the reserve's, the list of opened filter files, the cause of a late beginning, those within a global filter, obsolete files, scrub, warnings,
@@ -304,7 +306,10 @@ impl DbInner {
         change: impl FnMut(KeyspaceId, &Memtables) -> Memtables,
     ) -> Result<(), StorageError> {
         let complete = |catalogue: &Catalogue, edit: &mut VersionEdit| self.complete_edit(catalogue, edit);
-        let edit = state.catalogue.commit(edit, &opened, complete).inspect_err(|_| self.monitor.notify())?;
+        let edit = state.catalogue.commit(edit, &opened, complete).inspect_err(|_| {
+            self.elastic.was_not_saved();
+            self.monitor.notify();
+        })?;
         self.publish_edit(state, &edit, &opened, change);
         Ok(())
     }
@@ -312,7 +317,9 @@ impl DbInner {
     /// Adds to an edit what every edit records.
     pub(crate) fn complete_edit(&self, catalogue: &Catalogue, edit: &mut VersionEdit) {
         self.expiry.save_ages(catalogue, edit);
-        edit.hotness = self.elastic.hotness_to_save();
+        if edit.hotness.is_empty() {
+            edit.hotness = self.elastic.hotness_to_save();
+        }
         edit.next_file = Some(self.numbers.next());
         // An ingestion's number is in the edit before it becomes visible.
         edit.last_seq = edit.last_seq.max(Some(self.visible()));

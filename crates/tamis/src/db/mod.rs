@@ -444,7 +444,8 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`AdminError::Options`] if the database was opened with `read_memory_bytes`: see [`Db::set_read_memory`].
+    /// [`AdminError::Options`] if the database was opened with `read_memory_bytes`, see [`Db::set_read_memory`], or with
+    /// `shared_read_memory`, see [`SharedReadMemory::set_bytes`](crate::options::SharedReadMemory::set_bytes).
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -462,8 +463,8 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`AdminError::Options`] if the database was opened without `read_memory_bytes`, or for less than an eighth of what it was
-    /// opened with.
+    /// [`AdminError::Options`] if the database was opened without `read_memory_bytes` or with `shared_read_memory`, or for less
+    /// than an eighth of what it was opened with.
     pub fn set_read_memory(&self, bytes: u64) -> Result<(), AdminError> {
         Ok(self.inner().elastic.set_read_memory(bytes)?)
     }

@@ -140,7 +140,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     let declared = options.keyspace.workload;
     let begun = tune::at_opening(dir, &mut options, &mut tree, read_only);
     let read_counters = Arc::new(AllReads::default());
-    let (elastic, cache) = Elastic::new(&options, &read_counters);
+    let (elastic, cache) = Elastic::new(&options, dir, &read_counters);
     let cache = Some(cache);
     let reader_config = ReaderConfig {
         map: options.read_mode == ReadMode::Mapped,

@@ -27,10 +27,14 @@
 //! it reflect the new cache; or until many gets have failed to bring that about, which means that the cache evicts nothing,
 //! and more of it is worth nothing.
 //!
+//! *Memory shared with other databases.* There the total is a share that changes by itself ([`crate::memory`]), down to nothing. A
+//! small change goes to the side that gains most by it, or comes from the one that loses least ([`Divider::set_share`]).
+//!
 //! Pure: no clock, no threads, no lock; the owner calls it from one thread at a time. Time is measured in gets: without gets
 //! nothing moves. A turn costs some tens of nanoseconds.
 
 use crate::hotness::Marginal;
+use crate::memory::{MARGIN, Reading, STEPS, bounds};
 use crate::table::cache::{BlockCache, GhostReport, Resizing};
 
 /// The division of the memory, in bytes. The two always add up to the total.
@@ -42,21 +46,15 @@ pub(crate) struct Split {
     pub(crate) filters: u64,
 }
 
-/// A step must be worth this many times what it costs.
-const MARGIN: f64 = 1.25;
-
-/// The number of steps in the total.
-const STEPS: u64 = 64;
-
 /// Each side keeps at least the total divided by this: without a cache there is no ghost list, and without units nothing is
 /// learnt about them.
 const LEAST_SHARE: u64 = 32;
 
-/// The number of standard deviations allowed for: about one turn in a hundred mistakes noise for more.
-const DEVIATIONS: f64 = 2.5;
-
 /// The minimum gets counted before a step, so that the filters' side has followed the last one.
 const LEAST_GETS: u64 = 1 << 13;
+
+/// A cache that may grow is made for at least this many blocks.
+const LEAST_BLOCKS: u64 = 64;
 
 /// A window that is undecided after this many gets is dropped.
 const WINDOW_GETS: u64 = 1 << 22;
@@ -94,6 +92,8 @@ pub(crate) struct Divider {
     least: u64,
     step: u64,
     split: Split,
+    /// What a byte was last worth to the cache, in reads per get, and to the filters.
+    worth: Option<(f64, Marginal)>,
     /// When counting began: at the last step while the ghost list has not settled, afterwards at the window's start.
     since: Option<Mark>,
     settled: bool,
@@ -114,11 +114,18 @@ impl Divider {
             least,
             step: total / STEPS,
             split: Split { cache, filters: total - cache },
+            worth: None,
             since: None,
             settled: true,
             last: None,
             patience: LEAST_GETS,
         }
+    }
+
+    /// Divides a share of shared memory by halves, in steps of this many bytes.
+    pub(crate) fn of_share(share: u64, step: u64) -> Divider {
+        let split = Split { cache: share / 2, filters: share - share / 2 };
+        Divider { total: share, least: step / 2, step, split, ..Divider::new(0, 0) }
     }
 
     /// Creates an empty block cache of the current size that can be resized. `block_bytes` as in [`BlockCache::new`].
@@ -127,14 +134,24 @@ impl Divider {
         BlockCache::with_ghost(self.split.cache, block_bytes, resizing)
     }
 
+    /// Like [`cache`](Self::cache), for a share, which may be small now and large later.
+    pub(crate) fn cache_of_share(&self, block_bytes: u64) -> BlockCache {
+        let resizing = Resizing { least_bytes: self.least, step_bytes: self.step };
+        // One created without capacity could not grow.
+        let capacity = self.split.cache.max(LEAST_BLOCKS * block_bytes.max(1));
+        let cache = BlockCache::with_ghost(capacity, block_bytes, resizing);
+        cache.set_capacity(self.split.cache);
+        cache
+    }
+
     /// Returns the current split.
     pub(crate) fn split(&self) -> Split {
         self.split
     }
 
-    /// Returns the minimum share of either side, in bytes.
+    /// Returns the minimum share of either side, in bytes: less in a share that is smaller than was expected.
     pub(crate) fn least_bytes(&self) -> u64 {
-        self.least
+        self.least.min(self.total / 4)
     }
 
     /// Returns the size of a step in bytes; the ghost list should cover as much.
@@ -156,6 +173,48 @@ impl Divider {
         (self.total, self.split) = (total, Split { cache, filters: total - cache });
         (self.since, self.settled, self.last, self.patience) = (None, false, None, LEAST_GETS);
         self.split
+    }
+
+    /// Changes the total to a share of shared memory. A change of a step or two is made on one side, if it is known where it is
+    /// worth most or least; otherwise both keep their proportion. Returns the new split.
+    pub(crate) fn set_share(&mut self, total: u64) -> Split {
+        let change = total.abs_diff(self.total);
+        let cache = match self.worth {
+            Some((cache, filters)) if change <= 2 * self.step => {
+                let grows = total > self.total;
+                let is_of_cache = if grows { cache >= filters.gain } else { cache <= filters.loss };
+                match (is_of_cache, grows) {
+                    (true, true) => self.split.cache + change,
+                    (true, false) => self.split.cache.saturating_sub(change),
+                    (false, _) => self.split.cache,
+                }
+            }
+            // Of next to nothing there is no proportion.
+            _ if self.total < STEPS => total / 2,
+            _ => (total as f64 * (self.split.cache as f64 / self.total as f64)) as u64,
+        };
+        self.total = total;
+        let least = self.least_bytes();
+        let cache = cache.clamp(least, total - least);
+        self.split = Split { cache, filters: total - cache };
+        (self.since, self.settled) = (None, false);
+        self.split
+    }
+
+    /// Returns what the members of shared memory report: see [`turn`](Self::turn).
+    pub(crate) fn reading(&self, gets: u64, ghost: GhostReport, marginal: Marginal) -> Reading {
+        let least = self.least_bytes();
+        Reading {
+            gets,
+            ghost_hits: ghost.ghost_hits,
+            evicted_bytes: ghost.evicted_bytes,
+            sampling: ghost.sampling,
+            step_bytes: ghost.step_bytes,
+            filters_gain: marginal.gain,
+            filters_loss: marginal.loss,
+            cache_gives: self.split.cache > least,
+            filters_give: self.split.filters > least,
+        }
     }
 
     /// Evaluates the counts since the last turn, and moves a step if that is clearly worthwhile. Returns the new split, or
@@ -180,6 +239,7 @@ impl Divider {
         let (low, high) = bounds(seen as f64);
         // Observed ghost hits, in block reads per get and byte.
         let worth = ghost.sampling.max(1) as f64 / (elapsed as f64 * ghost.step_bytes as f64);
+        self.worth = Some((seen as f64 * worth, marginal));
         let wanted = if low * worth > MARGIN * marginal.loss.max(0.0) {
             Some(Side::Cache)
         } else if marginal.gain > MARGIN * high * worth {
@@ -228,15 +288,6 @@ impl Divider {
         self.split = Split { cache, filters: self.total - cache };
         Some(self.split)
     }
-}
-
-/// Returns the interval in which the mean of a Poisson variable observed as `n` most likely lies: the two means from which
-/// `n` is [`DEVIATIONS`] standard deviations away.
-fn bounds(n: f64) -> (f64, f64) {
-    let z = DEVIATIONS;
-    let middle = n + z * z / 2.0;
-    let half = z * (n + z * z / 4.0).sqrt();
-    ((middle - half).max(0.0), middle + half)
 }
 
 #[cfg(test)]

@@ -33,6 +33,9 @@ pub struct Stats {
     pub cache_used_bytes: u64,
     /// The capacity of the block cache.
     pub cache_capacity_bytes: u64,
+    /// The memory that block cache and elastic filters have together at the moment: `read_memory_bytes`, or the share of
+    /// [`shared_read_memory`](crate::Options::shared_read_memory), which falls to 0 at closing; also 0 if each has its own limit.
+    pub read_memory_bytes: u64,
     /// How block reads overlap; `None` if they do not.
     pub overlapping_reads: Option<OverlapStats>,
     /// The number of log files that are still needed.
@@ -231,6 +234,7 @@ impl Stats {
             write: db.write_counters.read(),
             cache_used_bytes: db.cache.as_ref().map_or(0, |c| c.used_bytes()),
             cache_capacity_bytes: db.cache.as_ref().map_or(0, |c| c.capacity_bytes()),
+            read_memory_bytes: db.elastic.read_memory(),
             overlapping_reads: db.reader_config.reads.as_ref().map(|reads| {
                 let (batches, count) = reads.counts();
                 OverlapStats { method: reads.method(), depth: reads.depth(), batches, reads: count }

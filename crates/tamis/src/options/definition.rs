@@ -21,6 +21,7 @@ use tamis_filter::theory;
 use crate::clock::Clock;
 use crate::error::OptionsError;
 use crate::io::FileSystem;
+use crate::memory::SharedReadMemory;
 use crate::operators::{Names, Operators};
 use tamis_model::engine::Workload;
 
@@ -153,6 +154,10 @@ options_table! {
         /// The merge operators and compaction filters that keyspaces may name, besides the built-in ones. Not part of
         /// the text form.
         operators: Operators = Operators::new();
+        /// Memory for the block cache and the units of `elastic` filters that the database shares with others of the same process,
+        /// in place of `cache_bytes`, `filter_budget_bytes` and `read_memory_bytes`; `None`: it has its own. Not part of
+        /// the text form.
+        shared_read_memory: Option<SharedReadMemory> = None;
         /// Whoever chooses filters and tree shapes while the database is in use, within `auto_memory_bytes`; `None` leaves them as
         /// they are stored. Not part of the text form, and ignored by `==`.
         tuner: Option<Arc<dyn Tuner>> = None;
@@ -291,13 +296,17 @@ options_table! {
 }
 
 impl PartialEq for Options {
-    /// Compares every field. File systems, clocks and operators are equal if they are the same object; compare
+    /// Compares every field. File systems, clocks, operators and shared memory are equal if they are the same object; compare
     /// [`to_text`](Self::to_text) to leave them out.
     fn eq(&self, other: &Self) -> bool {
         self.same_table(other)
             && self.keyspace == other.keyspace
             && is_same(&self.file_system, &other.file_system)
             && is_same(&self.clock, &other.clock)
+            && match (&self.shared_read_memory, &other.shared_read_memory) {
+                (Some(a), Some(b)) => a.is_same(b),
+                (a, b) => a.is_none() && b.is_none(),
+            }
             && self.operators == other.operators
     }
 }
@@ -325,7 +334,26 @@ impl Options {
         for field in Self::FIELDS {
             field.check(self, true)?;
         }
+        self.check_read_memory()?;
         self.keyspace.check_named(true)
+    }
+
+    /// Shared memory comes in place of all limits of its own.
+    fn check_read_memory(&self) -> Result<(), OptionsError> {
+        if self.shared_read_memory.is_none() {
+            return Ok(());
+        }
+        for name in ["cache_bytes", "filter_budget_bytes", "read_memory_bytes", "auto_memory_bytes"] {
+            let field = Self::FIELDS.iter().find(|field| field.name == name).expect("an option");
+            let (value, default) = ((field.print)(self), field.default);
+            if value != default {
+                let expected = format!(
+                    "it must be left at {default} with `shared_read_memory`, which is divided in its place"
+                );
+                return Err(OptionsError::Value { name: field.name(true), value, expected });
+            }
+        }
+        Ok(())
     }
 
     /// Sets one option by its name and text; options of the default keyspace have the prefix `keyspace.`. An error

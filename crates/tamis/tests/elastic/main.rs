@@ -10,6 +10,7 @@ mod corners;
 mod faults;
 mod histories;
 mod memory;
+mod shared;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -23,6 +23,8 @@ pub enum Kind {
     Shift,
     /// Reads in windows from a cold start on.
     Cold,
+    /// Reads in windows before a restart and after it.
+    Restart,
 }
 
 /// Lists whose combinations are the points of a figure.
@@ -381,6 +383,18 @@ impl ElasticExperiment {
                 kind: Kind::Cold,
                 sides: AGAINST_MONKEY,
                 grids: &[Grid { skews: &[0.99, 1.2, 1.4], absents: &[100], ..BOTH }],
+                ops: 10_000,
+                repeats: 1,
+                ..COMMON
+            },
+            ElasticExperiment {
+                name: "elastic-restart",
+                source: Paper::Ours,
+                title: "wasted reads before a restart, and after closing, after a crash, and without known hotness",
+                paper: "Not in the paper, whose hotness is in memory only.",
+                differs: "",
+                kind: Kind::Restart,
+                grids: &[BOTH],
                 ops: 10_000,
                 repeats: 1,
                 ..COMMON

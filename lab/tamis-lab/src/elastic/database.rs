@@ -172,6 +172,31 @@ impl Copy {
         self.dir.path().join(COPY)
     }
 
+    /// Closes it, and opens it again.
+    pub(super) fn reopened(mut self, options: &Options) -> Result<Copy, BenchError> {
+        self.db.take().expect("closed once").close()?;
+        Ok(Copy { db: Some(Db::open(self.path(), options.clone())?), dir: self.dir })
+    }
+
+    /// Opens another copy of the files as they are: what a crash of the process would leave. Nothing may be written meanwhile.
+    pub(super) fn after_crash(&self, options: &Options) -> Result<Copy, BenchError> {
+        let place = self.dir.path().parent().expect("a directory within another");
+        let made = tempfile::Builder::new().prefix("copy-").tempdir_in(place);
+        let made = made.map_err(io_error("make a directory in", place))?;
+        let (from, to) = (self.path(), made.path().join(COPY));
+        fs::create_dir(&to).map_err(io_error("make", &to))?;
+        for entry in fs::read_dir(&from).map_err(io_error("look into", &from))? {
+            let entry = entry.map_err(io_error("look into", &from))?;
+            let (name, path) = (entry.file_name(), entry.path());
+            // Tables never change.
+            let is_table = path.extension().is_some_and(|extension| extension == "tam");
+            if !is_table || fs::hard_link(&path, to.join(&name)).is_err() {
+                fs::copy(&path, to.join(&name)).map_err(io_error("copy", &path))?;
+            }
+        }
+        Ok(Copy { db: Some(Db::open(&to, options.clone())?), dir: made })
+    }
+
     pub(crate) fn close(mut self) -> Result<(), BenchError> {
         Ok(self.db.take().expect("closed once").close()?)
     }

@@ -13,7 +13,7 @@
 //! * [`catalogue`]: the experiments, their defaults, and the paper's results.
 //! * `points`: the varied settings, and all their combinations.
 //! * `plan`: an experiment with all settings resolved and checked.
-//! * `rounds`, `windows`, `skew`: the measurements.
+//! * `rounds`, `windows`, `restart`, `skew`: the measurements.
 //! * [`rows`]: their results.
 //! * [`figures`]: the experiments as [figures](crate::figures): sizes, pictures, tables, verdicts.
 //!
@@ -29,6 +29,7 @@ pub mod figures;
 pub(crate) mod memory;
 mod plan;
 mod points;
+mod restart;
 mod rounds;
 pub mod rows;
 pub mod side;
@@ -39,7 +40,7 @@ mod windows;
 pub use catalogue::{ElasticExperiment, Kind, Vary};
 pub use database::LoadRow;
 pub use plan::ElasticSettings;
-pub use rows::{MissingRow, ReadRow, ShiftRow, TableRow, WindowRow};
+pub use rows::{MissingRow, ReadRow, RestartRow, ShiftRow, TableRow, WindowRow};
 pub use side::ElasticSide;
 
 #[cfg(test)]

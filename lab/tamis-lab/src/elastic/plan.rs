@@ -4,6 +4,7 @@ use std::cell::OnceCell;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use tamis::clock::Clock;
 use tamis::options::ReadMode;
 use tamis::{Db, Durability, Options};
 use tamis_bench::BenchError;
@@ -23,7 +24,7 @@ use crate::elastic::points::{Point, Variant, points, unit_bytes};
 use crate::elastic::rows::{MissingRow, Rows};
 use crate::elastic::side::ElasticSide;
 use crate::elastic::warmup::Warmup;
-use crate::elastic::{rounds, skew, windows};
+use crate::elastic::{restart, rounds, skew, windows};
 use crate::figures::compose::distinct;
 
 /// Size of every key in bytes.
@@ -125,6 +126,8 @@ pub(super) struct Opened {
     /// The emulated device that slows its reads of tables down, if any: off.
     pub(super) fs: Option<EmulatedFs>,
     pub(super) load: LoadRow,
+    /// The options that it was opened with.
+    pub(super) options: Options,
 }
 
 /// An experiment with all settings resolved. Used by one thread at a time.
@@ -175,7 +178,7 @@ impl Job {
             base_ops: ops,
             warmup: match settings.warmup {
                 Some(gets) => Warmup::Gets(gets),
-                None if !experiment.warm || one_pass(experiment) => Warmup::Gets(0),
+                None if !experiment.warm || from_cold(experiment) => Warmup::Gets(0),
                 None if experiment.kind == Kind::Replay => Warmup::Settled(ops),
                 None => Warmup::Settled(settings.warm_window),
             },
@@ -220,7 +223,7 @@ impl Job {
                 "{name} has gets of one thread only: omit --workload and --threads"
             )));
         }
-        if one_pass && self.settings.warmup.is_some() {
+        if from_cold(&self.experiment) && self.settings.warmup.is_some() {
             return Err(request(format!("{name} counts from the first get on: omit --warmup")));
         }
         for point in &self.points {
@@ -361,6 +364,17 @@ impl Job {
         variant: &Variant,
         progress: &dyn Progress,
     ) -> Result<Opened, BenchError> {
+        self.open_with(side, variant, None, progress)
+    }
+
+    /// Like [`open`](Job::open), with another clock than the system's.
+    pub(super) fn open_with(
+        &self,
+        side: &ElasticSide,
+        variant: &Variant,
+        clock: Option<Arc<dyn Clock>>,
+        progress: &dyn Progress,
+    ) -> Result<Opened, BenchError> {
         let place = self.place(variant)?.map_err(request)?;
         let (mut options, data) = (self.options(side, variant)?, self.data(variant));
         let bases = self.bases()?;
@@ -373,11 +387,12 @@ impl Job {
         if let Some(fs) = &fs {
             options.file_system = Some(Arc::new(fs.clone()));
         }
+        options.clock = clock;
         let copy = bases.copy_in(place.as_deref(), side.filter(), &options, &data)?;
         if let Some(drive) = &variant.drive {
             drive.prepare(&copy.path())?;
         }
-        Ok(Opened { copy, fs, load })
+        Ok(Opened { copy, fs, load, options })
     }
 
     /// Returns the distribution of hot keys, also after a shift.
@@ -420,6 +435,7 @@ impl Job {
             }
             (Step::Point(point), Kind::TableSkew | Kind::RegionSkew) => skew::run(self, point, progress),
             (Step::Point(point), Kind::Shift | Kind::Cold) => windows::run(self, point, progress),
+            (Step::Point(point), Kind::Restart) => restart::run(self, point, progress),
         }
     }
 
@@ -460,6 +476,11 @@ impl Job {
             self.warmup.describe(),
             match self.experiment.kind {
                 Kind::Shift | Kind::Cold => format!("{} windows", windows::count(self.experiment.kind)),
+                Kind::Restart => format!(
+                    "{} windows before a restart and {} after it",
+                    restart::BEFORE + restart::LOST,
+                    restart::AFTER
+                ),
                 Kind::TableSkew | Kind::RegionSkew => "one pass".to_owned(),
                 Kind::Rounds | Kind::Loads => format!("{} rounds", self.repeats),
                 Kind::Replay => format!("{} replays", self.repeats),
@@ -469,8 +490,13 @@ impl Job {
     }
 }
 
-/// Reports whether the procedure is gets from a cold start instead of rounds.
+/// Reports whether the procedure is gets of one thread instead of rounds.
 fn one_pass(experiment: &ElasticExperiment) -> bool {
+    from_cold(experiment) || experiment.kind == Kind::Restart
+}
+
+/// Reports whether the procedure is gets from a cold start on.
+fn from_cold(experiment: &ElasticExperiment) -> bool {
     matches!(experiment.kind, Kind::Shift | Kind::Cold | Kind::TableSkew | Kind::RegionSkew)
 }
 

@@ -86,16 +86,22 @@ pub(super) struct Stand {
     rounds: Vec<Reading>,
 }
 
+impl Stand {
+    pub(super) fn new(side: ElasticSide, copy: Copy, fs: Option<EmulatedFs>, fill: Fill) -> Stand {
+        Stand { side, copy, fs, fill, rounds: Vec::new() }
+    }
+}
+
 /// Measures one point.
 pub(super) fn run(job: &Job, point: &Point, progress: &dyn Progress) -> Result<Rows, BenchError> {
     let mut rows = Rows::default();
     let pattern = job.pattern(point, false)?;
     let mut stands = Vec::new();
     for side in &job.sides {
-        let Opened { copy, fs, load } = job.open(side, &point.variant, progress)?;
+        let Opened { copy, fs, load, .. } = job.open(side, &point.variant, progress)?;
         rows.add_load(load);
         let fill = job.data(&point.variant).fill();
-        stands.push(Stand { side: side.clone(), copy, fs, fill, rounds: Vec::new() });
+        stands.push(Stand::new(side.clone(), copy, fs, fill));
     }
     progress.note(&format!("{} {}", job.experiment.name, job.step_of(point)));
     let sides = stands.iter().map(|stand| (&stand.side, stand.copy.db()));

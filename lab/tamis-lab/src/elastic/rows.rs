@@ -160,6 +160,36 @@ pub struct ShiftRow {
     pub gets_to_recover: Option<u64>,
 }
 
+/// The effect of a restart on one side, in wasted reads per get.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RestartRow {
+    /// `restart`.
+    pub kind: String,
+    /// The experiment.
+    pub experiment: String,
+    /// The side's name.
+    pub side: String,
+    /// `closed`, `crashed` or `cold`.
+    pub way: String,
+    /// The varied settings.
+    pub point: String,
+    /// Zipf's exponent.
+    pub skew: f64,
+    /// Number of keys in a neighbourhood.
+    pub locality: u64,
+    /// Settled rate before the restart.
+    pub before: f64,
+    /// The first window after it.
+    pub first: f64,
+    /// The mean of the last windows.
+    pub end: f64,
+    /// Number of gets before the first window within a tenth of `before`; `None` if there was none.
+    pub gets_until_back: Option<u64>,
+    /// Reads wasted until then in addition to those of as many gets before.
+    pub more_wasted: f64,
+}
+
 /// Queries of one table.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -201,6 +231,8 @@ pub(super) struct Rows {
     pub(super) windows: Vec<WindowRow>,
     /// Effects of shifts.
     pub(super) shifts: Vec<ShiftRow>,
+    /// Effects of restarts.
+    pub(super) restarts: Vec<RestartRow>,
     /// Tables.
     pub(super) tables: Vec<TableRow>,
     /// Devices that are not available.
@@ -220,6 +252,7 @@ impl Rows {
     pub(super) fn into_rows(self) -> Vec<Row> {
         let rounds = self.loads.iter().map(row).chain(self.reads.iter().map(row));
         let windows = self.windows.iter().map(row).chain(self.shifts.iter().map(row));
+        let windows = windows.chain(self.restarts.iter().map(row));
         let others = self.tables.iter().map(row).chain(self.missing.iter().map(row));
         rounds.chain(windows).chain(others).collect()
     }

@@ -42,6 +42,7 @@ fn run(experiment: &ElasticExperiment, settings: &ElasticSettings) -> Result<Row
         all.reads.extend(rows.reads);
         all.windows.extend(rows.windows);
         all.shifts.extend(rows.shifts);
+        all.restarts.extend(rows.restarts);
         all.tables.extend(rows.tables);
         all.missing.extend(rows.missing);
     }
@@ -213,6 +214,7 @@ fn invalid_settings_are_refused_before_anything_is_loaded() {
     assert!(with("elastic-shift", &|s| s.repeats = Some(2)).contains("--repeat"));
     assert!(with("elastic-shift", &|s| s.warmup = Some(2)).contains("--warmup"));
     assert!(with("elastic-fig2", &|s| s.warmup = Some(2)).contains("--warmup"));
+    assert!(with("elastic-restart", &|s| s.repeats = Some(2)).contains("--repeat"));
     assert!(with("elastic-fig2", &|s| s.threads = Some(vec![2])).contains("--threads"));
     let on = |names: &[&str]| Some(names.iter().map(|name| name.to_string()).collect());
     assert!(with("elastic-fig2", &|s| s.devices = on(&["nvm"])).contains("only counts"));
@@ -448,6 +450,35 @@ fn a_cold_curve_begins_without_hotness_and_nothing_moves() {
     assert!(outcome.shifts.is_empty());
     let wasted = |rows: &[&WindowRow]| rows.iter().map(|row| row.in_vain_per_get).sum::<f64>();
     assert!(wasted(&elastic[25..]) < wasted(&elastic[..5]), "{elastic:?}");
+}
+
+/// What is known survives closing, and a crash as far as it was saved; a fixed filter has nothing to lose.
+#[test]
+fn a_restart_costs_little_unless_nothing_is_known() {
+    let settings = ElasticSettings {
+        sides: sides("bloom,elastic"),
+        skews: Some(vec![1.2]),
+        absents: Some(vec![100]),
+        localities: Some(vec![64]),
+        direct: Some(false),
+        warmup: Some(20_000),
+        ops: Some(1_000),
+        ..roomy()
+    };
+    let outcome = run(&experiment("elastic-restart"), &settings).unwrap();
+    let of = |side: &str, way: &str| {
+        outcome.restarts.iter().find(|row| row.side == side && row.way == way).unwrap()
+    };
+    assert_eq!(outcome.restarts.len(), 2 * restart::WAYS.len());
+    assert_eq!(outcome.windows.len() as u64, 2 * restart::WINDOWS);
+    let restarted = outcome.windows.iter().filter(|row| row.moved).count() as u64;
+    assert_eq!(restarted, 2 * 3 * restart::AFTER);
+    let [closed, crashed, cold] = restart::WAYS.map(|way| of("elastic", way));
+    assert!(closed.first < cold.first && crashed.first < cold.first, "{:?}", outcome.restarts);
+    assert!(closed.more_wasted < cold.more_wasted / 2.0, "{:?}", outcome.restarts);
+    assert!(crashed.more_wasted < cold.more_wasted / 2.0, "{:?}", outcome.restarts);
+    assert!(closed.gets_until_back < Some(5_000), "{closed:?}");
+    assert!(of("bloom", "cold").gets_until_back < Some(5_000), "{:?}", outcome.restarts);
 }
 
 /// Leveled trees are the same for all sides, and the three kinds differ.

@@ -5,6 +5,7 @@
 //! the end state when a window has at most a tenth of the difference left; the reported number of gets extends to the
 //! end of the first such window, so its resolution is one window.
 
+use tamis::Db;
 use tamis_bench::BenchError;
 use tamis_bench::progress::Progress;
 
@@ -13,7 +14,7 @@ use crate::elastic::device::paid;
 use crate::elastic::memory::{bits_per_key, equalize};
 use crate::elastic::plan::{Job, Opened};
 use crate::elastic::points::Point;
-use crate::elastic::rounds::read;
+use crate::elastic::rounds::{Reading, read};
 use crate::elastic::rows::{Rows, ShiftRow, WindowRow};
 
 /// Number of windows before the shift, and after.
@@ -39,7 +40,7 @@ pub(super) fn run(job: &Job, point: &Point, progress: &dyn Progress) -> Result<R
     let patterns = [job.pattern(point, false)?, job.pattern(point, true)?];
     let mut stands = Vec::new();
     for side in &job.sides {
-        let Opened { copy, fs, load } = job.open(side, &point.variant, progress)?;
+        let Opened { copy, fs, load, .. } = job.open(side, &point.variant, progress)?;
         rows.add_load(load);
         stands.push((side, copy, fs, Vec::new()));
     }
@@ -56,21 +57,8 @@ pub(super) fn run(job: &Job, point: &Point, progress: &dyn Progress) -> Result<R
                 read(job, point, pattern, copy.db(), &fill, (ops, window), progress)
             })?;
             equalize(copy.db(), filter_bytes)?;
-            windows.push(WindowRow {
-                kind: "window".into(),
-                experiment: job.experiment.name.into(),
-                side: side.name().into(),
-                point: point.label.clone(),
-                skew: point.spec.skew,
-                locality: point.spec.locality,
-                gets: (window + 1) * ops,
-                moved,
-                in_vain_per_get: reading.in_vain.unwrap_or(0.0),
-                blocks_per_get: reading.measurement.block_reads_per_op,
-                load_reads_per_get: reading.load_reads,
-                ns_per_get: reading.measurement.ns_per_op,
-                memory_bits_per_key: bits_per_key(&copy.db().stats()),
-            });
+            let row = row(job, point, side.name(), (window + 1) * ops, &reading, copy.db());
+            windows.push(WindowRow { moved, ..row });
         }
     }
     for (side, copy, _, windows) in stands {
@@ -81,6 +69,25 @@ pub(super) fn run(job: &Job, point: &Point, progress: &dyn Progress) -> Result<R
         copy.close()?;
     }
     Ok(rows)
+}
+
+/// Returns the row of a window that ends after this many gets.
+pub(super) fn row(job: &Job, point: &Point, side: &str, gets: u64, reading: &Reading, db: &Db) -> WindowRow {
+    WindowRow {
+        kind: "window".into(),
+        experiment: job.experiment.name.into(),
+        side: side.into(),
+        point: point.label.clone(),
+        skew: point.spec.skew,
+        locality: point.spec.locality,
+        gets,
+        moved: false,
+        in_vain_per_get: reading.in_vain.unwrap_or(0.0),
+        blocks_per_get: reading.measurement.block_reads_per_op,
+        load_reads_per_get: reading.load_reads,
+        ns_per_get: reading.measurement.ns_per_op,
+        memory_bits_per_key: bits_per_key(&db.stats()),
+    }
 }
 
 fn shift_row(job: &Job, point: &Point, side: &str, windows: &[WindowRow]) -> ShiftRow {
@@ -101,7 +108,7 @@ fn shift_row(job: &Job, point: &Point, side: &str, windows: &[WindowRow]) -> Shi
 }
 
 /// Returns the mean of the last windows.
-fn steady(rates: &[f64]) -> f64 {
+pub(super) fn steady(rates: &[f64]) -> f64 {
     let last = &rates[rates.len().saturating_sub(STEADY)..];
     last.iter().sum::<f64>() / last.len().max(1) as f64
 }

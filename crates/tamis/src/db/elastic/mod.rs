@@ -17,25 +17,33 @@
 //!
 //! # Memory
 //!
+//! With memory that [several databases](crate::memory) share, the threads of other databases change the budget, and the capacity
+//! of the block cache.
+//!
 //! The budget covers directories, words, the manager's records and units. Units that were replaced or evicted while a get
 //! probed them are freed when it ends. If more than a [`SLACK`]th of the budget waits for that, nothing is loaded.
 
 mod report;
+mod save;
+mod share;
 mod worker;
 
 use crate::collections::{HashMap, HashSet};
 use crate::sync::thread::JoinHandle;
-use crate::sync::{self, Condvar, Mutex, MutexGuard};
+use crate::sync::{Condvar, Mutex, MutexGuard};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::clock::{Clock, SystemClock};
 use crate::db::inner::DbInner;
 use crate::db::read_memory::Divider;
 use crate::hotness::{
     Hotness, HotnessConfig, Manager, Origin, Sampler, SegmentId, Segments, TableSpec, decode_hotness,
 };
 use crate::ids::TableId;
+use crate::memory::Membership;
 use crate::options::Options;
 use crate::read::AllReads;
 use crate::read::View;
@@ -46,10 +54,7 @@ use crate::tree::open_table::{OpenTable, TableFilter};
 use crate::tree::version::{Run, Version};
 
 pub use report::{ElasticStats, SegmentStats};
-
-/// How often regular edits of the manifest include the hotness; it takes a byte or two per segment. A crash loses what was
-/// learned since.
-const SAVE_EVERY: Duration = Duration::from_secs(30);
+use save::Saved;
 
 /// The part of the budget that units which nobody finds any more may take.
 const SLACK: u64 = 64;
@@ -62,6 +67,8 @@ pub(crate) struct Elastic {
     retired: Arc<AtomicU64>,
     /// Whether the sampling interval adapts to the number of gets.
     adapts: bool,
+    /// Tells when the hotness is to be saved.
+    clock: Arc<dyn Clock>,
     inner: Mutex<Inner>,
     /// Signalled when all loads for new tables are done.
     settled: Condvar,
@@ -80,6 +87,8 @@ struct Shared {
     divider: Mutex<Divider>,
     /// The count of gets, including those that probe no elastic filter.
     counters: Arc<AllReads>,
+    /// Set if other databases share the limit, too.
+    membership: Option<Membership>,
 }
 
 #[derive(Debug)]
@@ -102,8 +111,7 @@ struct Inner {
     dead: bool,
     /// The number of gets reported to the manager.
     gets: u64,
-    /// When the hotness was last saved in the manifest, and the number of gets by then.
-    saved: (Instant, u64),
+    saved: Saved,
 }
 
 /// A table with an elastic filter.
@@ -114,27 +122,43 @@ struct Known {
 }
 
 impl Elastic {
-    /// Creates the filters as the options say, and the block cache, which may share its limit with the units.
-    pub(crate) fn new(options: &Options, counters: &Arc<AllReads>) -> (Arc<Elastic>, Arc<BlockCache>) {
+    /// Creates the filters of the database in `dir` as the options say, and the block cache, which may share its limit with the
+    /// units, and with other databases.
+    pub(crate) fn new(
+        options: &Options,
+        dir: &Path,
+        counters: &Arc<AllReads>,
+    ) -> (Arc<Elastic>, Arc<BlockCache>) {
         let block_bytes = options.keyspace.block_bytes;
-        let (cache, budget, shared) = match options.read_memory_bytes {
-            0 => {
+        let membership = options.shared_read_memory.as_ref().map(|memory| memory.join(dir));
+        let divided = match (&membership, options.read_memory_bytes) {
+            (Some(membership), _) => {
+                let (share, step) = membership.share();
+                let divider = Divider::of_share(share, step);
+                let cache = divider.cache_of_share(block_bytes);
+                Some((divider, cache))
+            }
+            (None, 0) => None,
+            (None, total) => {
+                let divider = Divider::new(total, total / 2);
+                let cache = divider.cache(block_bytes);
+                Some((divider, cache))
+            }
+        };
+        let (cache, budget, shared) = match divided {
+            None => {
                 let cache = Arc::new(BlockCache::new(options.cache_bytes, block_bytes));
                 (cache, options.filter_budget_bytes, None)
             }
-            total => {
-                let divider = Divider::new(total, total / 2);
-                let cache = Arc::new(divider.cache(block_bytes));
-                let budget = divider.split().filters;
-                (
-                    cache.clone(),
-                    budget,
-                    Some(Shared { cache, divider: Mutex::new(divider), counters: counters.clone() }),
-                )
+            Some((divider, cache)) => {
+                let (cache, budget) = (Arc::new(cache), divider.split().filters);
+                let (divider, counters) = (Mutex::new(divider), counters.clone());
+                (cache.clone(), budget, Some(Shared { cache, divider, counters, membership }))
             }
         };
         let config =
             HotnessConfig { life_time: options.filter_life_time, inheritance: options.heat_inheritance };
+        let clock = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock));
         let elastic = Arc::new(Elastic {
             sampler: Arc::new(Sampler::new(options.heat_sampling.map_or(1, |gets| gets as u32))),
             retired: Arc::default(),
@@ -145,8 +169,9 @@ impl Elastic {
                 under_way: 0,
                 dead: false,
                 gets: 0,
-                saved: (sync::now(), 0),
+                saved: Saved::at_opening(clock.now()),
             }),
+            clock,
             settled: Condvar::new(),
             load_reads: AtomicU64::new(0),
             load_bytes: AtomicU64::new(0),
@@ -154,6 +179,7 @@ impl Elastic {
             worker: Mutex::new(Worker::MayNot),
             leaving: AtomicBool::new(false),
         });
+        elastic.join_shared();
         (elastic, cache)
     }
 
@@ -271,32 +297,6 @@ impl Elastic {
             drop(self.settled.wait_timeout(inner, Duration::from_millis(100)));
             inner = self.inner();
         }
-    }
-
-    /// Returns the hotness of every table for the next edit of the manifest; empty if it was saved recently.
-    pub(crate) fn hotness_to_save(&self) -> Vec<(TableId, Vec<u8>)> {
-        {
-            let mut inner = self.inner();
-            let (when, gets) = inner.saved;
-            if sync::since(when) < SAVE_EVERY || gets == inner.gets {
-                return Vec::new();
-            }
-            inner.saved = (sync::now(), inner.gets);
-        }
-        self.hotness()
-    }
-
-    /// Returns the hotness of every table for the manifest.
-    pub(crate) fn hotness(&self) -> Vec<(TableId, Vec<u8>)> {
-        let inner = self.inner();
-        if inner.dead {
-            // The saved values are closer to the truth.
-            return Vec::new();
-        }
-        let mut hotness: Vec<_> =
-            inner.tables.keys().filter_map(|&id| Some((id, inner.manager.encode(id)?))).collect();
-        hotness.sort_unstable_by_key(|(id, _)| *id);
-        hotness
     }
 
     /// Returns the segment's lookups of absent keys per get.

@@ -92,6 +92,7 @@ impl Elastic {
             }
         }
         self.settled.notify_all();
+        self.leave_shared();
     }
 
     fn work(&self) {
@@ -232,17 +233,24 @@ impl Elastic {
         retire(retired, &self.retired);
     }
 
-    /// Moves the border between block cache and units.
+    /// Moves the border between block cache and units, and lets memory that is shared with other databases move.
     fn divide(&self, shared: &Shared) {
         let mut divider = shared.divider.lock();
         let marginal = self.inner().manager.marginal(divider.step_bytes());
         let ghost = shared.cache.ghost_report().expect("the cache was made for this");
-        let Some(split) = divider.turn(shared.counters.read().gets, ghost, marginal) else { return };
-        self.apply(shared, split);
+        let gets = shared.counters.read().gets;
+        if let Some(split) = divider.turn(gets, ghost, marginal) {
+            self.apply(shared, split);
+        }
+        let reading = divider.reading(gets, ghost, marginal);
+        drop(divider);
+        if let Some(membership) = &shared.membership {
+            membership.report(reading);
+        }
     }
 
     /// Gives block cache and units their shares. The caller holds the divider.
-    fn apply(&self, shared: &Shared, split: Split) {
+    pub(super) fn apply(&self, shared: &Shared, split: Split) {
         // The shrinking side goes first, so that together they never exceed the limit.
         if split.filters < self.inner().manager.budget() {
             self.limit(split.filters);
@@ -266,6 +274,7 @@ impl Elastic {
 
     /// Changes the budget of units, unless they share one with the block cache.
     pub(crate) fn set_filter_budget(&self, bytes: u64) -> Result<(), OptionsError> {
+        self.check_own_memory("filter_budget_bytes", bytes)?;
         if self.shared.is_some() {
             let expected =
                 "the database has one budget for filters and block cache, `read_memory_bytes`".into();
@@ -275,8 +284,20 @@ impl Elastic {
         Ok(())
     }
 
+    fn check_own_memory(&self, name: &'static str, bytes: u64) -> Result<(), OptionsError> {
+        match self.shared.as_ref().is_some_and(|shared| shared.membership.is_some()) {
+            true => Err(refused(
+                name,
+                bytes,
+                "the database shares its memory with others, `shared_read_memory`".into(),
+            )),
+            false => Ok(()),
+        }
+    }
+
     /// Changes the budget that units share with the block cache, if they do.
     pub(crate) fn set_read_memory(&self, bytes: u64) -> Result<(), OptionsError> {
+        self.check_own_memory("read_memory_bytes", bytes)?;
         let refused = |expected| Err(refused("read_memory_bytes", bytes, expected));
         let Some(shared) = &self.shared else {
             return refused(

@@ -3,7 +3,7 @@
 use tamis_bench::report::grouped;
 
 use crate::elastic::rounds::TIMED;
-use crate::elastic::rows::{MissingRow, ReadRow, ShiftRow, TableRow, WindowRow};
+use crate::elastic::rows::{MissingRow, ReadRow, RestartRow, ShiftRow, TableRow, WindowRow};
 use crate::elastic::{ElasticExperiment, LoadRow};
 use crate::figures::Row;
 use crate::figures::compare::{Better, Gain, Measured};
@@ -27,6 +27,7 @@ pub(super) struct Facts<'a> {
     pub(super) reads: Vec<ReadRow>,
     pub(super) windows: Vec<WindowRow>,
     pub(super) shifts: Vec<ShiftRow>,
+    pub(super) restarts: Vec<RestartRow>,
     pub(super) tables: Vec<TableRow>,
     pub(super) missing: Vec<MissingRow>,
 }
@@ -50,6 +51,7 @@ impl<'a> Facts<'a> {
             reads,
             windows: records(rows, "window"),
             shifts: records(rows, "shift"),
+            restarts: records(rows, "restart"),
             tables,
             missing: records(rows, "missing"),
         }
@@ -101,6 +103,7 @@ impl<'a> Facts<'a> {
             reads: self.reads.iter().filter(here).cloned().collect(),
             windows: Vec::new(),
             shifts: Vec::new(),
+            restarts: Vec::new(),
             tables: self.tables.clone(),
             missing: self.missing.clone(),
         }

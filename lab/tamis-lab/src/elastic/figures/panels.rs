@@ -82,7 +82,7 @@ pub(super) fn all(facts: &Facts<'_>) -> Vec<Panel> {
             let axis = || Axis::new("neighbouring keys that are hot together", "").log();
             [RATE, IN_VAIN].map(|up| over(facts.reads.iter(), up.name, axis(), up, locality)).into()
         }
-        "elastic-shift" | "elastic-cold-curve" => return windows(facts),
+        "elastic-shift" | "elastic-cold-curve" | "elastic-restart" => return windows(facts),
         "hash-elastic" => [DIGESTS, TIME, IN_VAIN].map(|up| point_bars(facts, up)).into(),
         _ => varied(facts),
     };
@@ -262,6 +262,7 @@ fn skew(facts: &Facts<'_>) -> Vec<Panel> {
 fn windows(facts: &Facts<'_>) -> Vec<Panel> {
     let x = match facts.experiment.kind {
         Kind::Cold => "gets from a cold start on",
+        Kind::Restart => "gets; a restart where the line ends",
         _ => "gets; hot keys move half-way",
     };
     let points = distinct(facts.windows.iter().map(|row| row.point.as_str()));

@@ -18,6 +18,7 @@ pub(super) fn all(facts: &Facts<'_>) -> Vec<Sheet> {
     sheets.push(windows(facts));
     sheets.push(window_memory(facts));
     sheets.push(shifts(facts));
+    sheets.push(restarts(facts));
     sheets.push(skew(facts));
     sheets.retain(|sheet| !sheet.rows.is_empty());
     sheets
@@ -203,12 +204,13 @@ fn windows(facts: &Facts<'_>) -> Sheet {
     let mut sheet = Sheet::new("Wasted reads per get, by windows", &headers);
     let mut gets = distinct(facts.windows.iter().map(|row| row.gets));
     gets.sort_unstable();
+    let event = if facts.experiment.kind == Kind::Restart { "restarted" } else { "moved" };
     for gets in gets {
         let of = |&(point, side): &(&str, &str)| {
             facts.windows.iter().find(|row| row.gets == gets && row.point == point && row.side == side)
         };
         let moved = columns.iter().find_map(of).is_some_and(|row| row.moved);
-        let mut cells = vec![grouped(gets), if moved { "moved".into() } else { String::new() }];
+        let mut cells = vec![grouped(gets), if moved { event.into() } else { String::new() }];
         cells.extend(columns.iter().map(|c| of(c).map_or_else(String::new, |row| mean(row.in_vain_per_get))));
         sheet.row(cells);
     }
@@ -241,6 +243,35 @@ fn shifts(facts: &Facts<'_>) -> Sheet {
         let mut cells = vec![row.point.clone(), row.side.clone()];
         cells.extend(figures);
         cells.push(recovered);
+        sheet.row(cells);
+    }
+    sheet
+}
+
+fn restarts(facts: &Facts<'_>) -> Sheet {
+    let mut sheet = Sheet::new(
+        "The effect of a restart, in wasted reads per get",
+        &[
+            "<at",
+            "<filter",
+            "<restart",
+            "before",
+            "first window\nafter",
+            "at\nthe end",
+            "wasted in\naddition",
+            "<back within a tenth",
+        ],
+    );
+    for row in &facts.restarts {
+        let back = match row.gets_until_back {
+            Some(0) => "at once".into(),
+            Some(gets) => format!("after {} gets", grouped(gets)),
+            None => "not within these windows".into(),
+        };
+        let mut cells = vec![row.point.clone(), row.side.clone(), row.way.clone()];
+        cells.extend([row.before, row.first, row.end].map(mean));
+        cells.push(ns(row.more_wasted));
+        cells.push(back);
         sheet.row(cells);
     }
     sheet

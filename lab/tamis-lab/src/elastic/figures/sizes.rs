@@ -8,7 +8,7 @@ use crate::elastic::database::loaded_of;
 use crate::elastic::device::Drive;
 use crate::elastic::plan::{Job, KEY_BYTES, request};
 use crate::elastic::points::{Point, unit_bytes};
-use crate::elastic::{ElasticExperiment, ElasticSettings, Vary, windows};
+use crate::elastic::{ElasticExperiment, ElasticSettings, Vary, restart, windows};
 use crate::figures::compose::distinct;
 use crate::figures::{Custom, Needs, Scale};
 
@@ -64,7 +64,7 @@ pub(super) fn sized(experiment: &ElasticExperiment, scale: Scale) -> (ElasticExp
         Scale::Small => {
             let most = match experiment.kind {
                 Kind::TableSkew | Kind::RegionSkew => 10_000,
-                Kind::Shift | Kind::Cold => 200,
+                Kind::Shift | Kind::Cold | Kind::Restart => 200,
                 Kind::Rounds | Kind::Replay | Kind::Loads => 500,
             };
             experiment.ops = experiment.ops.min(most);
@@ -90,6 +90,7 @@ pub(super) fn sized(experiment: &ElasticExperiment, scale: Scale) -> (ElasticExp
                 // Ten million scans of 50 entries, or three loads, take days.
                 Kind::Loads => PAPER_OPS / 10,
                 Kind::Shift | Kind::Cold => PAPER_OPS / windows::count(experiment.kind),
+                Kind::Restart => PAPER_OPS / restart::WINDOWS,
                 // A replay is all of the paper's gets.
                 Kind::Replay => PAPER_OPS,
                 _ => PAPER_OPS / u64::from(experiment.repeats),
@@ -189,7 +190,7 @@ pub(super) fn scaled(job: &Job) -> Vec<String> {
     }
     let rounds = u64::from(job.repeats);
     let asked = job.base_ops.saturating_mul(rounds);
-    if asked < PAPER_OPS && !matches!(job.experiment.kind, Kind::Shift | Kind::Cold) {
+    if asked < PAPER_OPS && !matches!(job.experiment.kind, Kind::Shift | Kind::Cold | Kind::Restart) {
         told.push(format!("{} operations per point instead of 10 million.", grouped(asked)));
     }
     for variant in distinct(job.points.iter().map(|point| &point.variant)) {
@@ -257,6 +258,7 @@ pub(super) fn needs(job: &Job) -> Needs {
         let ops = job.ops(variant);
         let (unmeasured, measured) = match job.experiment.kind {
             Kind::Shift | Kind::Cold => (0, ops * windows::count(job.experiment.kind)),
+            Kind::Restart => (job.warmup.expected(), ops * restart::WINDOWS),
             Kind::TableSkew | Kind::RegionSkew => (0, ops * 2),
             Kind::Rounds | Kind::Replay | Kind::Loads => {
                 (job.warmup.expected(), ops * u64::from(job.repeats))

@@ -98,7 +98,9 @@ fn every_figure_runs_step_by_step_and_shows_all_it_measured() {
         }
         let skew = matches!(kind, Kind::TableSkew | Kind::RegionSkew);
         let kinds = (facts.windows.is_empty(), facts.tables.is_empty());
-        assert_eq!(kinds, (!matches!(kind, Kind::Shift | Kind::Cold), !skew), "{name}");
+        let windows = matches!(kind, Kind::Shift | Kind::Cold | Kind::Restart);
+        assert_eq!(kinds, (!windows, !skew), "{name}");
+        assert_eq!(facts.restarts.len(), of_kind("restart"), "{name}");
         let view = figure.view(&rows);
         assert!(!view.panels.is_empty(), "{name}");
         assert!(view.sheets.len() >= 2 && view.sheets.iter().all(|sheet| !sheet.rows.is_empty()), "{name}");

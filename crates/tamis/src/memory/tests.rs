@@ -1,0 +1,145 @@
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::*;
+
+/// What all members hold together, and the most that it ever was.
+#[derive(Debug, Default)]
+struct Machine {
+    held: AtomicU64,
+    peak: AtomicU64,
+}
+
+/// A database that counts what it holds.
+#[derive(Debug)]
+struct Database {
+    machine: Arc<Machine>,
+    bytes: AtomicU64,
+    membership: Membership,
+}
+
+impl Database {
+    fn open(memory: &SharedReadMemory, machine: &Arc<Machine>, path: &str) -> Arc<Database> {
+        let membership = memory.join(Path::new(path));
+        let (machine, bytes) = (machine.clone(), AtomicU64::new(0));
+        let database = Arc::new(Database { machine, bytes, membership });
+        let member: Weak<Database> = Arc::downgrade(&database);
+        database.membership.attach(member);
+        database
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+
+    fn close(&self) {
+        self.membership.leave(|| self.set_share(0));
+    }
+}
+
+impl Member for Database {
+    fn set_share(&self, bytes: u64) {
+        let before = self.bytes.swap(bytes, Relaxed);
+        let held = self.machine.held.fetch_add(bytes.wrapping_sub(before), Relaxed);
+        self.machine.peak.fetch_max(held.wrapping_add(bytes.wrapping_sub(before)), Relaxed);
+    }
+
+    fn usage(&self, share: &mut ReadMemoryShare) {
+        share.cache_used_bytes = self.bytes();
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+#[test]
+fn shares_follow_members_and_the_total() {
+    let (memory, machine) = (SharedReadMemory::new(3000), Arc::new(Machine::default()));
+    assert_eq!((memory.bytes(), memory.members().len()), (3000, 0));
+    let a = Database::open(&memory, &machine, "a");
+    assert_eq!(a.bytes(), 3000);
+    let b = Database::open(&memory, &machine, "b");
+    let c = Database::open(&memory, &machine, "c");
+    assert_eq!((a.bytes(), b.bytes(), c.bytes()), (1000, 1000, 1000));
+    memory.set_bytes(300);
+    assert_eq!((a.bytes(), b.bytes(), c.bytes()), (100, 100, 100));
+    memory.set_bytes(6000);
+    let members = memory.members();
+    let paths: Vec<_> = members.iter().map(|share| share.path.to_str().expect("text")).collect();
+    assert_eq!(paths, ["a", "b", "c"]);
+    assert!(members.iter().all(|share| share.bytes == 2000 && share.cache_used_bytes == 2000));
+    b.close();
+    b.close();
+    assert_eq!((a.bytes(), b.bytes(), c.bytes()), (3000, 0, 3000));
+    drop(c);
+    assert_eq!(a.bytes(), 6000);
+    assert_eq!(machine.peak.load(Relaxed), 6000);
+    // An opening that failed before there was a database.
+    drop(memory.join(Path::new("d")));
+    assert_eq!((a.bytes(), memory.members().len()), (6000, 1));
+}
+
+/// Steps go both ways, and whoever gives does so before the other takes.
+#[test]
+fn a_step_is_given_before_it_is_taken() {
+    const TOTAL: u64 = 64_000;
+    let (memory, machine) = (SharedReadMemory::new(TOTAL), Arc::new(Machine::default()));
+    let dbs = ["a", "b"].map(|path| Database::open(&memory, &machine, path));
+    let mut gets = [0, 0];
+    for (busy, from) in [(0, 0), (1, 600)] {
+        for second in from..from + 600 {
+            gets[busy] += 1000;
+            for (database, gets) in dbs.iter().zip(gets) {
+                let reading = Reading {
+                    gets,
+                    filters_gain: 1.0,
+                    filters_loss: 1.0,
+                    filters_give: true,
+                    ..Reading::default()
+                };
+                database.membership.report_at(Duration::from_secs(second), reading);
+                assert_eq!(machine.held.load(Relaxed), TOTAL);
+            }
+        }
+        assert_eq!(dbs[1 - busy].bytes(), TOTAL / 32, "{:?}", memory.members());
+    }
+    assert_eq!(machine.peak.load(Relaxed), TOTAL);
+}
+
+/// Databases come, go, report and are resized from many threads. Together they never hold more than the largest total.
+#[test]
+fn many_threads_never_hold_more_than_the_total() {
+    const TOTAL: u64 = 64_000;
+    let (memory, machine) = (SharedReadMemory::new(TOTAL), Arc::new(Machine::default()));
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let (memory, machine) = (&memory, &machine);
+            scope.spawn(move || {
+                for round in 0..200 {
+                    let database = Database::open(memory, machine, "x");
+                    for gets in 0..10u64 {
+                        database.membership.report(Reading {
+                            gets: gets * 1000 * thread,
+                            filters_gain: 1.0,
+                            filters_give: true,
+                            ..Reading::default()
+                        });
+                        if round % 10 == thread {
+                            memory.set_bytes(TOTAL / (1 + gets));
+                        }
+                        assert!(memory.members().iter().map(|share| share.bytes).sum::<u64>() <= TOTAL);
+                    }
+                    if round % 2 == 0 {
+                        database.close();
+                        assert_eq!(database.bytes(), 0);
+                    }
+                }
+            });
+        }
+        scope.spawn(|| (0..200).for_each(|_| memory.set_bytes(TOTAL)));
+    });
+    assert!(machine.peak.load(Relaxed) <= TOTAL, "{machine:?}");
+    assert_eq!((machine.held.load(Relaxed), memory.members().len()), (0, 0));
+}
