@@ -38,11 +38,14 @@
 
 mod build;
 mod directory;
+#[cfg(all(test, loom))]
+mod model;
 mod read;
 mod reclaim;
 mod resident;
 #[cfg(test)]
 mod tests;
+mod word;
 
 use tamis_filter::{BloomScheme, ElasticLayout, theory};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
