@@ -13,7 +13,9 @@
 //! Each of these changes to the code fails at least one test: a relaxed load of the word, or one before the pin; a relaxed or
 //! only acquiring replacement of it; a replacement after the retirement; a load of the present generation that does not acquire,
 //! or a store that does not release; memory freed at once; a generation that does not keep the next one alive; a retirement that
-//! begins no new generation, or does not take the lock.
+//! begins no new generation, that puts memory into the new one, or that does not take the lock; a drop of a pin that does not
+//! release. Two changes are harmless and pass: a replacement that only releases (changes of one word follow one another under a
+//! lock), and a new generation that is published before the old one has the memory (`retire` still holds the old one).
 
 use std::sync::Arc;
 
