@@ -16,7 +16,7 @@ fn key(i: u64) -> [u8; 8] {
     i.to_be_bytes()
 }
 
-/// A filter of `count` keys in segments of 42, none of whose units is in memory, and the units of each segment.
+/// A filter of `count` keys in segments of 85, none of whose units is in memory, and the units of each segment.
 fn filter(count: u64) -> (ElasticFilter, Vec<Vec<ElasticUnit>>) {
     let mut builder = ElasticBuilder::new((UNITS, 3.0, BloomScheme::Rotation), 0, Verify::Yes, Some(7));
     (0..count).for_each(|i| builder.add(&key(i), Digest::of(&key(i))));
@@ -39,7 +39,7 @@ fn ask(filter: &ElasticFilter, i: u64) -> (bool, u32) {
 
 #[test]
 fn the_units_in_memory_are_the_first_ones_of_their_segment() {
-    let (filter, units) = filter(100);
+    let (filter, units) = filter(200);
     let segments = filter.directory().segments();
     assert!(segments > 1);
     let none = filter.memory_bytes();
@@ -50,8 +50,8 @@ fn the_units_in_memory_are_the_first_ones_of_their_segment() {
         assert!(filter.grow(segment, &units[segment][1..]).unwrap().is_some());
         assert_eq!(filter.enabled(segment), UNITS);
     }
-    assert!((0..100).all(|i| ask(&filter, i) == (true, UNITS)));
-    let accepted = |filter: &ElasticFilter| (100..1100).filter(|&i| ask(filter, i).0).count();
+    assert!((0..200).all(|i| ask(&filter, i) == (true, UNITS)));
+    let accepted = |filter: &ElasticFilter| (200..1200).filter(|&i| ask(filter, i).0).count();
     let mut last = accepted(&filter);
     assert!(last < 100, "{last} of 1000 absent keys");
     for left in (0..UNITS as u8).rev() {
@@ -59,7 +59,7 @@ fn the_units_in_memory_are_the_first_ones_of_their_segment() {
             assert!(filter.keep(segment, left).is_some());
             assert!(filter.keep(segment, left).is_none(), "nothing to drop");
         }
-        assert!((0..100).all(|i| ask(&filter, i) == (true, left.into())));
+        assert!((0..200).all(|i| ask(&filter, i) == (true, left.into())));
         let now = accepted(&filter);
         assert!(now > last, "{now} with {left} units, {last} with one more");
         last = now;
@@ -69,7 +69,7 @@ fn the_units_in_memory_are_the_first_ones_of_their_segment() {
 
 #[test]
 fn keys_are_found_while_units_come_and_go() {
-    const KEYS: u64 = 100;
+    const KEYS: u64 = 200;
     let rounds = if cfg!(miri) { 4 } else { 2000 };
     let (filter, units) = filter(KEYS);
     let (waiting, done) = (Arc::new(AtomicU64::new(0)), AtomicBool::new(false));
