@@ -19,10 +19,14 @@
 
 use std::ptr::{self, NonNull};
 
-use tamis_filter::{Digest, ElasticLine, ElasticStack, ElasticUnit, FilterError, IndependentDigests};
+use tamis_filter::{
+    Digest, ElasticLayout, ElasticLine, ElasticProbe, ElasticStack, ElasticUnit, FilterError,
+    IndependentDigests,
+};
 
 use super::word::Word;
 use super::{Pin, Retired, UnitDirectory};
+use crate::table::prefetch::prefetch_place;
 
 /// What a piece takes beside its lines: the header of an allocation.
 const PIECE_BYTES: u64 = 16;
@@ -93,6 +97,35 @@ impl ElasticFilter {
         // SAFETY: the piece has that many lines, as `install` made it for that many units, and lives, as the caller promises.
         // Nobody writes to it: pieces are immutable.
         (units, unsafe { std::slice::from_raw_parts(lines, stack.lines(units)) })
+    }
+
+    /// Reports whether [`locate`](Self::locate) works.
+    pub(crate) fn locates(&self) -> bool {
+        self.directory.spec().layout == ElasticLayout::Interleaved
+    }
+
+    /// The same as [`segment_of`](Self::segment_of), for [`locate`](Self::locate), which will read the segment's word: it is
+    /// prefetched.
+    #[inline(always)]
+    pub(crate) fn seek(&self, key: &[u8], prefix: u64) -> usize {
+        let segment = self.segment_of(key, prefix);
+        prefetch_place(&self.words[segment]);
+        segment
+    }
+
+    /// Returns where the units of a segment have the bits of a key, and prefetches what a probe reads first. `None` if no unit
+    /// is in memory.
+    #[inline(always)]
+    pub(crate) fn locate<'f>(
+        &'f self,
+        segment: usize,
+        digest: Digest,
+        _pin: &'f Pin,
+    ) -> Option<ElasticProbe<'f>> {
+        let stack = self.directory.stack(segment);
+        // SAFETY: as in `find`.
+        let (units, lines) = unsafe { self.piece(segment, &stack) };
+        if units == 0 { None } else { stack.locate(lines, units, digest) }
     }
 
     /// Returns the segment of a key with its units, and prefetches the first of them.
