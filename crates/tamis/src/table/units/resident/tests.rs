@@ -67,6 +67,16 @@ fn the_units_in_memory_are_the_first_ones_of_their_segment() {
     assert_eq!(filter.memory_bytes(), none);
 }
 
+/// With the manager's twelve bytes, 24 a segment.
+#[test]
+fn a_segment_takes_its_word_and_four_bytes_of_the_directory() {
+    let of = |filter: &ElasticFilter| (filter.fixed_bytes(), filter.directory().segments() as u64);
+    let (small, large) = (of(&filter(20_000).0), of(&filter(60_000).0));
+    let (bytes, segments) = (large.0 - small.0, large.1 - small.1);
+    assert!(segments > 400 && bytes <= 12 * segments + 32, "{bytes} bytes more for {segments} segments");
+    assert_eq!(crate::hotness::SEGMENT_BYTES, 12);
+}
+
 #[test]
 fn keys_are_found_while_units_come_and_go() {
     const KEYS: u64 = 200;
