@@ -76,8 +76,8 @@ pub use concurrent::AtomicBlockedBloom;
 pub use cuckoo::Cuckoo;
 pub use digest::Digest;
 pub use elastic::{
-    ElasticGroup, ElasticLayout, ElasticLine, ElasticSet, ElasticSpec, ElasticStack, ElasticUnit,
-    ElasticUnitRef, MAX_ELASTIC_UNITS,
+    ElasticGroup, ElasticLayout, ElasticLine, ElasticProbe, ElasticSet, ElasticSpec, ElasticStack,
+    ElasticUnit, ElasticUnitRef, MAX_ELASTIC_UNITS,
 };
 pub use error::FilterError;
 pub use format::{Filter, FilterInfo, FilterKind, Verify};

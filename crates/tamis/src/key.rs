@@ -3,6 +3,8 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 /// The longest key, in bytes (64 KiB).
 pub const MAX_KEY_BYTES: usize = 64 << 10;
 
@@ -86,6 +88,9 @@ pub(crate) fn prefix_successor(prefix: &[u8]) -> Option<Vec<u8>> {
 
 /// A shared, immutable key.
 pub(crate) type KeyBytes = Arc<[u8]>;
+
+/// A border between keys, put together where it is asked for; mostly short.
+pub(crate) type BorderKey = SmallVec<[u8; 24]>;
 
 /// The end of a key range.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

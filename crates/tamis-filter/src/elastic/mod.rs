@@ -51,7 +51,7 @@ use crate::format::Verify;
 use crate::theory;
 use crate::words::{Owned, Words};
 
-pub use stack::{ElasticLine, ElasticStack};
+pub use stack::{ElasticLine, ElasticProbe, ElasticStack};
 use unit::{BLOCK_WORDS, LINE_WORDS, Shape};
 pub use unit::{ElasticUnit, ElasticUnitRef};
 

@@ -11,21 +11,98 @@
 //! In the other layouts the units follow one another. Which units are in use, and where the lines are, is the caller's
 //! business; an [`ElasticStack`] only knows what all units of the group have in common.
 
-use super::unit::{BLOCK_WORDS, LINE_WORDS, Shape, position_in_block, split};
+use super::unit::{BLOCK_WORDS, LINE_WORDS, Sequence, Shape, low, position_in_block, split};
 use super::{ElasticLayout, ElasticSpec, ElasticUnit};
 use crate::bloom::{BloomScheme, IndependentDigests};
 use crate::digest::Digest;
 use crate::error::FilterError;
 use crate::words::{Words, prefetch};
 
+/// Blocks of a line, in the interleaved layout.
+const LINE_BLOCKS: usize = LINE_WORDS / BLOCK_WORDS;
+
 /// A cache line of a stack.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(64))]
-pub struct ElasticLine([u64; LINE_WORDS]);
+pub struct ElasticLine([[u64; BLOCK_WORDS]; LINE_BLOCKS]);
 
 impl ElasticLine {
     /// A line without bits.
-    pub const ZERO: ElasticLine = ElasticLine([0; LINE_WORDS]);
+    pub const ZERO: ElasticLine = ElasticLine([[0; BLOCK_WORDS]; LINE_BLOCKS]);
+
+    /// Word `at` of consecutive lines.
+    #[inline(always)]
+    fn word(lines: &[ElasticLine], at: usize) -> u64 {
+        lines[at / LINE_WORDS].0[at % LINE_WORDS / BLOCK_WORDS][at % BLOCK_WORDS]
+    }
+
+    fn set_word(lines: &mut [ElasticLine], at: usize, value: u64) {
+        lines[at / LINE_WORDS].0[at % LINE_WORDS / BLOCK_WORDS][at % BLOCK_WORDS] = value;
+    }
+}
+
+/// Where a key has its bits in a stack of the interleaved layout, for probing many stacks: all are located, and their lines
+/// prefetched, before the first is probed. See [`ElasticStack::locate`].
+#[derive(Clone, Copy, Debug)]
+pub struct ElasticProbe<'l> {
+    lines: &'l [ElasticLine],
+    /// The number of the key's block in unit 0; those of the other units follow.
+    first: usize,
+    units: u8,
+    probes: u8,
+    sequence: Sequence,
+}
+
+impl ElasticProbe<'_> {
+    /// Same as [`ElasticStack::contains`].
+    ///
+    /// # Panics
+    /// If there are fewer than [`ElasticStack::lines`] lines, or no units.
+    #[inline]
+    pub fn contains(&self) -> bool {
+        self.first_accept() && self.others_accept()
+    }
+
+    /// Returns whether the first two units accept the key, or the only one: mostly one cache line, and no branch on which of
+    /// them denies it. Denies nearly all absent keys.
+    ///
+    /// # Panics
+    /// As [`ElasticProbe::contains`].
+    #[inline(always)]
+    pub fn first_accept(&self) -> bool {
+        let second = usize::from(self.units > 1);
+        self.accepts(0) & self.accepts(second) & 1 == 1
+    }
+
+    /// Returns whether all other units accept the key.
+    ///
+    /// # Panics
+    /// As [`ElasticProbe::contains`].
+    #[inline(never)]
+    pub fn others_accept(&self) -> bool {
+        (2..usize::from(self.units)).all(|unit| self.accepts(unit) & 1 == 1)
+    }
+
+    /// Whether a unit accepts the key, as the lowest bit of the result.
+    #[inline(always)]
+    fn accepts(&self, unit: usize) -> u64 {
+        let at = self.first + unit;
+        let block = &self.lines[at / LINE_BLOCKS].0[at % LINE_BLOCKS];
+        let low = low(unit as u8, self.sequence);
+        // The numbers of probes that the usual sizes of units have.
+        match self.probes {
+            2 => bit(low, 0, block) & bit(low, 1, block),
+            3 => bit(low, 0, block) & bit(low, 1, block) & bit(low, 2, block),
+            probes => (0..usize::from(probes)).fold(1, |all, probe| all & bit(low, probe, block)),
+        }
+    }
+}
+
+/// The bit of a probe as the lowest bit of the result.
+#[inline(always)]
+fn bit(low: u32, probe: usize, block: &[u64; BLOCK_WORDS]) -> u64 {
+    let at = position_in_block(low, probe);
+    block[at / 64] >> (at % 64)
 }
 
 /// Where the bits of a group's first units are when they lie in memory together.
@@ -117,7 +194,7 @@ impl ElasticStack {
         }
         for word in 0..self.shape.words as usize {
             let at = self.place(units, unit.index(), word);
-            lines[at / LINE_WORDS].0[at % LINE_WORDS] = unit.payload_word(word);
+            ElasticLine::set_word(lines, at, unit.payload_word(word));
         }
         Ok(())
     }
@@ -130,8 +207,7 @@ impl ElasticStack {
         for unit in 0..from.1.min(to.1) {
             for word in 0..self.shape.words as usize {
                 let (source, target) = (self.place(from.1, unit, word), self.place(to.1, unit, word));
-                let value = from.0[source / LINE_WORDS].0[source % LINE_WORDS];
-                to.0[target / LINE_WORDS].0[target % LINE_WORDS] = value;
+                ElasticLine::set_word(to.0, target, ElasticLine::word(from.0, source));
             }
         }
     }
@@ -145,32 +221,46 @@ impl ElasticStack {
     #[inline]
     pub fn contains(&self, lines: &[ElasticLine], units: u32, digest: Digest) -> bool {
         let shape = &self.shape;
-        let sequence = shape.sequence(digest);
-        let word = |at: usize| lines[at / LINE_WORDS].0[at % LINE_WORDS];
+        let word = |at: usize| ElasticLine::word(lines, at);
         match (shape.scheme, shape.layout) {
             (BloomScheme::Independent, _) => true,
-            (_, ElasticLayout::Interleaved) => {
-                let first = shape.block(sequence) * units as usize;
-                (0..units).all(|unit| {
-                    let low = shape.low(unit as u8, sequence);
-                    let start = first + unit as usize * BLOCK_WORDS;
-                    let mut all = 1;
-                    for i in 0..usize::from(shape.probes) {
-                        let at = position_in_block(low, i);
-                        all &= word(start + at / 64) >> (at % 64);
-                    }
-                    all & 1 == 1
-                })
-            }
+            (_, ElasticLayout::Interleaved) => self.place_of_key(lines, units, digest).contains(),
             (_, ElasticLayout::Blocked) => (0..units).all(|unit| {
-                let start = self.place(units, unit, 0);
+                let (start, sequence) = (self.place(units, unit, 0), shape.sequence(digest));
                 shape.positions_in_line(unit as u8, sequence).all(|(at, bit)| word(start + at) & bit != 0)
             }),
             (_, ElasticLayout::Standard) => (0..units).all(|unit| {
-                let start = self.place(units, unit, 0);
+                let (start, sequence) = (self.place(units, unit, 0), shape.sequence(digest));
                 shape.positions(unit as u8, sequence).all(|(at, bit)| word(start + at) & bit != 0)
             }),
         }
+    }
+
+    #[inline(always)]
+    fn place_of_key<'l>(&self, lines: &'l [ElasticLine], units: u32, digest: Digest) -> ElasticProbe<'l> {
+        let shape = &self.shape;
+        let sequence = shape.sequence(digest);
+        let first = (shape.block(sequence) / BLOCK_WORDS) * units as usize;
+        ElasticProbe { lines, first, units: units as u8, probes: shape.probes, sequence }
+    }
+
+    /// Returns where a key has its bits in the first `units` units, which `lines` has, and prefetches what the first two will
+    /// read; `None` in other layouts than the interleaved one.
+    #[inline(always)]
+    pub fn locate<'l>(
+        &self,
+        lines: &'l [ElasticLine],
+        units: u32,
+        digest: Digest,
+    ) -> Option<ElasticProbe<'l>> {
+        if self.shape.layout != ElasticLayout::Interleaved || self.shape.scheme == BloomScheme::Independent {
+            return None;
+        }
+        let probe = self.place_of_key(lines, units, digest);
+        if let Some(line) = lines.get(probe.first / LINE_BLOCKS) {
+            prefetch(line);
+        }
+        Some(probe)
     }
 
     /// Same as [`ElasticStack::contains`] for [`BloomScheme::Independent`].
@@ -184,7 +274,7 @@ impl ElasticStack {
         digests: &IndependentDigests,
     ) -> Result<bool, FilterError> {
         self.shape.check_independent(digests)?;
-        let word = |at: usize| lines[at / LINE_WORDS].0[at % LINE_WORDS];
+        let word = |at: usize| ElasticLine::word(lines, at);
         Ok((0..units).all(|unit| {
             let start = self.place(units, unit, 0);
             self.shape.independent(unit as u8, digests).all(|(at, bit)| word(start + at) & bit != 0)
@@ -212,18 +302,14 @@ impl ElasticStack {
 impl Shape {
     /// Word and bit of every probe of a unit of the standard layout.
     #[inline(always)]
-    fn positions(&self, index: u8, sequence: super::unit::Sequence) -> impl Iterator<Item = (usize, u64)> {
+    fn positions(&self, index: u8, sequence: Sequence) -> impl Iterator<Item = (usize, u64)> {
         let bits = self.words * 64;
         self.terms(index, sequence).map(move |term| split(crate::bloom::reduce(term, bits)))
     }
 
     /// Word and bit of every probe of a unit of the blocked layout.
     #[inline(always)]
-    fn positions_in_line(
-        &self,
-        index: u8,
-        sequence: super::unit::Sequence,
-    ) -> impl Iterator<Item = (usize, u64)> {
+    fn positions_in_line(&self, index: u8, sequence: Sequence) -> impl Iterator<Item = (usize, u64)> {
         let (line, low) = self.line(index, sequence);
         (0..usize::from(self.probes)).map(move |i| {
             let (word, bit) = split(crate::blocked::portable::position(low, i) as u64);

@@ -328,6 +328,9 @@ proptest! {
             prop_assert_eq!(stack.contains(&again, few, stranger(i)), first);
             prop_assert_eq!(stack.contains(&all, most, stranger(i)), group.set(most).contains(stranger(i)));
             stack.prefetch(&lines, few, stranger(i));
+            let located = stack.locate(&lines, few, stranger(i));
+            prop_assert_eq!(located.is_some(), spec.layout == ElasticLayout::Interleaved);
+            prop_assert!(located.is_none_or(|located| located.contains() == first));
         }
         let strange = ElasticGroup::build(spec, &digests, salt ^ 1, Verify::No).unwrap();
         prop_assert!(stack.put(&mut lines, few, &strange.units()[0]).is_err(), "a unit of another group");

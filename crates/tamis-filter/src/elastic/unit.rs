@@ -50,7 +50,7 @@ pub(super) struct Shape {
 }
 
 /// The first term and the step from which a key's positions are derived.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Sequence {
     first: u64,
     step: u64,
@@ -125,12 +125,6 @@ impl Shape {
         reduce(sequence.first, self.words / BLOCK_WORDS as u64) as usize * BLOCK_WORDS
     }
 
-    /// Returns the seed of a key's positions in its block of unit `index`.
-    #[inline(always)]
-    pub(super) fn low(&self, index: u8, sequence: Sequence) -> u32 {
-        (sequence.term(index.into()).wrapping_mul(LOW) >> 32) as u32
-    }
-
     pub(super) fn set(&self, words: &mut [u64], index: u8, sequence: Sequence) {
         match self.layout {
             ElasticLayout::Standard => {
@@ -149,7 +143,7 @@ impl Shape {
                 }
             }
             ElasticLayout::Interleaved => {
-                let (block, low) = (self.block(sequence), self.low(index, sequence));
+                let (block, low) = (self.block(sequence), low(index, sequence));
                 for i in 0..usize::from(self.probes) {
                     let (word, bit) = split(position_in_block(low, i) as u64);
                     words[block + word] |= bit;
@@ -186,6 +180,12 @@ impl Shape {
         let (need, have) = (usize::from(self.units) * usize::from(self.probes), digests.as_slice().len());
         if have < need { Err(FilterError::TooFewDigests { need, have }) } else { Ok(()) }
     }
+}
+
+/// Returns the seed of a key's positions in its block of unit `index` of the interleaved layout.
+#[inline(always)]
+pub(super) fn low(index: u8, sequence: Sequence) -> u32 {
+    (sequence.term(index.into()).wrapping_mul(LOW) >> 32) as u32
 }
 
 /// Returns the position, below [`theory::INTERLEAVED_BITS`], of probe `i`.
@@ -343,7 +343,7 @@ impl<W: Words> ElasticUnit<W> {
     /// The same for the interleaved layout.
     #[inline(always)]
     pub(super) fn holds_in_block(&self, shape: &Shape, sequence: Sequence) -> bool {
-        let (start, low) = (self.start + shape.block(sequence), shape.low(self.index, sequence));
+        let (start, low) = (self.start + shape.block(sequence), low(self.index, sequence));
         let mut all = 1;
         for i in 0..usize::from(shape.probes) {
             let at = position_in_block(low, i);

@@ -218,7 +218,7 @@ fn dump_units(table: &Table, out: &mut dyn Write) -> Result<(), Error> {
     }
     for (segment, unusable) in unusable.iter().enumerate() {
         let (_, unit_bytes) = directory.unit_span(segment, 0);
-        let (keys, first) = (directory.keys(segment), show(directory.first_key(segment)));
+        let (keys, first) = (directory.keys(segment), show(&directory.first_key(segment)));
         written(writeln!(
             out,
             "    segment {segment}: {keys} keys from {first}, {unit_bytes} bytes per unit"

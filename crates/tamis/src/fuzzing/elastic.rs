@@ -29,12 +29,12 @@ fn check(bytes: &[u8]) -> bool {
     assert!(rates.iter().all(|rate| (0.0..=1.0).contains(rate)), "rates of {rates:?}");
     let segments = directory.segments();
     for segment in 0..segments {
-        let first = directory.first_key(segment);
+        let first = &directory.first_key(segment)[..];
         assert_eq!(directory.segment_of(first, prefix_of(first)), segment, "a first key is in its segment");
-        assert!(segment == 0 || directory.first_key(segment - 1) < first, "segments ascend");
+        assert!(segment == 0 || &directory.first_key(segment - 1)[..] < first, "segments ascend");
         let behind = [first, &[0]].concat();
         let next = (segment + 1 < segments).then(|| directory.first_key(segment + 1));
-        let expected = segment + usize::from(next == Some(&behind[..]));
+        let expected = segment + usize::from(next.is_some_and(|next| next[..] == behind[..]));
         assert_eq!(directory.segment_of(&behind, prefix_of(&behind)), expected);
     }
     let mut end = 0;

@@ -12,12 +12,12 @@
 //! A flushed table has no old segments. But the gets that asked the older runs now ask the new one first, so the new segment's
 //! access rate is that of the older runs within its range, averaged the same way. Hardly any of these gets will find its key
 //! there, so all of them are taken for misses.
-//!
+
 use std::ops::Bound;
 
 use super::{Hotness, Manager, Segments, Table, TableSpec};
 use crate::ids::TableId;
-use crate::key::{KeyEnd, common_prefix_len, prefix_of};
+use crate::key::{BorderKey, KeyEnd, common_prefix_len, prefix_of};
 
 /// The minimum weight of a merged segment's sources, in keys: where no keys seem to be shared, all runs count alike.
 const LEAST: f64 = 1e-9;
@@ -59,8 +59,11 @@ impl Manager {
         let runs: Vec<Vec<&Table>> = runs.iter().map(|tables| known(tables)).collect();
         let as_it_will_be =
             |hotness: Hotness| if flushed { Hotness { misses: hotness.asked, ..hotness } } else { hotness };
-        let range = |segment| range_of(&*spec.segments, segment, &spec.end);
-        (0..count).map(|segment| self.inherit(range(segment), &runs).map_or(unknown, as_it_will_be)).collect()
+        let of = |segment| {
+            let bounds = Bounds::of(&*spec.segments, segment, &spec.end);
+            self.inherit(bounds.range(), &runs).map_or(unknown, as_it_will_be)
+        };
+        (0..count).map(of).collect()
     }
 
     /// The access rates of the runs within a range, averaged over their keys in it; `None` if no run has anything there.
@@ -82,9 +85,10 @@ impl Manager {
         for table in tables {
             let shape = &*table.shape;
             let count = table.segments.len();
-            let first = first_after(count, |i| shape.start(i) <= new.start).saturating_sub(1);
-            for i in (first..count).take_while(|&i| reaches(new.end, shape.start(i))) {
-                let old = range_of(shape, i, &table.end);
+            let first = first_after(count, |i| shape.start(i)[..] <= *new.start).saturating_sub(1);
+            for i in (first..count).take_while(|&i| reaches(new.end, &shape.start(i))) {
+                let bounds = Bounds::of(shape, i, &table.end);
+                let old = bounds.range();
                 if !reaches(old.end, new.start) {
                     continue;
                 }
@@ -114,14 +118,29 @@ fn first_after(count: usize, before: impl Fn(usize) -> bool) -> usize {
 }
 
 /// The range of a segment: up to the start of the next one, or the end of its table.
-fn range_of<'a>(shape: &'a dyn Segments, segment: usize, end: &'a KeyEnd) -> Range<'a> {
-    let end = match end {
-        _ if segment + 1 < shape.count() => Bound::Excluded(shape.start(segment + 1)),
-        KeyEnd::Included(end) => Bound::Included(&end[..]),
-        KeyEnd::Excluded(end) => Bound::Excluded(&end[..]),
-        KeyEnd::Unbounded => Bound::Unbounded,
-    };
-    Range { start: shape.start(segment), end }
+struct Bounds<'a> {
+    start: BorderKey,
+    /// The start of the next segment, if there is one.
+    next: Option<BorderKey>,
+    /// The end of the table.
+    end: &'a KeyEnd,
+}
+
+impl Bounds<'_> {
+    fn of<'a>(shape: &dyn Segments, segment: usize, end: &'a KeyEnd) -> Bounds<'a> {
+        let next = (segment + 1 < shape.count()).then(|| shape.start(segment + 1));
+        Bounds { start: shape.start(segment), next, end }
+    }
+
+    fn range(&self) -> Range<'_> {
+        let end = match (&self.next, self.end) {
+            (Some(next), _) => Bound::Excluded(&next[..]),
+            (None, KeyEnd::Included(end)) => Bound::Included(&end[..]),
+            (None, KeyEnd::Excluded(end)) => Bound::Excluded(&end[..]),
+            (None, KeyEnd::Unbounded) => Bound::Unbounded,
+        };
+        Range { start: &self.start, end }
+    }
 }
 
 /// Reports whether a range with this end may hold keys at or after `key`.

@@ -57,7 +57,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::ids::TableId;
-use crate::key::KeyEnd;
+use crate::key::{BorderKey, KeyEnd};
 
 pub(crate) use inherit::{Origin, Range, reaches, share};
 pub(crate) use persist::decode_hotness;
@@ -89,7 +89,7 @@ pub(crate) trait Segments: std::fmt::Debug + Send + Sync {
     fn count(&self) -> usize;
 
     /// A lower bound on a segment's keys that those of the segment before do not reach.
-    fn start(&self, segment: usize) -> &[u8];
+    fn start(&self, segment: usize) -> BorderKey;
 
     /// The number of keys.
     fn keys(&self, segment: usize) -> u64;

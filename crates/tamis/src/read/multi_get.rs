@@ -20,7 +20,7 @@ use crate::io::batch::BatchReader;
 use crate::key::SeqNo;
 use crate::read::ReadAt;
 use crate::read::lookup::KeyLookup;
-use crate::select::{AccessSampler, Candidate, Candidates, LeanKey, MAX_BATCH, next_step};
+use crate::select::{Candidate, Candidates, LeanKey, MAX_BATCH, next_step};
 use crate::slice::Slice;
 use crate::table::{BlockAt, ReadCost, prefetch};
 use crate::tree::version::Version;
@@ -91,26 +91,28 @@ impl<'a, 'k> Batch<'a, 'k> {
     fn search_memtables<K: AsRef<[u8]>>(&mut self, keys: &'k [K]) -> Result<(), ReadError> {
         let Batch { at, reads, waiting, open, values, cost } = self;
         cost.gets += keys.len() as u64;
-        let lean = reads.is_none() && at.view.selector.answers_many();
-        let sampler = at.view.selector.samples().filter(|_| lean);
+        let selector = &*at.view.selector;
+        let lean = reads.is_none() && selector.answers_many();
         let in_memory = at.view.memtables.iter().any(|slot| !slot.memtable.is_empty());
         for (place, key) in keys.iter().enumerate() {
             let key = LeanKey::new(key.as_ref(), cost);
             let cover = at.cover(key.key);
-            let sampled = sampler.is_some_and(AccessSampler::tick);
-            if in_memory || !lean || sampled {
+            if in_memory || !lean {
                 let mut lookup = KeyLookup::with_digest(&key, cover);
-                if sampler.is_some() {
-                    lookup.probe.set_counted(sampled);
-                }
                 if let Some(answer) = lookup.search_memtables(at, *cost)? {
                     values[place] = answer.value();
                     continue;
                 }
-                if !lean || sampled || lookup.has_operands() {
+                if !lean || lookup.has_operands() {
                     open.push(Open { place, lookup, candidates: Candidates::new(), block: None });
                     continue;
                 }
+            }
+            if selector.samples() {
+                let mut lookup = KeyLookup::with_digest(&key, cover);
+                lookup.probe.set_counted(true);
+                open.push(Open { place, lookup, candidates: Candidates::new(), block: None });
+                continue;
             }
             waiting.keys.push(key);
             waiting.places.push((place, cover));

@@ -1,11 +1,143 @@
 //! Probes of elastic filters by gets, and their sampling.
+//!
+//! What a probe reads is found in three steps: the segment, its word, and the lines of its units. For a get each step is made
+//! for all runs before the next, and for a batch of keys for all keys, so that the cache misses of a step overlap. One pin
+//! serves all of it.
+
+use std::ops::Range;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tamis_filter::BloomScheme;
+use tamis_filter::{BloomScheme, Digest, ElasticProbe};
 
-use super::Probe;
+use super::table_filters::check_rejection;
+use super::{Candidate, Candidates, LeanKey, MAX_BATCH, MAX_STEP, Probe};
 use crate::hotness::{Asked, BlockRead, SegmentId};
-use crate::table::{ElasticFilter, FoundUnits, ReadCost};
+use crate::table::{ElasticFilter, FoundUnits, ReadCost, pin};
+use crate::tree::version::Version;
+
+/// The segments that a get probes in one step: one for each run with a table that covers the key.
+pub(super) struct Segments {
+    count: usize,
+    /// Places of the runs, numbers of the tables within the version, and of the segments within their tables.
+    runs: [u32; MAX_STEP],
+    tables: [u32; MAX_STEP],
+    segments: [u32; MAX_STEP],
+}
+
+impl Segments {
+    /// The first step. All tables of the version have elastic filters, which are `filters`.
+    #[inline(always)]
+    pub(super) fn of(
+        filters: &[Arc<ElasticFilter>],
+        version: &Version,
+        probe: &Probe<'_>,
+        runs: Range<usize>,
+    ) -> Segments {
+        let none = [0; MAX_STEP];
+        let mut of = Segments { count: 0, runs: none, tables: none, segments: none };
+        for run in runs {
+            if let Some(table) = version.table_for(&version.runs[run], probe.key, probe.prefix) {
+                let segment = filters[table].seek(probe.key, probe.prefix);
+                (of.runs[of.count], of.tables[of.count], of.segments[of.count]) =
+                    (run as u32, table as u32, segment as u32);
+                of.count += 1;
+            }
+        }
+        of
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Notes them for a sampled get.
+    #[cold]
+    pub(super) fn note(&self, version: &Version, counted: &mut SampledProbes) {
+        for (&table, &segment) in self.tables[..self.count].iter().zip(&self.segments) {
+            let table = table as usize;
+            counted.push(table, SegmentId { table: version.tables[table].meta.id, segment });
+        }
+    }
+
+    /// The other steps. Appends the tables that may hold the key, whose digest is `digest`.
+    #[inline(always)]
+    pub(super) fn probe(
+        &self,
+        filters: &[Arc<ElasticFilter>],
+        version: &Version,
+        (key, digest): (&[u8], Digest),
+        out: &mut Candidates,
+        cost: &mut ReadCost,
+    ) {
+        let pin = pin();
+        let mut located: SmallVec<[Option<ElasticProbe<'_>>; MAX_STEP]> = SmallVec::new();
+        for (&table, &segment) in self.tables[..self.count].iter().zip(&self.segments) {
+            located.push(filters[table as usize].locate(segment as usize, digest, &pin));
+        }
+        let (mut maybe, mut asked) = (0u32, 0);
+        for (i, located) in located.iter().enumerate() {
+            maybe |= u32::from(located.as_ref().is_none_or(ElasticProbe::first_accept)) << i;
+            asked += u64::from(located.is_some());
+        }
+        let candidates = out.len();
+        while maybe != 0 {
+            let i = maybe.trailing_zeros() as usize;
+            maybe &= maybe - 1;
+            if located[i].as_ref().is_none_or(ElasticProbe::others_accept) {
+                let (run, table) = (self.runs[i] as usize, self.tables[i] as usize);
+                // A segment without units is a filter that denies nothing.
+                out.push(Candidate { run, table, filtered: true });
+            }
+        }
+        cost.filter_probes += asked;
+        cost.filter_negatives += (self.count - (out.len() - candidates)) as u64;
+        if cfg!(debug_assertions) {
+            let admitted = |table: u32| out[candidates..].iter().any(|c| c.table == table as usize);
+            for &table in self.tables[..self.count].iter().filter(|&&table| !admitted(table)) {
+                check_rejection(version, table as usize, key);
+            }
+        }
+    }
+}
+
+/// See [`RunSelector::select_many`](super::RunSelector::select_many). All tables of the version have elastic filters, which
+/// are `filters`.
+pub(super) fn select_many(
+    filters: &[Arc<ElasticFilter>],
+    version: &Version,
+    keys: &[LeanKey<'_>],
+    runs: Range<usize>,
+    masks: &mut [u32],
+    cost: &mut ReadCost,
+) {
+    masks[..keys.len()].fill(0);
+    let pin = pin();
+    // One run after the other: the keys of a batch have more cache misses than the processor overlaps.
+    for (run, place) in runs.zip(0..) {
+        let run = &version.runs[run];
+        let mut segments: SmallVec<[(u32, u32, u32); MAX_BATCH]> = SmallVec::new();
+        for (key, k) in keys.iter().zip(0..) {
+            if let Some(table) = version.table_for(run, key.key, key.prefix) {
+                segments.push((k, table as u32, filters[table].seek(key.key, key.prefix) as u32));
+            }
+        }
+        let mut located: SmallVec<[Option<ElasticProbe<'_>>; MAX_BATCH]> = SmallVec::new();
+        for &(k, table, segment) in &segments {
+            let digest = keys[k as usize].digest;
+            located.push(filters[table as usize].locate(segment as usize, digest, &pin));
+        }
+        for (&(k, table, _), located) in segments.iter().zip(&located) {
+            let maybe = located.as_ref().is_none_or(ElasticProbe::contains);
+            masks[k as usize] |= u32::from(maybe) << place;
+            cost.filter_probes += u64::from(located.is_some());
+            cost.filter_negatives += u64::from(!maybe);
+            if !maybe {
+                check_rejection(version, table as usize, keys[k as usize].key);
+            }
+        }
+    }
+}
 
 /// Reports whether the segment found may hold the probe's key. Without units in memory it may.
 #[inline]

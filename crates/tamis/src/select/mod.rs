@@ -244,10 +244,10 @@ pub(crate) trait RunSelector: Send + Sync + Debug {
         masks.fill(u32::MAX >> (32 - runs.len().clamp(1, 32)));
     }
 
-    /// Returns what samples the keys of a batch, if they are to be sampled before [`select_many`](RunSelector::select_many):
-    /// a sampled key is looked up individually.
-    fn samples(&self) -> Option<&AccessSampler> {
-        None
+    /// Draws whether a key of a batch is sampled. Called for each key that [`select_many`](RunSelector::select_many) would
+    /// serve, once, before that: a sampled key is looked up individually.
+    fn samples(&self) -> bool {
+        false
     }
 
     /// Called when a sampled get finishes (see [`Probe::counted`]).

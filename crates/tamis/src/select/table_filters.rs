@@ -12,10 +12,10 @@ use tamis_filter::{
 
 use crate::hotness::{Sampler, SegmentId};
 use crate::key::MAX_SEQNO;
-use crate::select::elastic;
+use crate::select::elastic::{self, Segments};
 use crate::select::{AccessSampler, Candidate, Candidates, LeanKey, MAX_BATCH, MAX_STEP, Probe, RunSelector};
 use crate::table::ReadCost;
-use crate::table::{CursorOptions, FoundUnits, TableCursor, pin};
+use crate::table::{CursorOptions, ElasticFilter, FoundUnits, TableCursor, pin};
 use crate::tree::open_table::{OpenTable, TableFilter};
 use crate::tree::version::Version;
 
@@ -38,6 +38,8 @@ const PROBES: usize = 16;
 pub(crate) struct TableFilters {
     /// One per table of the version, if all have one; else empty.
     blocked: Vec<BlockedBloom>,
+    /// The same for elastic filters in which a key's bits can be located before they are probed.
+    elastic: Vec<Arc<ElasticFilter>>,
     /// Whether any table has a range filter.
     ranges: bool,
     /// Counts sampled probes, if any table has an elastic filter.
@@ -57,8 +59,13 @@ impl TableFilters {
             TableFilter::Pinned(Filter::Point(PointFilter::BlockedBloom(filter))) => Some(filter.clone()),
             _ => None,
         });
+        let located = tables.iter().map(|t| match &t.filter {
+            TableFilter::Elastic(filter) => Some(filter).filter(|filter| filter.locates()).cloned(),
+            _ => None,
+        });
         TableFilters {
             blocked: blocked.collect::<Option<Vec<_>>>().unwrap_or_default(),
+            elastic: located.collect::<Option<Vec<_>>>().unwrap_or_default(),
             ranges: tables.iter().any(|t| t.range_filter.is_some()),
             sampler: elastic.then(|| sampler.clone()),
             accesses: accesses.filter(|_| !elastic).cloned(),
@@ -75,6 +82,9 @@ impl RunSelector for TableFilters {
         out: &mut Candidates,
         cost: &mut ReadCost,
     ) {
+        if !self.elastic.is_empty() && probe.sharing() {
+            return self.select_elastic(version, probe, runs, out, cost);
+        }
         if self.blocked.is_empty() || !probe.sharing() {
             return self.select_one_by_one(version, probe, runs, out, cost);
         }
@@ -104,7 +114,7 @@ impl RunSelector for TableFilters {
     }
 
     fn answers_many(&self) -> bool {
-        !self.blocked.is_empty()
+        !self.blocked.is_empty() || !self.elastic.is_empty()
     }
 
     fn select_many(
@@ -115,6 +125,9 @@ impl RunSelector for TableFilters {
         masks: &mut [u32],
         cost: &mut ReadCost,
     ) {
+        if !self.elastic.is_empty() {
+            return elastic::select_many(&self.elastic, version, keys, runs, masks, cost);
+        }
         // All lines are being fetched before the first is read.
         let mut asked: SmallVec<[PairProbe; 2 * MAX_BATCH]> = SmallVec::new();
         for (run, place) in runs.zip(0..) {
@@ -148,8 +161,12 @@ impl RunSelector for TableFilters {
         }
     }
 
-    fn samples(&self) -> Option<&AccessSampler> {
-        self.accesses.as_deref()
+    fn samples(&self) -> bool {
+        match (&self.sampler, &self.accesses) {
+            (Some(sampler), _) => sampler.tick(),
+            (_, Some(accesses)) => accesses.tick(),
+            _ => false,
+        }
     }
 
     fn ended(&self, version: &Version, probe: &mut Probe<'_>) {
@@ -252,6 +269,28 @@ fn prefetch_pinned(table: &OpenTable, digest: Digest) {
 }
 
 impl TableFilters {
+    /// All tables have elastic filters.
+    fn select_elastic(
+        &self,
+        version: &Version,
+        probe: &mut Probe<'_>,
+        runs: Range<usize>,
+        out: &mut Candidates,
+        cost: &mut ReadCost,
+    ) {
+        let digest = probe.digest_for_filter(cost);
+        let segments = Segments::of(&self.elastic, version, probe, runs);
+        if segments.is_empty() {
+            return;
+        }
+        if let Some(sampler) = &self.sampler
+            && let Some(counted) = probe.count_with(|| sampler.tick())
+        {
+            segments.note(version, counted);
+        }
+        segments.probe(&self.elastic, version, (probe.key, digest), out, cost);
+    }
+
     /// The general case: filters of any kind, unpinned filters, tables without one, or no hash sharing.
     fn select_one_by_one(
         &self,

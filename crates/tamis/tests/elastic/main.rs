@@ -6,6 +6,7 @@
 #![allow(missing_docs, reason = "tests")]
 
 mod adjusting;
+mod batches;
 mod corners;
 mod faults;
 mod histories;

@@ -43,6 +43,7 @@ use crate::hotness::{
     Hotness, HotnessConfig, Manager, Origin, Sampler, SegmentId, Segments, TableSpec, decode_hotness,
 };
 use crate::ids::TableId;
+use crate::key::BorderKey;
 use crate::memory::Membership;
 use crate::options::Options;
 use crate::read::AllReads;
@@ -361,7 +362,7 @@ impl Segments for SegmentsOf {
         self.0.directory().segments()
     }
 
-    fn start(&self, segment: usize) -> &[u8] {
+    fn start(&self, segment: usize) -> BorderKey {
         self.0.directory().first_key(segment)
     }
 

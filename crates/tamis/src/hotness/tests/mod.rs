@@ -22,8 +22,8 @@ impl Segments for Even {
         self.starts.len()
     }
 
-    fn start(&self, segment: usize) -> &[u8] {
-        &self.starts[segment]
+    fn start(&self, segment: usize) -> BorderKey {
+        self.starts[segment][..].into()
     }
 
     fn keys(&self, _segment: usize) -> u64 {

@@ -128,7 +128,10 @@ fn the_segment_of_a_key_is_the_last_that_starts_at_or_before_it() {
         let directory = UnitDirectory::read(&table).unwrap();
         assert!(directory.segments() > 6);
         let linear = |key: &[u8]| {
-            (0..directory.segments()).rev().find(|segment| directory.first_key(*segment) <= key).unwrap_or(0)
+            (0..directory.segments())
+                .rev()
+                .find(|segment| directory.first_key(*segment)[..] <= *key)
+                .unwrap_or(0)
         };
         let beyond = |key: &Vec<u8>| [&key[..], b"\0"].concat();
         for key in keys.iter().cloned().chain(keys.iter().map(beyond)).chain([vec![], vec![0xFF; 20]]) {

@@ -4,11 +4,11 @@ use tamis_filter::format::TRAILER_LEN as UNIT_TRAILER;
 use tamis_filter::{BloomScheme, ElasticLayout, ElasticSpec, ElasticStack, MAX_ELASTIC_UNITS, theory};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::borders::Borders;
 use super::{MAGIC, VERSION, group_salt, layout_of, unit_granule};
 use crate::codec::{Decoder, Encode};
-use crate::key::{MAX_KEY_BYTES, prefix_of};
+use crate::key::{BorderKey, MAX_KEY_BYTES};
 use crate::table::frame::Damage;
-use crate::table::search::SearchTree;
 
 const BAD_DIRECTORY: Damage = Damage("an elastic filter whose directory does not decode");
 
@@ -87,49 +87,6 @@ impl Trailer {
     }
 }
 
-/// A tree of this many segments is as large as the line-up of them that it would make faster to search.
-const MANY: usize = 64;
-
-/// The prefixes of the first keys, in ascending order.
-#[derive(Debug)]
-enum Prefixes {
-    Few(Box<[u64]>),
-    Many(SearchTree),
-}
-
-impl Prefixes {
-    fn new(prefixes: Vec<u64>) -> Prefixes {
-        if prefixes.len() < MANY {
-            Prefixes::Few(prefixes.into())
-        } else {
-            Prefixes::Many(SearchTree::new(&prefixes))
-        }
-    }
-
-    fn get(&self, segment: usize) -> Option<u64> {
-        match self {
-            Prefixes::Few(all) => all.get(segment).copied(),
-            Prefixes::Many(tree) => tree.get(segment),
-        }
-    }
-
-    /// The first segment whose prefix is not less.
-    #[inline]
-    fn lower_bound(&self, prefix: u64) -> usize {
-        match self {
-            Prefixes::Few(all) => all.partition_point(|&start| start < prefix),
-            Prefixes::Many(tree) => tree.lower_bound(prefix),
-        }
-    }
-
-    fn memory_bytes(&self) -> usize {
-        match self {
-            Prefixes::Few(all) => size_of_val(&**all),
-            Prefixes::Many(tree) => tree.memory_bytes(),
-        }
-    }
-}
-
 /// Keys, and the words of a unit's payload, of a segment.
 type Size = (u32, u32);
 
@@ -194,11 +151,8 @@ impl Sizes {
 /// Which keys form a segment, and where its units are. At least one segment. See the [module](super).
 #[derive(Debug)]
 pub(crate) struct UnitDirectory {
-    prefixes: Prefixes,
+    borders: Borders,
     sizes: Sizes,
-    /// The first keys, concatenated, and their ends.
-    keys: Box<[u8]>,
-    key_ends: Box<[u32]>,
     spec: ElasticSpec,
     probes: u8,
     salt: u64,
@@ -228,7 +182,7 @@ impl UnitDirectory {
         if count == 0 || count > directory.len() / 3 {
             return Err(BAD_DIRECTORY);
         }
-        let (mut prefixes, mut sizes) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let mut sizes = Vec::with_capacity(count);
         let mut key_ends = Vec::with_capacity(count);
         let mut keys = Vec::with_capacity(directory.len());
         let mut input = Decoder::new(directory);
@@ -246,7 +200,6 @@ impl UnitDirectory {
             words_end = words_end.checked_add(payload / 8).ok_or(BAD_DIRECTORY)?;
             total = total.checked_add(count).filter(|_| count > 0).ok_or(BAD_DIRECTORY)?;
             keys.extend_from_slice(first);
-            prefixes.push(prefix_of(first));
             let narrow = |number: u64| u32::try_from(number).map_err(|_| BAD_DIRECTORY);
             key_ends.push(narrow(keys.len() as u64)?);
             sizes.push((narrow(count)?, narrow(payload / 8)?));
@@ -262,10 +215,8 @@ impl UnitDirectory {
         let stack = ElasticStack::new(spec, probes, any)
             .map_err(|_| Damage("an elastic filter with impossible parameters"))?;
         Ok(UnitDirectory {
-            prefixes: Prefixes::new(prefixes),
+            borders: Borders::new(keys, key_ends),
             sizes: Sizes::new(&sizes),
-            keys: keys.into(),
-            key_ends: key_ends.into(),
             spec,
             probes,
             salt: trailer.salt,
@@ -275,7 +226,7 @@ impl UnitDirectory {
 
     /// The number of segments; at least one. Methods that take a segment's number panic if it is out of range.
     pub(crate) fn segments(&self) -> usize {
-        self.key_ends.len()
+        self.borders.count()
     }
 
     /// The number of units per group.
@@ -293,33 +244,17 @@ impl UnitDirectory {
         self.probes.into()
     }
 
-    /// The segment that `key`, whose [`prefix_of`] is `prefix`, belongs to if the table holds it: the last one that starts at
-    /// or before it, or the first. Costs a cache line per level of the search tree over eight-byte prefixes; keys are compared
-    /// only if prefixes are equal.
-    #[inline]
+    /// The segment that `key`, whose [`prefix_of`](crate::key::prefix_of) is `prefix`, belongs to if the table holds it: the
+    /// last one that starts at or before it, or the first.
+    #[inline(always)]
     pub(crate) fn segment_of(&self, key: &[u8], prefix: u64) -> usize {
-        let mut from = self.prefixes.lower_bound(prefix);
-        if self.prefixes.get(from).is_none_or(|next| next != prefix) {
-            return from.saturating_sub(1);
-        }
-        let mut to = prefix.checked_add(1).map_or(self.segments(), |next| self.prefixes.lower_bound(next));
-        while from < to {
-            let middle = from.midpoint(to);
-            if self.first_key(middle) <= key {
-                from = middle + 1;
-            } else {
-                to = middle;
-            }
-        }
-        from.saturating_sub(1)
+        self.borders.segment_of(key, prefix)
     }
 
     /// A lower bound on the keys of a segment that no key of the segment before it reaches. As of format 2 it is the shortest
     /// one that begins the segment's first key.
-    #[inline]
-    pub(crate) fn first_key(&self, segment: usize) -> &[u8] {
-        let start = segment.checked_sub(1).map_or(0, |before| self.key_ends[before]);
-        &self.keys[start as usize..self.key_ends[segment] as usize]
+    pub(crate) fn first_key(&self, segment: usize) -> BorderKey {
+        self.borders.get(segment)
     }
 
     /// The number of distinct keys of a segment.
@@ -366,7 +301,6 @@ impl UnitDirectory {
 
     /// Memory of the directory in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        let lists = self.prefixes.memory_bytes() + self.sizes.memory_bytes();
-        size_of::<Self>() + lists + self.keys.len() + size_of_val(&*self.key_ends)
+        size_of::<Self>() + self.borders.memory_bytes() + self.sizes.memory_bytes()
     }
 }

@@ -14,6 +14,8 @@
 //!   releases), and `g` is that one or younger (the load that pinned it acquires). So the reader saw the new word, or one still
 //!   newer: a contradiction.
 //!
+//! `model` checks this under loom, with this code and the words' ([`Word`](super::word::Word)).
+//!
 //! # Threads
 //!
 //! Any thread may pin at any time; pins are short, the length of a get. A thread that is suspended in the middle of one delays
@@ -21,32 +23,79 @@
 //! the whole process, as the pin of a get must cover every segment that it may come to. Any thread may retire; the lock makes
 //! the two steps of it one.
 //!
-//! Pinning is one load of an [`ArcSwap`], without a write to memory that other threads write to.
+//! Pinning is one load of an [`ArcSwap`](arc_swap::ArcSwap), without a write to memory that other threads write to.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, OnceLock, PoisonError};
 
-use arc_swap::{ArcSwap, Guard};
 use tamis_filter::ElasticLine;
 
-/// The present generation.
-static PRESENT: LazyLock<ArcSwap<Generation>> = LazyLock::new(ArcSwap::default);
+/// The pointer to the present generation, and references to generations.
+#[cfg(not(all(test, loom)))]
+mod sync {
+    pub(super) use arc_swap::ArcSwap as Present;
+    pub(super) use std::sync::{Arc as Shared, Mutex};
 
-/// Held while one generation follows another.
-static RETIRING: Mutex<()> = Mutex::new(());
-
-#[derive(Debug, Default)]
-struct Generation {
-    retired: OnceLock<Vec<Retired>>,
-    next: OnceLock<Arc<Generation>>,
+    pub(super) type Guard<T> = arc_swap::Guard<Shared<T>>;
 }
 
-impl Drop for Generation {
+#[cfg(all(test, loom))]
+use super::model::present as sync;
+
+use sync::{Guard, Mutex, Present, Shared};
+
+/// The generations of the units of all databases of the process.
+static UNITS: LazyLock<Generations<Retired>> = LazyLock::new(Generations::new);
+
+/// Frees memory `R` by dropping it, when no pin that is older than its retirement is left.
+#[derive(Debug)]
+pub(super) struct Generations<R> {
+    present: Present<Generation<R>>,
+    /// Held while one generation follows another.
+    retiring: Mutex<()>,
+}
+
+impl<R> Generations<R> {
+    pub(super) fn new() -> Generations<R> {
+        Generations { present: Present::from_pointee(Generation::new()), retiring: Mutex::new(()) }
+    }
+
+    /// Pins the present generation.
+    #[inline]
+    pub(super) fn pin(&self) -> Pin<R> {
+        Pin { _generation: self.present.load() }
+    }
+
+    /// Frees memory that no word leads to any more, when no pin is left under which it may have been found.
+    pub(super) fn retire(&self, memory: Vec<R>) {
+        let _retiring = self.retiring.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = Shared::new(Generation::new());
+        let present = self.present.load_full();
+        // Both are empty, as each generation is followed once.
+        let _ = present.retired.set(memory);
+        let _ = present.next.set(next.clone());
+        self.present.store(next);
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Generation<R> {
+    retired: OnceLock<Vec<R>>,
+    next: OnceLock<Shared<Generation<R>>>,
+}
+
+impl<R> Generation<R> {
+    fn new() -> Generation<R> {
+        Generation { retired: OnceLock::new(), next: OnceLock::new() }
+    }
+}
+
+impl<R> Drop for Generation<R> {
     fn drop(&mut self) {
         // One after the other instead of each within the drop of the one before it: there may be a million.
         let mut next = self.next.take();
-        while let Some(mut generation) = next.and_then(Arc::into_inner) {
+        while let Some(mut generation) = next.and_then(Shared::into_inner) {
             next = generation.next.take();
         }
     }
@@ -54,14 +103,14 @@ impl Drop for Generation {
 
 /// Keeps memory that was found in a word while this lives from being freed.
 #[derive(Debug)]
-pub(crate) struct Pin {
-    _generation: Guard<Arc<Generation>>,
+pub(crate) struct Pin<R = Retired> {
+    _generation: Guard<Generation<R>>,
 }
 
 /// Pins the present generation. A thread should hold few pins at a time, as each after the eighth costs more.
 #[inline]
 pub(crate) fn pin() -> Pin {
-    Pin { _generation: PRESENT.load() }
+    UNITS.pin()
 }
 
 /// Memory that no word leads to any more. Its bytes are counted until it is freed.
@@ -108,13 +157,7 @@ pub(crate) fn retire(mut memory: Vec<Retired>, counter: &Arc<AtomicU64>) {
         counter.fetch_add(retired.bytes, Relaxed);
         retired.counter = Some(counter.clone());
     }
-    let _retiring = RETIRING.lock().unwrap_or_else(PoisonError::into_inner);
-    let next = Arc::new(Generation::default());
-    let present = PRESENT.load_full();
-    // Both are empty, as each generation is followed once.
-    let _ = present.retired.set(memory);
-    let _ = present.next.set(next.clone());
-    PRESENT.store(next);
+    UNITS.retire(memory);
 }
 
 #[cfg(test)]

@@ -6,30 +6,30 @@
 //! # Structure
 //!
 //! A segment has the first `k` of its units in memory, in one piece ([`tamis_filter::ElasticStack`]), and one word that says
-//! how many they are and where: the address of the piece, a multiple of 64, plus `k`. So a unit takes its bits, a piece
-//! [`PIECE_BYTES`] more, and a segment without units nothing but its word.
+//! how many they are and where ([`Word`]). So a unit takes its bits, a piece [`PIECE_BYTES`] more, and a segment without units
+//! nothing but its word.
 //!
 //! # Threads
 //!
 //! Any thread may probe at any time without a lock, under a [`Pin`]. Changes ([`grow`](ElasticFilter::grow),
 //! [`keep`](ElasticFilter::keep), [`clear`](ElasticFilter::clear)) are made by one thread at a time, the holder of the lock of
-//! [`Elastic`](crate::db::elastic::Elastic): they make a new piece, replace the word (with a store that releases, so whoever
-//! acquires the word sees the piece), and return the old piece, which is to be [retired](super::retire). A piece is never
-//! written to while a word leads to it. A reader that loaded a word before a change may probe its piece after it, which is
-//! equally correct: no subset of a segment's units rejects any of its keys.
+//! [`Elastic`](crate::db::elastic::Elastic): they make a new piece, replace the word, and return the old piece, which is to be
+//! [retired](super::retire). A piece is never written to while a word leads to it. A reader that loaded a word before a change may
+//! probe its piece after it, which is equally correct: no subset of a segment's units rejects any of its keys.
 
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, Ordering};
 
-use tamis_filter::{Digest, ElasticLine, ElasticStack, ElasticUnit, FilterError, IndependentDigests};
+use tamis_filter::{
+    Digest, ElasticLayout, ElasticLine, ElasticProbe, ElasticStack, ElasticUnit, FilterError,
+    IndependentDigests,
+};
 
+use super::word::Word;
 use super::{Pin, Retired, UnitDirectory};
+use crate::table::prefetch::prefetch_place;
 
 /// What a piece takes beside its lines: the header of an allocation.
 const PIECE_BYTES: u64 = 16;
-
-/// The part of a word that is the number of units. Lines are aligned to more.
-const COUNT: usize = 63;
 
 /// The units to probe for a key: a segment, and its units at that moment.
 #[derive(Clone, Copy, Debug)]
@@ -63,14 +63,14 @@ impl FoundUnits<'_> {
 #[derive(Debug)]
 pub(crate) struct ElasticFilter {
     directory: UnitDirectory,
-    /// One per segment; null if no unit is in memory.
-    words: Box<[AtomicPtr<ElasticLine>]>,
+    /// One per segment.
+    words: Box<[Word<ElasticLine>]>,
 }
 
 impl ElasticFilter {
     /// Creates a filter with no unit in memory yet.
     pub(crate) fn new(directory: UnitDirectory) -> ElasticFilter {
-        let words = (0..directory.segments()).map(|_| AtomicPtr::default()).collect();
+        let words = (0..directory.segments()).map(|_| Word::empty()).collect();
         ElasticFilter { directory, words }
     }
 
@@ -84,20 +84,48 @@ impl ElasticFilter {
         self.directory.segment_of(key, prefix)
     }
 
-    /// The units and the lines that a word stands for.
+    /// The units of a segment at this moment, and their lines.
     ///
     /// # Safety
-    /// The word is one of `segment`'s, and its piece is not freed during `'f`.
+    /// `stack` is the segment's, and the piece that its word leads to now is not freed during `'f`.
     #[inline]
-    unsafe fn piece<'f>(&self, word: *mut ElasticLine, stack: &ElasticStack) -> (u32, &'f [ElasticLine]) {
-        let units = (word.addr() & COUNT) as u32;
+    unsafe fn piece<'f>(&self, segment: usize, stack: &ElasticStack) -> (u32, &'f [ElasticLine]) {
+        let (lines, units) = self.words[segment].load();
         if units == 0 {
             return (0, &[]);
         }
-        let lines = word.map_addr(|address| address & !COUNT);
         // SAFETY: the piece has that many lines, as `install` made it for that many units, and lives, as the caller promises.
         // Nobody writes to it: pieces are immutable.
         (units, unsafe { std::slice::from_raw_parts(lines, stack.lines(units)) })
+    }
+
+    /// Reports whether [`locate`](Self::locate) works.
+    pub(crate) fn locates(&self) -> bool {
+        self.directory.spec().layout == ElasticLayout::Interleaved
+    }
+
+    /// The same as [`segment_of`](Self::segment_of), for [`locate`](Self::locate), which will read the segment's word: it is
+    /// prefetched.
+    #[inline(always)]
+    pub(crate) fn seek(&self, key: &[u8], prefix: u64) -> usize {
+        let segment = self.segment_of(key, prefix);
+        prefetch_place(&self.words[segment]);
+        segment
+    }
+
+    /// Returns where the units of a segment have the bits of a key, and prefetches what a probe reads first. `None` if no unit
+    /// is in memory.
+    #[inline(always)]
+    pub(crate) fn locate<'f>(
+        &'f self,
+        segment: usize,
+        digest: Digest,
+        _pin: &'f Pin,
+    ) -> Option<ElasticProbe<'f>> {
+        let stack = self.directory.stack(segment);
+        // SAFETY: as in `find`.
+        let (units, lines) = unsafe { self.piece(segment, &stack) };
+        if units == 0 { None } else { stack.locate(lines, units, digest) }
     }
 
     /// Returns the segment of a key with its units, and prefetches the first of them.
@@ -111,10 +139,9 @@ impl ElasticFilter {
     ) -> FoundUnits<'f> {
         let segment = self.segment_of(key, prefix);
         let stack = self.directory.stack(segment);
-        let word = self.words[segment].load(Ordering::Acquire);
-        // SAFETY: the word was loaded under the pin, which lives as long as what is returned; pieces are freed only by way of
-        // `retire`, or with this filter, which is borrowed.
-        let (units, lines) = unsafe { self.piece(word, &stack) };
+        // SAFETY: the pin is older than the load of the word and lives as long as what is returned; pieces are freed only by way
+        // of `retire`, or with this filter, which is borrowed.
+        let (units, lines) = unsafe { self.piece(segment, &stack) };
         if units > 0
             && let Some(digest) = digest
         {
@@ -129,9 +156,8 @@ impl ElasticFilter {
     /// [`FilterError::Parameter`] if they are not the next units of the segment.
     pub(crate) fn grow(&self, segment: usize, more: &[ElasticUnit]) -> Result<Option<Retired>, FilterError> {
         let stack = self.directory.stack(segment);
-        let word = self.words[segment].load(Ordering::Acquire);
         // SAFETY: pieces are retired only by the one thread that makes changes, which is this one.
-        let (before, old) = unsafe { self.piece(word, &stack) };
+        let (before, old) = unsafe { self.piece(segment, &stack) };
         let after = before + more.len() as u32;
         if after > self.directory.units() {
             return Err(FilterError::Parameter("the segment has fewer units"));
@@ -150,9 +176,8 @@ impl ElasticFilter {
     /// Takes all units of a segment but the first `units` out of use.
     pub(crate) fn keep(&self, segment: usize, units: u8) -> Option<Retired> {
         let stack = self.directory.stack(segment);
-        let word = self.words[segment].load(Ordering::Acquire);
         // SAFETY: as in `grow`.
-        let (before, old) = unsafe { self.piece(word, &stack) };
+        let (before, old) = unsafe { self.piece(segment, &stack) };
         let after = u32::from(units);
         if before <= after {
             return None;
@@ -164,18 +189,12 @@ impl ElasticFilter {
 
     /// Makes `lines` the piece of a segment, with `units` units, and returns the piece before it.
     fn install(&self, segment: usize, lines: Box<[ElasticLine]>, units: u32) -> Option<Retired> {
-        let word = match units {
+        let lines = match units {
             0 => ptr::null_mut(),
-            units => Box::into_raw(lines).cast::<ElasticLine>().map_addr(|address| address | units as usize),
+            _ => Box::into_raw(lines).cast::<ElasticLine>(),
         };
-        let old = self.words[segment].swap(word, Ordering::AcqRel);
-        self.retired(segment, old)
-    }
-
-    /// What a word of a segment that nothing leads to any more owns.
-    fn retired(&self, segment: usize, word: *mut ElasticLine) -> Option<Retired> {
-        let units = (word.addr() & COUNT) as u32;
-        let lines = NonNull::new(word.map_addr(|address| address & !COUNT)).filter(|_| units > 0)?;
+        let (lines, units) = self.words[segment].replace((lines, units));
+        let lines = NonNull::new(lines)?;
         let count = self.directory.stack(segment).lines(units);
         // SAFETY: `install` made the piece from a box of that many lines, and the word that led to it has been replaced.
         Some(unsafe { Retired::new(lines, count, self.bytes(segment, units as u8)) })
@@ -188,7 +207,7 @@ impl ElasticFilter {
 
     /// The number of units of a segment in memory.
     pub(crate) fn enabled(&self, segment: usize) -> u32 {
-        (self.words[segment].load(Ordering::Relaxed).addr() & COUNT) as u32
+        self.words[segment].units()
     }
 
     /// What the first `units` units of a segment take in memory, in bytes.
@@ -217,3 +236,6 @@ impl Drop for ElasticFilter {
         (0..self.words.len()).for_each(|segment| drop(self.keep(segment, 0)));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -70,7 +70,7 @@ fn the_last_segment_is_not_tiny() {
         assert_eq!(directory.total_keys(), count);
         let starts = expected.iter().scan(0, |start, keys| Some(std::mem::replace(start, *start + keys)));
         for (segment, start) in starts.enumerate() {
-            let first = directory.first_key(segment);
+            let first = &directory.first_key(segment)[..];
             assert!(
                 first <= &key(start)[..] && (start == 0 || first > &key(start - 1)[..]),
                 "{first:?} {start}"

@@ -1,0 +1,57 @@
+//! The word of a segment: which of its units are in memory, and where.
+//!
+//! An address that is a multiple of 64, plus the number of units, so that both change at once.
+//!
+//! # Threads
+//!
+//! Any thread may load a word at any time. Following the address is safe under a [`Pin`](super::Pin) that is older than the
+//! load: see [`reclaim`](super::reclaim). A replacement releases what its thread wrote before, the piece above all, and a load
+//! acquires it.
+
+#[cfg(all(test, loom))]
+use loom::sync::atomic::AtomicPtr;
+use std::ptr;
+#[cfg(not(all(test, loom)))]
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+
+/// The part of a word that is the number of units. Pieces are aligned to more.
+const COUNT: usize = 63;
+
+/// The address of a piece, null if there is none, and its number of units.
+type Place<T> = (*mut T, u32);
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(super) struct Word<T>(AtomicPtr<T>);
+
+impl<T> Word<T> {
+    /// A word that leads to nothing.
+    pub(super) fn empty() -> Word<T> {
+        Word(AtomicPtr::new(ptr::null_mut()))
+    }
+
+    #[inline]
+    fn split(word: *mut T) -> Place<T> {
+        (word.map_addr(|address| address & !COUNT), (word.addr() & COUNT) as u32)
+    }
+
+    /// Returns where the units are. The one thread that replaces words calls it without a pin.
+    #[inline]
+    pub(super) fn load(&self) -> Place<T> {
+        Self::split(self.0.load(Acquire))
+    }
+
+    /// Leads to another piece, and returns the one before, which readers may still be probing.
+    pub(super) fn replace(&self, (piece, units): Place<T>) -> Place<T> {
+        debug_assert!(
+            piece.addr() & COUNT == 0 && units as usize <= COUNT && piece.is_null() == (units == 0)
+        );
+        Self::split(self.0.swap(piece.map_addr(|address| address | units as usize), AcqRel))
+    }
+
+    /// The number of units alone, for statistics.
+    pub(super) fn units(&self) -> u32 {
+        Self::split(self.0.load(Relaxed)).1
+    }
+}
