@@ -13,7 +13,8 @@ use crate::values::OptionArgs;
 /// The rule for keys on the command line, shown with every subcommand that takes one.
 pub(crate) const KEYS_HELP: &str = "\
 Keys and values are used byte for byte as typed; with --hex, all of them (input and output) are hexadecimal
-digits (00ff10). The form of a key is never guessed: without --hex, `0x61` is a key of four bytes.";
+digits (00ff10). The form of a key is never guessed: without --hex, `0x61` is a key of four bytes.
+Whatever begins with a dash is an option: keys and values that do come after `--`, bounds after `=` (--start=-5).";
 
 #[derive(Parser)]
 #[command(
@@ -131,6 +132,20 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         Cli::command().debug_assert();
+    }
+
+    /// A misspelt option must not pass for a key. `experiment` takes any words, and only prints them.
+    #[test]
+    fn no_argument_takes_what_looks_like_an_option() {
+        fn check(command: &clap::Command) {
+            for arg in command.get_arguments() {
+                let (command, arg_id) = (command.get_name(), arg.get_id());
+                let lax = arg.is_allow_hyphen_values_set() || arg.is_allow_negative_numbers_set();
+                assert!(!lax || command == "experiment", "{command} {arg_id}");
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::command());
     }
 
     #[test]

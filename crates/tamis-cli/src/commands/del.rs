@@ -16,17 +16,18 @@ use crate::text;
 #[command(after_help = KEYS_HELP, after_long_help = format!("{KEYS_HELP}\n\nDeleting an absent key is not an error. The deletions of one command are\n\
     atomic.\n\nExamples:\n  \
     tamis del --db ./data greeting picture\n  \
+    tamis del --db ./data -- -5                 the key -5\n  \
     tamis del --db ./data --range 2023 2024     from 2023 (included) to 2024 (excluded)\n  \
     tamis del --db ./data --prefix FR/"))]
 pub(crate) struct DelArgs {
     #[command(flatten)]
     db: DbArgs,
-    /// The keys
-    #[arg(required_unless_present_any = ["range", "prefix"])]
+    /// The keys; with --range, two of them: START and END
+    #[arg(required_unless_present = "prefix")]
     keys: Vec<OsString>,
-    /// All keys from START (included) to END (excluded)
-    #[arg(long, num_args = 2, value_names = ["START", "END"], conflicts_with_all = ["keys", "prefix"])]
-    range: Option<Vec<OsString>>,
+    /// Delete all keys from START (included) to END (excluded)
+    #[arg(long, conflicts_with = "prefix")]
+    range: bool,
     /// All keys that start with PREFIX
     #[arg(long, conflicts_with = "keys")]
     prefix: Option<OsString>,
@@ -40,15 +41,20 @@ pub(crate) struct DelArgs {
 
 pub(crate) fn run(args: DelArgs) -> Result<Outcome, Failure> {
     let mut batch = WriteBatch::new();
-    for key in &args.keys {
-        batch.delete(text::typed(key, args.hex)?);
-    }
-    if let Some([start, end]) = args.range.as_deref() {
-        let (start, end) = (text::typed(start, args.hex)?, text::typed(end, args.hex)?);
+    let keys = args.keys.iter().map(|key| text::typed(key, args.hex));
+    let keys = keys.collect::<Result<Vec<_>, _>>()?;
+    if args.range {
+        let Ok([start, end]) = <[Vec<u8>; 2]>::try_from(keys) else {
+            return Err(Failure::usage("--range takes two keys, START and END"));
+        };
         if start > end {
             return Err(Failure::usage("the start of the range lies after its end"));
         }
         batch.delete_range(start..end);
+    } else {
+        keys.into_iter().for_each(|key| {
+            batch.delete(key);
+        });
     }
     if let Some(prefix) = &args.prefix {
         let prefix = text::typed(prefix, args.hex)?;

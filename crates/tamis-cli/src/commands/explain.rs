@@ -22,7 +22,6 @@ pub(crate) struct ExplainArgs {
     #[command(flatten)]
     db: DbArgs,
     /// The key
-    #[arg(allow_hyphen_values = true)]
     key: OsString,
     /// The key is hexadecimal
     #[arg(long)]

@@ -19,7 +19,6 @@ pub(crate) struct GetArgs {
     #[command(flatten)]
     pub(crate) db: DbArgs,
     /// The key
-    #[arg(allow_hyphen_values = true)]
     key: OsString,
     /// The key is hexadecimal, and so is the value printed
     #[arg(long)]

@@ -15,15 +15,14 @@ use crate::text;
 #[command(after_help = KEYS_HELP, after_long_help = format!("{KEYS_HELP}\n\nCreates the database if there is none.\n\nExamples:\n  \
     tamis put --db ./data greeting hello\n  \
     tamis put --db ./data picture - < picture.png\n  \
-    tamis put --db ./data --hex 00ff10 cafe"))]
+    tamis put --db ./data --hex 00ff10 cafe\n  \
+    tamis put --db ./data -- -5 -17"))]
 pub(crate) struct PutArgs {
     #[command(flatten)]
     db: DbArgs,
     /// The key
-    #[arg(allow_hyphen_values = true)]
     key: OsString,
     /// The value; `-` reads it from standard input
-    #[arg(allow_hyphen_values = true)]
     value: OsString,
     /// Key and value are hexadecimal (except a value from standard input)
     #[arg(long)]

@@ -34,13 +34,13 @@ pub(crate) struct ScanArgs {
     #[command(flatten)]
     db: DbArgs,
     /// The first key [default: the first of all]
-    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    #[arg(long, value_name = "KEY")]
     start: Option<OsString>,
     /// The key to stop before [default: none]
-    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    #[arg(long, value_name = "KEY")]
     end: Option<OsString>,
     /// Only keys that start with PREFIX
-    #[arg(long, conflicts_with_all = ["start", "end"], allow_hyphen_values = true)]
+    #[arg(long, conflicts_with_all = ["start", "end"])]
     prefix: Option<OsString>,
     /// Print at most this many entries
     #[arg(long, value_name = "N")]
