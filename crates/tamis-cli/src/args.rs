@@ -1,8 +1,9 @@
 //! The top-level command line, and the arguments shared by several subcommands.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
+use tamis::operators::Operators;
 use tamis::options::OnDamage;
 use tamis::{Db, Options};
 
@@ -66,6 +67,14 @@ pub(crate) enum Command {
     StressChild(stress::child::ChildArgs),
 }
 
+/// Returns the options that the database in `dir` was last opened with (the defaults for a new one). Operators that its program
+/// supplies are unknown here: such keyspaces can be read and copied.
+pub(crate) fn stored_options(dir: &Path) -> Result<Options, Failure> {
+    let mut options = Options::stored_in(dir)?.unwrap_or_default();
+    options.operators = Operators::new().with_unknown();
+    Ok(options)
+}
+
 /// The database and the options to open it with.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DbArgs {
@@ -83,8 +92,8 @@ impl DbArgs {
     }
 
     /// Like `to_options`; `on_damage` is the policy for damaged tables unless one was given.
-    fn to_options_with(&self, on_damage: Option<OnDamage>) -> Result<Options, Failure> {
-        let mut options = Options::stored_in(&self.db)?.unwrap_or_default();
+    pub(crate) fn to_options_with(&self, on_damage: Option<OnDamage>) -> Result<Options, Failure> {
+        let mut options = stored_options(&self.db)?;
         options.on_damage = on_damage.unwrap_or(options.on_damage);
         // These restrict one opening; they do not describe the database.
         options.set("create_if_missing", "true")?;

@@ -112,9 +112,11 @@ impl From<tamis::OpenError> for Failure {
 
 impl From<tamis::WriteError> for Failure {
     fn from(error: tamis::WriteError) -> Failure {
-        use tamis::WriteError::{KeyTooLong, ReversedRange, ValueTooLong};
+        use tamis::WriteError::{KeyTooLong, ReversedRange, Unregistered, ValueTooLong};
         match error {
-            KeyTooLong { .. } | ValueTooLong { .. } | ReversedRange => Failure::usage(error),
+            KeyTooLong { .. } | ValueTooLong { .. } | ReversedRange | Unregistered { .. } => {
+                Failure::usage(error)
+            }
             other => Failure::database(other),
         }
     }
@@ -132,6 +134,7 @@ impl From<tamis::AdminError> for Failure {
             tamis::AdminError::TargetExists { .. } | tamis::AdminError::NoKeyspace { .. } => {
                 Failure::usage(error)
             }
+            tamis::AdminError::Write(error) => error.into(),
             tamis::AdminError::External(error) => error.into(),
             tamis::AdminError::Options(error) => error.into(),
             other => Failure::database(other),

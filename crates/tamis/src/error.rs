@@ -317,6 +317,20 @@ pub enum WriteError {
         /// The keyspace's name.
         name: String,
     },
+    /// The keyspace's options name an operator that the database was opened without, as
+    /// [`Operators::with_unknown`](crate::operators::Operators::with_unknown) permits.
+    #[error(
+        "keyspace `{keyspace}` can be read but not written: its option `{option} = {name}` names an operator that this program \
+         does not have"
+    )]
+    Unregistered {
+        /// The keyspace.
+        keyspace: String,
+        /// The option: `merge_operator` or `compaction_filter`.
+        option: &'static str,
+        /// The operator's name.
+        name: String,
+    },
     /// The keyspace belongs to another database.
     #[error("keyspace `{name}` belongs to another database")]
     ForeignKeyspace {

@@ -11,6 +11,7 @@ use tamis_advisor::{
 };
 use tamis_bench::report::{Align, Table, bytes, grouped, mean};
 
+use crate::args::stored_options;
 use crate::failure::{Failure, Outcome};
 use crate::output::{Out, note};
 use crate::values::OptionArgs;
@@ -119,7 +120,7 @@ impl AdviseArgs {
     fn case(&self) -> Result<Case, Failure> {
         let (options, data, seen) = match (&self.db, self.keys) {
             (Some(dir), _) => {
-                let mut options = Options::stored_in(dir)?.unwrap_or_default();
+                let mut options = stored_options(dir)?;
                 self.options.apply(&mut options)?;
                 // A read-only opening changes nothing, but adopts what `auto_memory_bytes` has chosen.
                 let db = Db::open_read_only(dir, options)?;

@@ -9,7 +9,7 @@ use tamis::WriteBatch;
 use crate::args::{DbArgs, KEYS_HELP};
 use crate::commands::put::write;
 use crate::failure::{Failure, Outcome};
-use crate::text;
+use crate::text::{self, end_of_prefix};
 
 /// Delete keys, a range of keys, or all keys with a prefix
 #[derive(Args)]
@@ -65,25 +65,4 @@ pub(crate) fn run(args: DelArgs) -> Result<Outcome, Failure> {
     write(&db, batch, args.sync)?;
     db.close()?;
     Ok(Outcome::Done)
-}
-
-/// Returns the first key after all keys that start with `prefix`, if there is one.
-fn end_of_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
-    let last = prefix.iter().rposition(|&byte| byte < 0xFF)?;
-    let mut end = prefix[..=last].to_vec();
-    end[last] += 1;
-    Some(end)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_prefix_ends_before_its_successor() {
-        assert_eq!(end_of_prefix(b"FR/"), Some(b"FR0".to_vec()));
-        assert_eq!(end_of_prefix(b"a\xff\xff"), Some(b"b".to_vec()));
-        assert_eq!(end_of_prefix(b"\xff"), None);
-        assert_eq!(end_of_prefix(b""), None);
-    }
 }

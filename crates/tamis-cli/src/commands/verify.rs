@@ -5,6 +5,7 @@ use std::io::Write;
 use clap::Args;
 use serde_json::json;
 use tamis::maintenance::VerifyReport;
+use tamis::options::OnDamage;
 use tamis::{OpenError, StorageError};
 use tamis_bench::report::{bytes, grouped};
 
@@ -69,9 +70,7 @@ impl DbArgs {
     /// Opens the database; returns a description of the damage if that keeps it from being opened.
     fn open_unless_damaged(&self) -> Result<Result<tamis::Db, String>, Failure> {
         // A damaged table must not keep the others from being checked.
-        let mut options =
-            tamis::Options { on_damage: tamis::options::OnDamage::Quarantine, ..tamis::Options::default() };
-        self.options.apply(&mut options)?;
+        let options = self.to_options_with(Some(OnDamage::Quarantine))?;
         match tamis::Db::open_read_only(&self.db, options) {
             Ok(db) => Ok(Ok(db)),
             Err(OpenError::Storage(StorageError::Corrupt(damage))) => Ok(Err(damage.to_string())),
