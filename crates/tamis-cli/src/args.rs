@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Parser, Subcommand};
 use tamis::operators::Operators;
 use tamis::options::OnDamage;
-use tamis::{Db, Options};
+use tamis::{Db, Keyspace, Options};
 
 use crate::commands::*;
 use crate::failure::Failure;
-use crate::values::OptionArgs;
+use crate::values::{KEYSPACE_PREFIX, OptionArgs};
 
 /// The rule for keys on the command line, shown with every subcommand that takes one.
 pub(crate) const KEYS_HELP: &str = "\
@@ -55,6 +55,8 @@ pub(crate) enum Command {
     Dump(dump::DumpArgs),
     Verify(verify::VerifyArgs),
     Salvage(salvage::SalvageArgs),
+    #[command(subcommand)]
+    Keyspaces(keyspaces::KeyspacesCommand),
     Checkpoint(checkpoint::CheckpointArgs),
     Compact(compact::CompactArgs),
     Options(options::OptionsArgs),
@@ -84,6 +86,17 @@ pub(crate) struct DbArgs {
     #[command(flatten)]
     pub(crate) options: OptionArgs,
 }
+
+/// The keyspace of a command that reads or writes one. Options named `keyspace.…` are those of this keyspace.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct KeyspaceArgs {
+    /// The keyspace; `tamis keyspaces` lists and creates them
+    #[arg(long, value_name = "NAME", default_value = DEFAULT)]
+    pub(crate) keyspace: String,
+}
+
+/// The name of the keyspace that every database has.
+pub(crate) const DEFAULT: &str = "default";
 
 impl DbArgs {
     /// Returns the options that the database was last opened with (the defaults for a new one), with those given applied.
@@ -123,6 +136,54 @@ impl DbArgs {
     /// Opens for writing, creating the database if there is none.
     pub(crate) fn open_or_create(&self) -> Result<Db, Failure> {
         Ok(Db::open(&self.db, self.to_options()?)?)
+    }
+}
+
+impl KeyspaceArgs {
+    /// Opens a keyspace read-only.
+    pub(crate) fn open_read_only(&self, args: &DbArgs) -> Result<Keyspace, Failure> {
+        let (args, own) = self.split(args);
+        if let Some((name, _)) = own.first() {
+            let (keyspace, prefix) = (&self.keyspace, KEYSPACE_PREFIX);
+            return Err(Failure::usage(format!(
+                "`{prefix}{name}` cannot be set here: this command changes no option of keyspace `{keyspace}`"
+            )));
+        }
+        Ok(args.open_read_only()?.keyspace(&self.keyspace)?)
+    }
+
+    /// Opens a keyspace of an existing database for writing.
+    pub(crate) fn open_existing(&self, args: &DbArgs) -> Result<Keyspace, Failure> {
+        let (args, own) = self.split(args);
+        self.with_options(&args.open_existing()?, &own)
+    }
+
+    /// Opens a keyspace for writing. Creates the database if there is none, which has the default keyspace only.
+    pub(crate) fn open_or_create(&self, args: &DbArgs) -> Result<Keyspace, Failure> {
+        match self.keyspace == DEFAULT {
+            true => self.with_options(&args.open_or_create()?, &[]),
+            false => self.open_existing(args),
+        }
+    }
+
+    fn with_options(&self, db: &Db, options: &[(String, String)]) -> Result<Keyspace, Failure> {
+        let keyspace = db.keyspace(&self.keyspace)?;
+        if !options.is_empty() {
+            let changes: Vec<_> = options.iter().map(|(name, value)| (&name[..], &value[..])).collect();
+            keyspace.set_options(&changes)?;
+        }
+        Ok(keyspace)
+    }
+
+    /// Separates the options of a keyspace other than the default one, whose options are among those of the database.
+    fn split(&self, args: &DbArgs) -> (DbArgs, Vec<(String, String)>) {
+        match self.keyspace == DEFAULT {
+            true => (args.clone(), Vec::new()),
+            false => {
+                let (options, own) = args.options.split();
+                (DbArgs { db: args.db.clone(), options }, own)
+            }
+        }
     }
 }
 

@@ -131,9 +131,14 @@ impl From<tamis::ReadError> for Failure {
 impl From<tamis::AdminError> for Failure {
     fn from(error: tamis::AdminError) -> Failure {
         match error {
-            tamis::AdminError::TargetExists { .. } | tamis::AdminError::NoKeyspace { .. } => {
-                Failure::usage(error)
-            }
+            tamis::AdminError::TargetExists { .. }
+            | tamis::AdminError::KeyspaceExists { .. }
+            | tamis::AdminError::BadName { .. }
+            | tamis::AdminError::DefaultKeyspace
+            | tamis::AdminError::Unregistered { .. } => Failure::usage(error),
+            tamis::AdminError::NoKeyspace { .. } => Failure::usage(format!(
+                "{error}; `tamis keyspaces list` shows them, `tamis keyspaces create` makes one"
+            )),
             tamis::AdminError::Write(error) => error.into(),
             tamis::AdminError::External(error) => error.into(),
             tamis::AdminError::Options(error) => error.into(),

@@ -69,6 +69,7 @@ fn dispatch(cli: Cli, out: &mut Out) -> Result<Outcome, Failure> {
         Some(Command::Dump(args)) => dump::run(args, out),
         Some(Command::Verify(args)) => verify::run(args, out),
         Some(Command::Salvage(args)) => salvage::run(args, out),
+        Some(Command::Keyspaces(command)) => keyspaces::run(command, out),
         Some(Command::Checkpoint(args)) => checkpoint::run(args),
         Some(Command::Compact(args)) => compact::run(args, out),
         Some(Command::Options(args)) => options::run(args, out),

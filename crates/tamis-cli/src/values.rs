@@ -16,7 +16,22 @@ pub struct OptionArgs {
     pub set: Vec<(String, String)>,
 }
 
+/// The prefix of options of a keyspace.
+pub const KEYSPACE_PREFIX: &str = "keyspace.";
+
 impl OptionArgs {
+    /// Separates the options of a keyspace, without their prefix, from those of the database.
+    pub fn split(&self) -> (OptionArgs, Vec<(String, String)>) {
+        let (mut set, mut own) = (Vec::new(), Vec::new());
+        for (name, value) in &self.set {
+            match name.strip_prefix(KEYSPACE_PREFIX) {
+                Some(name) => own.push((name.to_owned(), value.clone())),
+                None => set.push((name.clone(), value.clone())),
+            }
+        }
+        (OptionArgs { set }, own)
+    }
+
     /// Sets the options in the order in which they were given.
     ///
     /// # Errors

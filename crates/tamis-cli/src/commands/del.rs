@@ -6,7 +6,7 @@ use std::ops::Bound;
 use clap::Args;
 use tamis::WriteBatch;
 
-use crate::args::{DbArgs, KEYS_HELP};
+use crate::args::{DbArgs, KEYS_HELP, KeyspaceArgs};
 use crate::commands::put::write;
 use crate::failure::{Failure, Outcome};
 use crate::text::{self, end_of_prefix};
@@ -22,6 +22,8 @@ use crate::text::{self, end_of_prefix};
 pub(crate) struct DelArgs {
     #[command(flatten)]
     db: DbArgs,
+    #[command(flatten)]
+    keyspace: KeyspaceArgs,
     /// The keys; with --range, two of them: START and END
     #[arg(required_unless_present = "prefix")]
     keys: Vec<OsString>,
@@ -40,28 +42,36 @@ pub(crate) struct DelArgs {
 }
 
 pub(crate) fn run(args: DelArgs) -> Result<Outcome, Failure> {
-    let mut batch = WriteBatch::new();
-    let keys = args.keys.iter().map(|key| text::typed(key, args.hex));
-    let keys = keys.collect::<Result<Vec<_>, _>>()?;
-    if args.range {
-        let Ok([start, end]) = <[Vec<u8>; 2]>::try_from(keys) else {
-            return Err(Failure::usage("--range takes two keys, START and END"));
-        };
-        if start > end {
-            return Err(Failure::usage("the start of the range lies after its end"));
+    let typed = |key: &OsString| text::typed(key, args.hex);
+    let keys = args.keys.iter().map(typed).collect::<Result<Vec<_>, _>>()?;
+    let range = match (args.range, &args.prefix) {
+        (true, _) => {
+            let Ok([start, end]) = <[Vec<u8>; 2]>::try_from(keys.clone()) else {
+                return Err(Failure::usage("--range takes two keys, START and END"));
+            };
+            if start > end {
+                return Err(Failure::usage("the start of the range lies after its end"));
+            }
+            Some((start, Bound::Excluded(end)))
         }
-        batch.delete_range(start..end);
-    } else {
-        keys.into_iter().for_each(|key| {
-            batch.delete(key);
-        });
+        (false, Some(prefix)) => {
+            let prefix = typed(prefix)?;
+            let end = end_of_prefix(&prefix).map_or(Bound::Unbounded, Bound::Excluded);
+            Some((prefix, end))
+        }
+        (false, None) => None,
+    };
+    let keyspace = args.keyspace.open_existing(&args.db)?;
+    let mut batch = WriteBatch::new();
+    match range {
+        Some((start, end)) => {
+            batch.delete_range_in::<Vec<u8>>(&keyspace, (Bound::Included(start), end));
+        }
+        None => keys.iter().for_each(|key| {
+            batch.delete_in(&keyspace, key);
+        }),
     }
-    if let Some(prefix) = &args.prefix {
-        let prefix = text::typed(prefix, args.hex)?;
-        let end = end_of_prefix(&prefix).map_or(Bound::Unbounded, Bound::Excluded);
-        batch.delete_range::<Vec<u8>>((Bound::Included(prefix), end));
-    }
-    let db = args.db.open_existing()?;
+    let db = keyspace.database();
     write(&db, batch, args.sync)?;
     db.close()?;
     Ok(Outcome::Done)

@@ -5,11 +5,11 @@ use std::time::Instant;
 
 use clap::Args;
 use serde_json::{Value, json};
-use tamis::{Db, Durability, WriteBatch};
+use tamis::{Durability, Keyspace, WriteBatch};
 use tamis_bench::Progress;
 use tamis_bench::report::grouped;
 
-use crate::args::{DbArgs, KEYS_HELP};
+use crate::args::{DbArgs, KEYS_HELP, KeyspaceArgs};
 use crate::failure::{Failure, Outcome};
 use crate::input::InputArgs;
 use crate::output::{Out, note};
@@ -37,6 +37,8 @@ pub(crate) struct LoadArgs {
     #[command(flatten)]
     db: DbArgs,
     #[command(flatten)]
+    keyspace: KeyspaceArgs,
+    #[command(flatten)]
     input: InputArgs,
     /// Records per write batch; a batch is stored atomically
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -52,9 +54,10 @@ pub(crate) struct LoadArgs {
 pub(crate) fn run(args: LoadArgs, out: &mut Out) -> Result<Outcome, Failure> {
     let (mut records, columns) = args.input.open()?;
 
-    let db = args.db.open_or_create()?;
+    let keyspace = args.keyspace.open_or_create(&args.db)?;
+    let db = keyspace.database();
     let progress = Reporter::new();
-    let mut loader = Loader::new(&db, records.place());
+    let mut loader = Loader::new(&keyspace, records.place());
     let start = Instant::now();
     progress.begin("load", 0, "records");
     let result = loop {
@@ -127,19 +130,19 @@ pub(crate) fn run(args: LoadArgs, out: &mut Out) -> Result<Outcome, Failure> {
 }
 
 struct Loader<'a> {
-    db: &'a Db,
+    keyspace: &'a Keyspace,
     batch: WriteBatch,
     batch_bytes: usize,
     account: Account,
 }
 
 impl<'a> Loader<'a> {
-    fn new(db: &'a Db, start: Place) -> Loader<'a> {
-        Loader { db, batch: WriteBatch::new(), batch_bytes: 0, account: Account::from(start) }
+    fn new(keyspace: &'a Keyspace, start: Place) -> Loader<'a> {
+        Loader { keyspace, batch: WriteBatch::new(), batch_bytes: 0, account: Account::from(start) }
     }
 
     fn add(&mut self, key: &[u8], value: &[u8]) {
-        self.batch.put(key, value);
+        self.batch.put_in(self.keyspace, key, value);
         self.batch_bytes += key.len() + value.len();
     }
 
@@ -152,7 +155,7 @@ impl<'a> Loader<'a> {
         let (batch, bytes) = (std::mem::take(&mut self.batch), std::mem::take(&mut self.batch_bytes));
         let records = batch.len() as u64;
         if records > 0 {
-            self.db.write(batch).inspect_err(|_| self.account.refused = records)?;
+            self.keyspace.database().write(batch).inspect_err(|_| self.account.refused = records)?;
         }
         self.account.loaded += records;
         self.account.bytes += bytes as u64;

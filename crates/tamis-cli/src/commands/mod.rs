@@ -13,6 +13,7 @@ pub(crate) mod explain;
 pub(crate) mod get;
 pub(crate) mod heatmap;
 pub(crate) mod ingest;
+pub(crate) mod keyspaces;
 pub(crate) mod load;
 pub(crate) mod options;
 pub(crate) mod put;

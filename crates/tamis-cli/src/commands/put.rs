@@ -6,7 +6,7 @@ use std::io::Read;
 use clap::Args;
 use tamis::{Durability, WriteBatch};
 
-use crate::args::{DbArgs, KEYS_HELP};
+use crate::args::{DbArgs, KEYS_HELP, KeyspaceArgs};
 use crate::failure::{Failure, Outcome};
 use crate::text;
 
@@ -20,6 +20,8 @@ use crate::text;
 pub(crate) struct PutArgs {
     #[command(flatten)]
     db: DbArgs,
+    #[command(flatten)]
+    keyspace: KeyspaceArgs,
     /// The key
     key: OsString,
     /// The value; `-` reads it from standard input
@@ -42,9 +44,10 @@ pub(crate) fn run(args: PutArgs) -> Result<Outcome, Failure> {
     } else {
         text::typed(&args.value, args.hex)?
     };
-    let db = args.db.open_or_create()?;
+    let keyspace = args.keyspace.open_or_create(&args.db)?;
     let mut batch = WriteBatch::new();
-    batch.put(key, value);
+    batch.put_in(&keyspace, key, value);
+    let db = keyspace.database();
     write(&db, batch, args.sync)?;
     db.close()?;
     Ok(Outcome::Done)

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use serde_json::Value;
 use tamis::ReadError;
 
-use crate::args::{DbArgs, KEYS_HELP};
+use crate::args::{DbArgs, KEYS_HELP, KeyspaceArgs};
 use crate::failure::{Failure, Outcome};
 use crate::json;
 use crate::output::Out;
@@ -34,6 +34,8 @@ enum Format {
 pub(crate) struct ScanArgs {
     #[command(flatten)]
     db: DbArgs,
+    #[command(flatten)]
+    keyspace: KeyspaceArgs,
     /// The first key [default: the first of all]
     #[arg(long, value_name = "KEY")]
     start: Option<OsString>,
@@ -71,7 +73,7 @@ pub(crate) fn run(args: ScanArgs, out: &mut Out) -> Result<Outcome, Failure> {
     {
         return Err(Failure::usage("the start lies after the end"));
     }
-    let db = args.db.open_read_only()?;
+    let keyspace = args.keyspace.open_read_only(&args.db)?;
     let printer = Printer { format: args.chosen_format(), hex: args.hex, keys_only: args.keys_only };
     let mut bounds = match prefix {
         Some(prefix) => {
@@ -82,7 +84,7 @@ pub(crate) fn run(args: ScanArgs, out: &mut Out) -> Result<Outcome, Failure> {
             (start.map_or(Bound::Unbounded, Bound::Included), end.map_or(Bound::Unbounded, Bound::Excluded))
         }
     };
-    let mut entries = db.range(bounds.clone());
+    let mut entries = keyspace.range(bounds.clone());
     for _ in 0..args.limit.unwrap_or(u64::MAX) {
         let entry = if args.reverse { entries.next_back() } else { entries.next() };
         match entry {
@@ -97,7 +99,7 @@ pub(crate) fn run(args: ScanArgs, out: &mut Out) -> Result<Outcome, Failure> {
                 } else {
                     bounds.0 = passed
                 }
-                entries = db.range(bounds.clone());
+                entries = keyspace.range(bounds.clone());
             }
             Some(Err(error)) => return Err(error.into()),
         }
