@@ -103,6 +103,14 @@ impl StorageError {
         StorageError::Corrupt(Corruption { path: path.to_owned(), offset: offset.into(), what: what.into() })
     }
 
+    /// Returns the file or directory concerned.
+    pub fn path(&self) -> &Path {
+        match self {
+            StorageError::Io(failure) => &failure.path,
+            StorageError::Corrupt(damage) => &damage.path,
+        }
+    }
+
     /// Reports whether the device or quota ran out of space.
     pub fn is_out_of_space(&self) -> bool {
         matches!(self, StorageError::Io(e)

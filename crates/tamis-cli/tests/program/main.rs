@@ -4,6 +4,7 @@ mod keyspaces;
 mod operators;
 mod support;
 mod usage;
+mod verify;
 
 use std::io::{Read, Write};
 use std::path::Path;

@@ -319,7 +319,7 @@ struct Opening<'a> {
 
 /// Reports whether the reason that a table could not be opened is permanent: it is damaged, missing, or on an unreadable part
 /// of the device. A lack of system resources (memory, file descriptors) is not.
-fn is_lasting(error: &StorageError) -> bool {
+pub(crate) fn is_lasting(error: &StorageError) -> bool {
     use std::io::ErrorKind;
     match error {
         StorageError::Corrupt(_) => true,
@@ -425,7 +425,7 @@ fn check_last_seq(last_seq: SeqNo) -> Result<(), &'static str> {
 }
 
 /// Reports whether there are files, other than `CURRENT`, that only a database has.
-fn holds_data(fs: &dyn FileSystem, dir: &Path) -> Result<bool, StorageError> {
+pub(crate) fn holds_data(fs: &dyn FileSystem, dir: &Path) -> Result<bool, StorageError> {
     if !fs.exists(dir).map_err(|e| StorageError::io("look for", dir, e))? {
         return Ok(false);
     }
@@ -515,6 +515,9 @@ fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
     db.committer.publish(last_seq);
     // The contents of the logs were written before this moment; nothing more is known.
     db.expiry.note_visible();
+    if let Some(salvage) = &salvage {
+        *db.salvaged.lock() = Some(salvage.report.clone());
+    }
     if db.read_only {
         return note_logs(db, logs);
     }
@@ -522,9 +525,6 @@ fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
         Some(salvage) => salvage.preserve(&*db.fs, &db.dir)?,
         None => HashMap::default(),
     };
-    if let Some(salvage) = &salvage {
-        *db.salvaged.lock() = Some(salvage.report.clone());
-    }
     if db.state().catalogue.manifest_number() == 0 {
         begin_new(db)?;
         return remove_leftovers(db, &files, &preserved);
