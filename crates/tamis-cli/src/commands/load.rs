@@ -24,7 +24,8 @@ const BATCH_BYTES: usize = 8 << 20;
 
 /// Load records from lines, TSV or CSV
 #[derive(Args)]
-#[command(after_help = KEYS_HELP, after_long_help = format!("{KEYS_HELP}\n\nCreates the database if there is none. Gzip files are decompressed.\n\
+#[command(after_help = KEYS_HELP, after_long_help = format!("{KEYS_HELP}\n\nCreates the database if there is none. Gzip files are decompressed. Everything\n\
+    loaded is in tables at the end.\n\
     Bad records (a missing column, a key longer than 64 KiB, wrong hexadecimal digits, broken CSV) are skipped and\n\
     reported with their line; the exit code is then 2. A last line without a line end is an ordinary record.\n\n\
     A load that fails keeps the records it has loaded. It reports their number, whether they are synced, and the line to\n\
@@ -95,6 +96,11 @@ pub(crate) fn run(args: LoadArgs, out: &mut Out) -> Result<Outcome, Failure> {
         }
     };
     progress.end();
+    // Otherwise every later command would replay it from the log.
+    let result = match loader.account.loaded {
+        0 => result,
+        _ => result.and_then(|()| Ok(keyspace.flush()?)),
+    };
     let mut account = loader.account;
     let synced_one_by_one = matches!(db.options().durability, Durability::Synced);
     let closed = db.close();

@@ -1,6 +1,7 @@
 //! Tests of the built program as a person or a script uses it: its output and exit codes.
 
 mod keyspaces;
+mod loading;
 mod operators;
 mod support;
 mod usage;
