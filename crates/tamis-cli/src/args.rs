@@ -45,6 +45,8 @@ pub(crate) enum Command {
     Load(load::LoadArgs),
     BuildTable(build_table::BuildTableArgs),
     Ingest(ingest::IngestArgs),
+    Export(export::ExportArgs),
+    Import(import::ImportArgs),
     Get(get::GetArgs),
     Put(put::PutArgs),
     Del(del::DelArgs),

@@ -23,6 +23,7 @@ mod input;
 mod json;
 mod records;
 mod text;
+mod transfer;
 
 pub mod failure;
 pub mod output;
@@ -59,6 +60,8 @@ fn dispatch(cli: Cli, out: &mut Out) -> Result<Outcome, Failure> {
         Some(Command::Load(args)) => load::run(args, out),
         Some(Command::BuildTable(args)) => build_table::run(args, out),
         Some(Command::Ingest(args)) => ingest::run(args, out),
+        Some(Command::Export(args)) => export::run(args, out),
+        Some(Command::Import(args)) => import::run(args, out),
         Some(Command::Get(args)) => get::run(args, out),
         Some(Command::Put(args)) => put::run(args),
         Some(Command::Del(args)) => del::run(args),

@@ -4,6 +4,7 @@ mod keyspaces;
 mod loading;
 mod operators;
 mod support;
+mod transfer;
 mod usage;
 mod verify;
 

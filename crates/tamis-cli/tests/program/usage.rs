@@ -10,6 +10,8 @@ const COMMANDS: &[&str] = &[
     "load --db NEW INPUT",
     "build-table --out NEW INPUT",
     "ingest --db NEW INPUT",
+    "export --db DB",
+    "import --db NEW INPUT",
     "get --db DB a",
     "put --db NEW a 1",
     "del --db DB a",
