@@ -9,7 +9,7 @@ use tamis::{Db, Keyspace, Options};
 
 use crate::commands::*;
 use crate::failure::Failure;
-use crate::values::{KEYSPACE_PREFIX, OptionArgs};
+use crate::values::{FilterArgs, KEYSPACE_PREFIX, OptionArgs};
 
 /// The rule for keys on the command line, shown with every subcommand that takes one.
 pub(crate) const KEYS_HELP: &str = "\
@@ -101,6 +101,11 @@ pub(crate) struct KeyspaceArgs {
 pub(crate) const DEFAULT: &str = "default";
 
 impl DbArgs {
+    /// Returns the same with a filter among the options.
+    pub(crate) fn with(&self, filter: &FilterArgs) -> DbArgs {
+        DbArgs { db: self.db.clone(), options: filter.among(&self.options) }
+    }
+
     /// Returns the options that the database was last opened with (the defaults for a new one), with those given applied.
     fn to_options(&self) -> Result<Options, Failure> {
         self.to_options_with(None)

@@ -48,6 +48,25 @@ impl OptionArgs {
     }
 }
 
+/// The filter of a database that a command may create.
+#[derive(Args, Clone, Debug, Default)]
+pub struct FilterArgs {
+    /// The filter of a new keyspace, or of an existing one's new tables, as `-o keyspace.filter=NAMES`: blocked-bloom, ribbon,
+    /// elastic, grf, auto, … (`tamis options filter` describes all); one for all levels or one per level, separated by commas
+    #[arg(long, value_name = "NAMES")]
+    pub filter: Option<String>,
+}
+
+impl FilterArgs {
+    /// Returns the options with the filter added.
+    pub fn among(&self, options: &OptionArgs) -> OptionArgs {
+        let mut options = options.clone();
+        let filter = self.filter.iter().map(|filter| (format!("{KEYSPACE_PREFIX}filter"), filter.clone()));
+        options.set.extend(filter);
+        options
+    }
+}
+
 /// Parses `NAME=VALUE`, trimming blanks around both.
 ///
 /// # Errors

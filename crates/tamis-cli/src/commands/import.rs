@@ -18,6 +18,7 @@ use crate::output::Out;
 use crate::progress::Reporter;
 use crate::records::unpacked;
 use crate::transfer::{Counts, Item, Reader, TransferError};
+use crate::values::FilterArgs;
 
 /// A batch is written when it has this many entries or bytes.
 const BATCH: usize = 1000;
@@ -40,6 +41,8 @@ Examples:
 pub(crate) struct ImportArgs {
     #[command(flatten)]
     db: DbArgs,
+    #[command(flatten)]
+    filter: FilterArgs,
     /// The file; `-` is standard input
     #[arg(default_value = "-")]
     file: PathBuf,
@@ -62,12 +65,13 @@ pub(crate) fn run(args: ImportArgs, out: &mut Out) -> Result<Outcome, Failure> {
     }
     let start = Instant::now();
     let reader = args.open()?;
-    let (_, own) = args.db.options.split();
+    let database = args.db.with(&args.filter);
+    let (_, own) = database.options.split();
     let mut options = KeyspaceOptions::default();
     for (name, value) in &own {
         options.set(name, value)?;
     }
-    let db = args.db.open_or_create()?;
+    let db = database.open_or_create()?;
     let progress = Reporter::new();
     progress.begin("import", 0, "entries");
     let mut import = Import {

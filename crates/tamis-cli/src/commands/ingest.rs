@@ -11,6 +11,7 @@ use tamis_bench::report::grouped;
 use crate::args::{DbArgs, KeyspaceArgs};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Out, note};
+use crate::values::FilterArgs;
 
 /// Add tables built by `tamis build-table` to a database, atomically
 #[derive(Args)]
@@ -25,6 +26,8 @@ pub(crate) struct IngestArgs {
     db: DbArgs,
     #[command(flatten)]
     keyspace: KeyspaceArgs,
+    #[command(flatten)]
+    filter: FilterArgs,
     /// The tables
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
@@ -40,7 +43,7 @@ pub(crate) struct IngestArgs {
 }
 
 pub(crate) fn run(args: IngestArgs, out: &mut Out) -> Result<Outcome, Failure> {
-    let keyspace = args.keyspace.open_or_create(&args.db)?;
+    let keyspace = args.keyspace.open_or_create(&args.db.with(&args.filter))?;
     let db = keyspace.database();
     let options = IngestOptions { move_files: args.move_files, verify: !args.no_verify };
     let report = keyspace.ingest(&args.files, options)?;

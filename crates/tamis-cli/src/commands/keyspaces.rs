@@ -11,7 +11,7 @@ use crate::args::{DEFAULT, DbArgs};
 use crate::failure::{Failure, Outcome};
 use crate::output::Out;
 use crate::text::printable;
-use crate::values::{KEYSPACE_PREFIX, assignment};
+use crate::values::{FilterArgs, KEYSPACE_PREFIX, assignment};
 
 /// List, create or drop keyspaces: ordered maps of their own, each with its own options, in one database
 #[derive(Subcommand)]
@@ -21,7 +21,7 @@ change several atomically. Every database has the keyspace `default`. Commands t
 
 Examples:
   tamis keyspaces list --db ./data
-  tamis keyspaces create --db ./data users -o keyspace.filter=grf -o keyspace.bits_per_key=14
+  tamis keyspaces create --db ./data users --filter grf -o keyspace.bits_per_key=14
   tamis keyspaces set --db ./data users bits_per_key=12
   tamis keyspaces drop --db ./data users")]
 pub(crate) enum KeyspacesCommand {
@@ -49,6 +49,8 @@ pub(crate) struct ListArgs {
 pub(crate) struct CreateArgs {
     #[command(flatten)]
     db: DbArgs,
+    #[command(flatten)]
+    filter: FilterArgs,
     /// The name: 1 to 255 bytes without control characters
     name: String,
 }
@@ -98,7 +100,7 @@ pub(crate) fn run(command: KeyspacesCommand, out: &mut Out) -> Result<Outcome, F
 }
 
 fn create(args: &CreateArgs) -> Result<(), Failure> {
-    let (database, own) = args.db.options.split();
+    let (database, own) = args.db.with(&args.filter).options.split();
     let mut options = KeyspaceOptions::default();
     for (name, value) in &own {
         options.set(name, value)?;

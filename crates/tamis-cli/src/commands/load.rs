@@ -15,6 +15,7 @@ use crate::input::InputArgs;
 use crate::output::{Out, note};
 use crate::progress::Reporter;
 use crate::records::{Place, RecordError};
+use crate::values::FilterArgs;
 
 /// The number of bad records described individually; the others are counted.
 const BAD_SHOWN: u64 = 10;
@@ -32,6 +33,7 @@ const BATCH_BYTES: usize = 8 << 20;
     resume from: load the same input again with --from-line. Byte positions refer to the decompressed input.\n\nExamples:\n  \
     tamis load --db ./words /usr/share/dict/words                    each line is a key\n  \
     tamis load --db ./places places.tsv.gz                           first column: key, others: value\n  \
+    tamis load --db ./names --filter grf names.tsv                   one filter for the whole tree\n  \
     tamis load --db ./users --header --key-column email --value-column name users.csv\n  \
     zcat big.tsv.gz | tamis load --db ./big --format tsv -"))]
 pub(crate) struct LoadArgs {
@@ -39,6 +41,8 @@ pub(crate) struct LoadArgs {
     db: DbArgs,
     #[command(flatten)]
     keyspace: KeyspaceArgs,
+    #[command(flatten)]
+    filter: FilterArgs,
     #[command(flatten)]
     input: InputArgs,
     /// Records per write batch; a batch is stored atomically
@@ -55,7 +59,7 @@ pub(crate) struct LoadArgs {
 pub(crate) fn run(args: LoadArgs, out: &mut Out) -> Result<Outcome, Failure> {
     let (mut records, columns) = args.input.open()?;
 
-    let keyspace = args.keyspace.open_or_create(&args.db)?;
+    let keyspace = args.keyspace.open_or_create(&args.db.with(&args.filter))?;
     let db = keyspace.database();
     let progress = Reporter::new();
     let mut loader = Loader::new(&keyspace, records.place());

@@ -9,6 +9,7 @@ use tamis::{Durability, WriteBatch};
 use crate::args::{DbArgs, KEYS_HELP, KeyspaceArgs};
 use crate::failure::{Failure, Outcome};
 use crate::text;
+use crate::values::FilterArgs;
 
 /// Store a value under a key
 #[derive(Args)]
@@ -22,6 +23,8 @@ pub(crate) struct PutArgs {
     db: DbArgs,
     #[command(flatten)]
     keyspace: KeyspaceArgs,
+    #[command(flatten)]
+    filter: FilterArgs,
     /// The key
     key: OsString,
     /// The value; `-` reads it from standard input
@@ -44,7 +47,7 @@ pub(crate) fn run(args: PutArgs) -> Result<Outcome, Failure> {
     } else {
         text::typed(&args.value, args.hex)?
     };
-    let keyspace = args.keyspace.open_or_create(&args.db)?;
+    let keyspace = args.keyspace.open_or_create(&args.db.with(&args.filter))?;
     let mut batch = WriteBatch::new();
     batch.put_in(&keyspace, key, value);
     let db = keyspace.database();
