@@ -67,6 +67,8 @@ pub(crate) enum Command {
     Experiment(experiment::ExperimentArgs),
     Stress(stress::StressArgs),
     Soak(soak::SoakArgs),
+    Completions(completions::CompletionsArgs),
+    Man(man::ManArgs),
     #[command(hide = true)]
     StressChild(stress::child::ChildArgs),
 }

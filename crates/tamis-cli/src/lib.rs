@@ -81,6 +81,8 @@ fn dispatch(cli: Cli, out: &mut Out) -> Result<Outcome, Failure> {
         Some(Command::Experiment(args)) => experiment::run(&args),
         Some(Command::Stress(args)) => stress::run(args, out),
         Some(Command::Soak(args)) => soak::run(args, out),
+        Some(Command::Completions(args)) => completions::run(&args, out),
+        Some(Command::Man(args)) => man::run(&args, out),
         Some(Command::StressChild(args)) => stress::child::run(args, out),
     }
 }

@@ -33,6 +33,8 @@ const COMMANDS: &[&str] = &[
     "bench --db NEW",
     "stress --db NEW",
     "soak --db NEW",
+    "completions bash",
+    "man --out NEW",
 ];
 
 /// The names of the commands in a page of help.
@@ -96,6 +98,46 @@ fn options_that_do_not_exist_are_refused_by_every_command() {
         }
     }
     assert_eq!(place.run("scan", &[]).ok(), "a\t1\n");
+}
+
+/// They are made from the definitions of the commands, so it is enough that they name all commands.
+#[test]
+fn completions_and_manual_pages_are_generated() {
+    let of = |args: &[&str]| {
+        let mut tamis = tamis();
+        tamis.args(args);
+        run(tamis, b"")
+    };
+    let names = listed(&help(&[]));
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = of(&["completions", shell]).ok();
+        for name in names.iter().map(|name| &**name).chain(["keyspace", "filter-budget"]) {
+            assert!(script.contains(name), "{name} is not in the script for {shell}");
+        }
+    }
+    of(&["completions", "tcsh"]).fails(2, "possible values");
+    let page = of(&["man"]).ok();
+    assert!(
+        page.contains(".TH tamis 1") && page.contains("SUBCOMMANDS") && page.contains("Exit codes"),
+        "{page}"
+    );
+    let place = Place::new();
+    let dir = place.path("man/man1");
+    of(&["man", "--out", &dir]).ok();
+    for name in names
+        .iter()
+        .map(|name| format!("tamis-{name}.1"))
+        .chain(["tamis.1".into(), "tamis-keyspaces-create.1".into()])
+    {
+        let page = std::fs::read_to_string(format!("{dir}/{name}")).unwrap_or_else(|_| panic!("{name}"));
+        assert!(
+            page.contains(".SH SYNOPSIS") && page.contains(&format!(".TH {}", name.trim_end_matches(".1"))),
+            "{page}"
+        );
+    }
+    let file = place.path("file");
+    std::fs::write(&file, "").unwrap();
+    of(&["man", "--out", &file]).fails(2, &file);
 }
 
 #[test]
