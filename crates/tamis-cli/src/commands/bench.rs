@@ -56,7 +56,8 @@ Examples:
   tamis bench --compaction lazy-leveling --merge partitioned --size-ratio 4
   tamis bench --compaction leveling,tiering,lazy-leveling --size-ratio 2,4,10 --keys 500000 --memtable 1MiB
   tamis bench --key-set geonames --workload get-existing,multi-get
-  tamis bench --filter elastic --filter-budget 400KiB --workload get-zipf --direct-io
+  tamis bench --filter elastic --filter-budget 1MiB --workload get-zipf --absent 100 --locality 16384 --key-set sequential \
+              --keys 2000000 --key-bytes 16 --direct-io --cache 4MiB --memtable 8MiB     absent keys, hot ones together
   tamis bench --db ./big --keys 100000000 --workload fill-seq && tamis bench --db ./big --keys 100000000 --workload seek";
 
 /// The source of the keys, unless they come from a file.
