@@ -87,7 +87,7 @@ pub(crate) fn run(args: ExportArgs, out: &mut Out) -> Result<Outcome, Failure> {
         note(&summary(counts));
         return Ok(Outcome::Done);
     };
-    let counts = to_file(path, |file| Ok(write(&keyspaces, &bounds, args.format, file)?))?;
+    let counts = to_file(path, |file| write(&keyspaces, &bounds, args.format, file))?;
     match args.json {
         true => {
             let Counts { keyspaces, entries } = counts;

@@ -142,8 +142,8 @@ impl<R: BufRead> BinaryReader<R> {
 
     pub(super) fn part(&mut self) -> Result<Part, TransferError> {
         loop {
-            if let Some((key, value)) = self.entry()? {
-                return Ok(Part::Item(Item::Entry(key, value)));
+            if let Some(entry) = self.next_entry()? {
+                return Ok(Part::Item(entry));
             }
             let (kind, payload) = self.frame()?;
             match kind {
@@ -171,7 +171,7 @@ impl<R: BufRead> BinaryReader<R> {
     }
 
     /// Returns the next entry of the frame read last, if one is left.
-    fn entry(&mut self) -> Result<Option<(Vec<u8>, Vec<u8>)>, TransferError> {
+    fn next_entry(&mut self) -> Result<Option<Item>, TransferError> {
         let rest = &self.entries[self.taken..];
         if rest.is_empty() {
             return Ok(None);
@@ -187,7 +187,7 @@ impl<R: BufRead> BinaryReader<R> {
         };
         let Some((key, value)) = split(rest) else { return Err(self.bad("an entry goes beyond its frame")) };
         self.taken += 8 + key.len() + value.len();
-        Ok(Some((key, value)))
+        Ok(Some(Item::Entry(key, value)))
     }
 
     fn frame(&mut self) -> Result<(u8, Vec<u8>), TransferError> {

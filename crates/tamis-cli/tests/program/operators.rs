@@ -36,8 +36,8 @@ impl CompactionFilter for DropEmpty {
 }
 
 fn owner() -> Options {
-    let mut options = Options::default();
-    options.operators = Operators::new().with_merge(Arc::new(Join)).with_filter(Arc::new(DropEmpty));
+    let operators = Operators::new().with_merge(Arc::new(Join)).with_filter(Arc::new(DropEmpty));
+    let mut options = Options { operators, ..Options::default() };
     options.keyspace.merge_operator = Some("my-join".into());
     options
 }

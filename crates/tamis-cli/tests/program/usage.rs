@@ -64,10 +64,10 @@ fn options_that_do_not_exist_are_refused_by_every_command() {
         }
     }
     for name in &names {
-        let known = |line: &&str| {
+        let known = |line: &str| {
             line.strip_prefix(&**name).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
         };
-        assert!(COMMANDS.iter().any(|line| known(&line)), "`{name}` is missing from this test");
+        assert!(COMMANDS.iter().any(|line| known(line)), "`{name}` is missing from this test");
     }
     let place = Place::new();
     place.run("put", &["a", "1"]).ok();
