@@ -14,6 +14,7 @@ use tempfile::TempDir;
 use crate::error::BenchError;
 use crate::keys::KeySet;
 use crate::measure::{Labels, Measurement};
+use crate::pattern::{Pattern, PatternSpec};
 use crate::progress::Progress;
 use crate::report::grouped;
 use crate::run::{Fill, RunSpec, run};
@@ -46,6 +47,8 @@ pub struct BenchConfig {
     pub warmup: Option<u64>,
     /// The number of runs of each workload other than fills; the median is reported.
     pub repeats: u32,
+    /// The distribution of accessed keys in place of the workloads', for [ordered](KeySet::is_ordered) keys.
+    pub pattern: Option<PatternSpec>,
     /// The seed of every random choice.
     pub seed: u64,
     /// Whether compaction is idle before reads start; otherwise it is off.
@@ -61,6 +64,7 @@ pub struct Bench<'a> {
     config: BenchConfig,
     /// The keys in the database.
     fill: Fill,
+    pattern: Option<Pattern>,
     db: Db,
     progress: &'a dyn Progress,
     // Dropped after the database.
@@ -70,6 +74,14 @@ pub struct Bench<'a> {
 impl<'a> Bench<'a> {
     /// Opens or creates the database.
     pub fn open(mut config: BenchConfig, progress: &'a dyn Progress) -> Result<Self, BenchError> {
+        let pattern = config.pattern.map(|spec| match config.keys.is_ordered() {
+            true => Pattern::new(config.keys.len(), spec, config.seed),
+            false => Err(BenchError::Request(
+                "--skew, --absent and --locality need keys whose order is known: add --key-set sequential"
+                    .to_owned(),
+            )),
+        });
+        let pattern = pattern.transpose()?;
         config.options.create_if_missing = true;
         config.options.keyspace.auto_compaction = config.settled;
         if !config.settled {
@@ -88,7 +100,7 @@ impl<'a> Bench<'a> {
         };
         let db = Db::open(dir, config.options.clone())?;
         let fill = Fill::random(&config.keys, config.seed);
-        Ok(Bench { config, fill, db, progress, _temporary: temporary })
+        Ok(Bench { config, fill, pattern, db, progress, _temporary: temporary })
     }
 
     /// Runs all workloads; `done` is called with each measurement as soon as it is complete.
@@ -182,7 +194,7 @@ impl<'a> Bench<'a> {
             ops,
             seed: config.seed.wrapping_add(1 + 2 * repeat),
             fill: self.fill.clone(),
-            pattern: None,
+            pattern: self.pattern.as_ref(),
             progress: self.progress,
         };
         let warmup = if repeat > 0 { 0 } else { config.warmup.unwrap_or(ops / 10) };
@@ -246,6 +258,7 @@ mod tests {
             ops: Some(3000),
             warmup: None,
             repeats: 2,
+            pattern: None,
             seed: 7,
             settled: true,
             options: Options::default(),
@@ -289,6 +302,19 @@ mod tests {
         for m in run_all(config(&reads, KeySet::uniform(2000, 8, 1).unwrap())).unwrap() {
             assert_eq!(m.digests_per_op, 1.0, "{}", m.workload);
         }
+    }
+
+    #[test]
+    fn a_pattern_decides_which_keys_are_asked_for() {
+        let pattern = Some(PatternSpec { skew: 0.99, absent_percent: 60, locality: 64 });
+        let with =
+            |keys| BenchConfig { pattern, ..config(&[Workload::GetZipf, Workload::GetExisting], keys) };
+        for m in run_all(with(KeySet::sequential(4000, 16).unwrap())).unwrap() {
+            // A get of a present key reads a block, another one hardly ever.
+            assert!((0.34..0.50).contains(&m.block_reads_per_op), "{m:?}");
+        }
+        let refused = run_all(with(KeySet::uniform(4000, 8, 1).unwrap())).unwrap_err().to_string();
+        assert!(refused.contains("--key-set sequential"), "{refused}");
     }
 
     #[test]

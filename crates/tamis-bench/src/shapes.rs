@@ -289,6 +289,7 @@ mod tests {
             ops: Some(500),
             warmup: Some(0),
             repeats: 2,
+            pattern: None,
             seed: 1,
             settled: true,
             options: {

@@ -1,19 +1,21 @@
 //! The top-level command line, and the arguments shared by several subcommands.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
+use tamis::operators::Operators;
 use tamis::options::OnDamage;
-use tamis::{Db, Options};
+use tamis::{Db, Keyspace, Options};
 
 use crate::commands::*;
 use crate::failure::Failure;
-use crate::values::OptionArgs;
+use crate::values::{FilterArgs, KEYSPACE_PREFIX, OptionArgs};
 
 /// The rule for keys on the command line, shown with every subcommand that takes one.
 pub(crate) const KEYS_HELP: &str = "\
 Keys and values are used byte for byte as typed; with --hex, all of them (input and output) are hexadecimal
-digits (00ff10). The form of a key is never guessed: without --hex, `0x61` is a key of four bytes.";
+digits (00ff10). The form of a key is never guessed: without --hex, `0x61` is a key of four bytes.
+Whatever begins with a dash is an option: keys and values that do come after `--`, bounds after `=` (--start=-5).";
 
 #[derive(Parser)]
 #[command(
@@ -43,6 +45,8 @@ pub(crate) enum Command {
     Load(load::LoadArgs),
     BuildTable(build_table::BuildTableArgs),
     Ingest(ingest::IngestArgs),
+    Export(export::ExportArgs),
+    Import(import::ImportArgs),
     Get(get::GetArgs),
     Put(put::PutArgs),
     Del(del::DelArgs),
@@ -53,6 +57,8 @@ pub(crate) enum Command {
     Dump(dump::DumpArgs),
     Verify(verify::VerifyArgs),
     Salvage(salvage::SalvageArgs),
+    #[command(subcommand)]
+    Keyspaces(keyspaces::KeyspacesCommand),
     Checkpoint(checkpoint::CheckpointArgs),
     Compact(compact::CompactArgs),
     Options(options::OptionsArgs),
@@ -61,8 +67,18 @@ pub(crate) enum Command {
     Experiment(experiment::ExperimentArgs),
     Stress(stress::StressArgs),
     Soak(soak::SoakArgs),
+    Completions(completions::CompletionsArgs),
+    Man(man::ManArgs),
     #[command(hide = true)]
     StressChild(stress::child::ChildArgs),
+}
+
+/// Returns the options that the database in `dir` was last opened with (the defaults for a new one). Operators that its program
+/// supplies are unknown here: such keyspaces can be read and copied.
+pub(crate) fn stored_options(dir: &Path) -> Result<Options, Failure> {
+    let mut options = Options::stored_in(dir)?.unwrap_or_default();
+    options.operators = Operators::new().with_unknown();
+    Ok(options)
 }
 
 /// The database and the options to open it with.
@@ -75,15 +91,31 @@ pub(crate) struct DbArgs {
     pub(crate) options: OptionArgs,
 }
 
+/// The keyspace of a command that reads or writes one. Options named `keyspace.…` are those of this keyspace.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct KeyspaceArgs {
+    /// The keyspace; `tamis keyspaces` lists and creates them
+    #[arg(long, value_name = "NAME", default_value = DEFAULT)]
+    pub(crate) keyspace: String,
+}
+
+/// The name of the keyspace that every database has.
+pub(crate) const DEFAULT: &str = "default";
+
 impl DbArgs {
+    /// Returns the same with a filter among the options.
+    pub(crate) fn with(&self, filter: &FilterArgs) -> DbArgs {
+        DbArgs { db: self.db.clone(), options: filter.among(&self.options) }
+    }
+
     /// Returns the options that the database was last opened with (the defaults for a new one), with those given applied.
     fn to_options(&self) -> Result<Options, Failure> {
         self.to_options_with(None)
     }
 
     /// Like `to_options`; `on_damage` is the policy for damaged tables unless one was given.
-    fn to_options_with(&self, on_damage: Option<OnDamage>) -> Result<Options, Failure> {
-        let mut options = Options::stored_in(&self.db)?.unwrap_or_default();
+    pub(crate) fn to_options_with(&self, on_damage: Option<OnDamage>) -> Result<Options, Failure> {
+        let mut options = stored_options(&self.db)?;
         options.on_damage = on_damage.unwrap_or(options.on_damage);
         // These restrict one opening; they do not describe the database.
         options.set("create_if_missing", "true")?;
@@ -116,6 +148,54 @@ impl DbArgs {
     }
 }
 
+impl KeyspaceArgs {
+    /// Opens a keyspace read-only.
+    pub(crate) fn open_read_only(&self, args: &DbArgs) -> Result<Keyspace, Failure> {
+        let (args, own) = self.split(args);
+        if let Some((name, _)) = own.first() {
+            let (keyspace, prefix) = (&self.keyspace, KEYSPACE_PREFIX);
+            return Err(Failure::usage(format!(
+                "`{prefix}{name}` cannot be set here: this command changes no option of keyspace `{keyspace}`"
+            )));
+        }
+        Ok(args.open_read_only()?.keyspace(&self.keyspace)?)
+    }
+
+    /// Opens a keyspace of an existing database for writing.
+    pub(crate) fn open_existing(&self, args: &DbArgs) -> Result<Keyspace, Failure> {
+        let (args, own) = self.split(args);
+        self.with_options(&args.open_existing()?, &own)
+    }
+
+    /// Opens a keyspace for writing. Creates the database if there is none, which has the default keyspace only.
+    pub(crate) fn open_or_create(&self, args: &DbArgs) -> Result<Keyspace, Failure> {
+        match self.keyspace == DEFAULT {
+            true => self.with_options(&args.open_or_create()?, &[]),
+            false => self.open_existing(args),
+        }
+    }
+
+    fn with_options(&self, db: &Db, options: &[(String, String)]) -> Result<Keyspace, Failure> {
+        let keyspace = db.keyspace(&self.keyspace)?;
+        if !options.is_empty() {
+            let changes: Vec<_> = options.iter().map(|(name, value)| (&name[..], &value[..])).collect();
+            keyspace.set_options(&changes)?;
+        }
+        Ok(keyspace)
+    }
+
+    /// Separates the options of a keyspace other than the default one, whose options are among those of the database.
+    fn split(&self, args: &DbArgs) -> (DbArgs, Vec<(String, String)>) {
+        match self.keyspace == DEFAULT {
+            true => (args.clone(), Vec::new()),
+            false => {
+                let (options, own) = args.options.split();
+                (DbArgs { db: args.db.clone(), options }, own)
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,6 +211,20 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         Cli::command().debug_assert();
+    }
+
+    /// A misspelt option must not pass for a key. `experiment` takes any words, and only prints them.
+    #[test]
+    fn no_argument_takes_what_looks_like_an_option() {
+        fn check(command: &clap::Command) {
+            for arg in command.get_arguments() {
+                let (command, arg_id) = (command.get_name(), arg.get_id());
+                let lax = arg.is_allow_hyphen_values_set() || arg.is_allow_negative_numbers_set();
+                assert!(!lax || command == "experiment", "{command} {arg_id}");
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::command());
     }
 
     #[test]

@@ -112,9 +112,11 @@ impl From<tamis::OpenError> for Failure {
 
 impl From<tamis::WriteError> for Failure {
     fn from(error: tamis::WriteError) -> Failure {
-        use tamis::WriteError::{KeyTooLong, ReversedRange, ValueTooLong};
+        use tamis::WriteError::{KeyTooLong, ReversedRange, Unregistered, ValueTooLong};
         match error {
-            KeyTooLong { .. } | ValueTooLong { .. } | ReversedRange => Failure::usage(error),
+            KeyTooLong { .. } | ValueTooLong { .. } | ReversedRange | Unregistered { .. } => {
+                Failure::usage(error)
+            }
             other => Failure::database(other),
         }
     }
@@ -129,9 +131,15 @@ impl From<tamis::ReadError> for Failure {
 impl From<tamis::AdminError> for Failure {
     fn from(error: tamis::AdminError) -> Failure {
         match error {
-            tamis::AdminError::TargetExists { .. } | tamis::AdminError::NoKeyspace { .. } => {
-                Failure::usage(error)
-            }
+            tamis::AdminError::TargetExists { .. }
+            | tamis::AdminError::KeyspaceExists { .. }
+            | tamis::AdminError::BadName { .. }
+            | tamis::AdminError::DefaultKeyspace
+            | tamis::AdminError::Unregistered { .. } => Failure::usage(error),
+            tamis::AdminError::NoKeyspace { .. } => Failure::usage(format!(
+                "{error}; `tamis keyspaces list` shows them, `tamis keyspaces create` makes one"
+            )),
+            tamis::AdminError::Write(error) => error.into(),
             tamis::AdminError::External(error) => error.into(),
             tamis::AdminError::Options(error) => error.into(),
             other => Failure::database(other),

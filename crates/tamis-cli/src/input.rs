@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::Read;
+use std::io::{BufRead, Read};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -39,7 +39,7 @@ pub(crate) struct InputArgs {
 
 impl InputArgs {
     /// Returns the records, starting at the first one with data, and the columns to use.
-    pub(crate) fn open(&self) -> Result<(Records<Box<dyn Read>>, Columns), Failure> {
+    pub(crate) fn open(&self) -> Result<(Records<Box<dyn BufRead>>, Columns), Failure> {
         let input: Box<dyn Read> = if self.file.as_os_str() == OsStr::new("-") {
             Box::new(std::io::stdin().lock())
         } else {
@@ -47,7 +47,7 @@ impl InputArgs {
             self.refuse_database_files()?;
             Box::new(file)
         };
-        let input = unpacked(input).map_err(|e| self.unreadable(e))?;
+        let input = unpacked(input, self.file.to_str()).map_err(|e| self.unreadable(e))?;
         let named = || Format::of_name(&self.file.to_string_lossy());
         let mut records = Records::new(input, self.format.unwrap_or_else(named));
         let columns = Columns::choose(self, &mut records)?;

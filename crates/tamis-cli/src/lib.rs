@@ -23,6 +23,7 @@ mod input;
 mod json;
 mod records;
 mod text;
+mod transfer;
 
 pub mod failure;
 pub mod output;
@@ -59,6 +60,8 @@ fn dispatch(cli: Cli, out: &mut Out) -> Result<Outcome, Failure> {
         Some(Command::Load(args)) => load::run(args, out),
         Some(Command::BuildTable(args)) => build_table::run(args, out),
         Some(Command::Ingest(args)) => ingest::run(args, out),
+        Some(Command::Export(args)) => export::run(args, out),
+        Some(Command::Import(args)) => import::run(args, out),
         Some(Command::Get(args)) => get::run(args, out),
         Some(Command::Put(args)) => put::run(args),
         Some(Command::Del(args)) => del::run(args),
@@ -69,6 +72,7 @@ fn dispatch(cli: Cli, out: &mut Out) -> Result<Outcome, Failure> {
         Some(Command::Dump(args)) => dump::run(args, out),
         Some(Command::Verify(args)) => verify::run(args, out),
         Some(Command::Salvage(args)) => salvage::run(args, out),
+        Some(Command::Keyspaces(command)) => keyspaces::run(command, out),
         Some(Command::Checkpoint(args)) => checkpoint::run(args),
         Some(Command::Compact(args)) => compact::run(args, out),
         Some(Command::Options(args)) => options::run(args, out),
@@ -77,6 +81,8 @@ fn dispatch(cli: Cli, out: &mut Out) -> Result<Outcome, Failure> {
         Some(Command::Experiment(args)) => experiment::run(&args),
         Some(Command::Stress(args)) => stress::run(args, out),
         Some(Command::Soak(args)) => soak::run(args, out),
+        Some(Command::Completions(args)) => completions::run(&args, out),
+        Some(Command::Man(args)) => man::run(&args, out),
         Some(Command::StressChild(args)) => stress::child::run(args, out),
     }
 }

@@ -1,6 +1,7 @@
 //! Records of a text file: lines, tab-separated or comma-separated fields. A bad record is an individual error and does
 //! not end the file.
 
+use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read};
 
 use flate2::bufread::MultiGzDecoder;
@@ -121,8 +122,19 @@ impl<R: Read> Iterator for Records<R> {
                 match input.read_byte_record(&mut record) {
                     Ok(false) => None,
                     Ok(true) => {
-                        if input.get_ref().end_is_quoted() {
-                            let reason = "the input ends within a quoted field".to_owned();
+                        let end = input.position().byte();
+                        let followed = input.get_mut();
+                        let opened = followed.opened;
+                        if let Some(opened) = followed.flaw_before(end) {
+                            let reason = format!(
+                                "the quote opened in line {opened} is not closed, or a quote in that field is not doubled"
+                            );
+                            return Some(Err(RecordError::Bad { line, reason }));
+                        }
+                        if followed.end_is_quoted() {
+                            let reason = format!(
+                                "the input ends within a quoted field: the quote opened in line {opened} is never closed"
+                            );
                             return Some(Err(RecordError::Bad { line, reason }));
                         }
                         Some(Ok(Record { line, fields: record.iter().map(<[u8]>::to_vec).collect() }))
@@ -138,10 +150,18 @@ impl<R: Read> Iterator for Records<R> {
 }
 
 /// The input of the CSV reader, with details that the CSV reader does not report: it accepts the end of the input as the end
-/// of any field, and does not count the second byte of CR LF as part of the preceding record.
+/// of any field, and text after a closing quote as part of the field (so that a quote that is not closed swallows everything up to
+/// the next one), and does not count the second byte of CR LF as part of the preceding record.
 pub(crate) struct Followed<R> {
     input: R,
     at: Field,
+    /// The line of the next byte, from 1.
+    line: u64,
+    /// The line in which the last quoted field begins.
+    opened: u64,
+    /// Positions of text that follows a closing quote, each with the line in which the quoted field begins. The reader is
+    /// behind: they belong to records that it has not returned yet.
+    flaws: VecDeque<(u64, u64)>,
     ended: bool,
     /// The bytes read last, and their position.
     last: Vec<u8>,
@@ -162,7 +182,23 @@ enum Field {
 
 impl<R: BufRead> Followed<R> {
     fn new(input: R) -> Followed<R> {
-        Followed { input, at: Field::Start, ended: false, last: Vec::new(), last_at: 0, failed: None }
+        Followed {
+            input,
+            at: Field::Start,
+            line: 1,
+            opened: 1,
+            flaws: VecDeque::new(),
+            ended: false,
+            last: Vec::new(),
+            last_at: 0,
+            failed: None,
+        }
+    }
+
+    /// Forgets the flaws before position `end`; returns the line in which the first field with one begins.
+    fn flaw_before(&mut self, end: u64) -> Option<u64> {
+        let count = self.flaws.iter().take_while(|(at, _)| *at < end).count();
+        self.flaws.drain(..count).next().map(|(_, opened)| opened)
     }
 
     /// Reports whether the input has ended within an open quote: the last record is then truncated.
@@ -199,24 +235,68 @@ impl<R: Read> Read for Followed<R> {
         self.last_at += self.last.len() as u64;
         self.last.clear();
         self.last.extend_from_slice(&buf[..n]);
-        for byte in &buf[..n] {
+        for (byte, at) in buf[..n].iter().zip(self.last_at..) {
             self.at = match (self.at, byte) {
                 (Field::Quoted, b'"') => Field::Quote,
-                (Field::Quoted, _) | (Field::Start | Field::Quote, b'"') => Field::Quoted,
+                (Field::Start, b'"') => {
+                    self.opened = self.line;
+                    Field::Quoted
+                }
+                (Field::Quoted, _) | (Field::Quote, b'"') => Field::Quoted,
                 (_, b',' | b'\r' | b'\n') => Field::Start,
+                // The reader skips a byte order mark.
+                (Field::Start, 0xEF | 0xBB | 0xBF) if at < 3 => Field::Start,
+                (Field::Quote, _) => {
+                    self.flaws.push_back((at, self.opened));
+                    Field::Plain
+                }
                 _ => Field::Plain,
             };
+            self.line += u64::from(*byte == b'\n');
         }
         Ok(n)
     }
 }
 
-/// Returns the input, decompressed if it is gzip (recognized by its first two bytes).
-pub(crate) fn unpacked<'a, R: Read + 'a>(input: R) -> io::Result<Box<dyn Read + 'a>> {
-    let mut input = BufReader::with_capacity(256 << 10, input);
-    let packed = input.fill_buf()?.starts_with(&[0x1F, 0x8B]);
-    Ok(if packed { Box::new(MultiGzDecoder::new(input)) } else { Box::new(input) })
+/// Returns the input, decompressed if it is gzip (recognized by its first bytes). `name` is the file's name, if it has one.
+///
+/// # Errors
+///
+/// The input cannot be read, is named `.gz` but is not gzip, or is compressed in a way that is not known here: its bytes would
+/// pass for lines.
+pub(crate) fn unpacked<'a, R: Read + 'a>(
+    mut input: R,
+    name: Option<&str>,
+) -> io::Result<Box<dyn BufRead + 'a>> {
+    let mut head = Vec::new();
+    // A pipe may return less than was asked for.
+    input.by_ref().take(MARK_BYTES).read_to_end(&mut head)?;
+    let wrong = |what: String| Err(io::Error::new(io::ErrorKind::InvalidData, what));
+    let mark = |mark: &[u8]| head.starts_with(mark);
+    if !mark(&GZIP_MARK) {
+        if name.is_some_and(|name| name.to_ascii_lowercase().ends_with(".gz")) {
+            return wrong("its name ends in .gz, but it is not gzip".to_owned());
+        }
+        if let Some((_, tool)) = OTHER_MARKS.iter().find(|(bytes, _)| mark(bytes)) {
+            return wrong(format!("it is compressed by {tool}; decompress it first (`{tool} -dc FILE | …`)"));
+        }
+    }
+    let packed = mark(&GZIP_MARK);
+    let input = BufReader::with_capacity(256 << 10, io::Cursor::new(head).chain(input));
+    Ok(match packed {
+        true => Box::new(BufReader::with_capacity(256 << 10, MultiGzDecoder::new(input))),
+        false => Box::new(input),
+    })
 }
+
+const MARK_BYTES: u64 = 6;
+
+/// The beginning of every gzip file: two bytes of its own, and the only compression method there is.
+const GZIP_MARK: [u8; 3] = [0x1F, 0x8B, 8];
+
+/// The beginnings of other compressed files, which no text has, and the programs that decompress them.
+const OTHER_MARKS: [(&[u8], &str); 3] =
+    [(&[0x28, 0xB5, 0x2F, 0xFD], "zstd"), (&[0xFD, b'7', b'z', b'X', b'Z', 0], "xz"), (b"BZh91A", "bzip2")];
 
 #[cfg(test)]
 mod tests {
@@ -302,18 +382,93 @@ mod tests {
         assert_eq!(bad("a,\"d\"\""), [true]);
         assert_eq!(bad("a,\"d\"\"\"\nb"), [false, false]);
         assert_eq!(bad("a,5\" disk\nb,\"\""), [false, false]);
-        assert_eq!(bad("a,\"x\"y\"z\n"), [false]);
+    }
+
+    /// A quote that is not closed swallowed lines up to the next quote, without a word.
+    #[test]
+    fn csv_with_text_after_a_closing_quote_has_a_bad_record() {
+        let outcome = |text: &str| -> Vec<Result<u64, (u64, String)>> {
+            let of = |record| match record {
+                Ok(Record { line, .. }) => Ok(line),
+                Err(RecordError::Bad { line, reason }) => Err((line, reason)),
+                Err(RecordError::Io(error)) => panic!("{error}"),
+            };
+            Records::new(text.as_bytes(), Format::Csv).map(of).collect()
+        };
+        let bad = |line, opened: u64| {
+            let reason = format!(
+                "the quote opened in line {opened} is not closed, or a quote in that field is not doubled"
+            );
+            Err((line, reason))
+        };
+        assert_eq!(outcome("1,a\n2,\"b\n3,\"c\"\n4,d\n"), [Ok(1), bad(2, 2), Ok(4)]);
+        assert_eq!(outcome("\"x\ny\",\"b\n3,\"c\n4,d\n"), [bad(1, 2), Ok(4)]);
+        assert_eq!(outcome("a,\"x\"y\"z\nb\n"), [bad(1, 1), Ok(2)]);
+        assert_eq!(outcome("a,\"x\" \nb\n"), [bad(1, 1), Ok(2)]);
+        assert_eq!(outcome("\u{FEFF}\"a\nb\",\"c\"\"\"\nd\n"), [Ok(1), Ok(3)]);
+        assert!(
+            matches!(&outcome("\u{FEFF}\"a\nb,c\n")[..], [Err((1, reason))] if reason.contains("never closed"))
+        );
+        // However far the reader is behind its input.
+        let many: String =
+            (0..50_000).map(|i| if i % 1000 == 7 { "a,\"b\"c\n" } else { "a,\"b\"\n" }).collect();
+        let wrong = outcome(&many).into_iter().zip(1u64..).filter(|(outcome, _)| outcome.is_err());
+        assert!(
+            wrong
+                .map(|(outcome, line)| {
+                    assert_eq!(outcome, bad(line, line));
+                    line
+                })
+                .eq((0..50).map(|i| 1000 * i + 8))
+        );
+    }
+
+    fn packed(text: &[u8]) -> Vec<u8> {
+        let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        packer.write_all(text).unwrap();
+        packer.finish().unwrap()
+    }
+
+    /// A reader that returns one byte at a time, like a slow pipe.
+    struct Slow<'a>(&'a [u8]);
+
+    impl Read for Slow<'_> {
+        fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+            let n = buf.len().min(1);
+            self.0.read(&mut buf[..n])
+        }
     }
 
     #[test]
     fn gzip_is_decompressed_and_anything_else_is_left_alone() {
-        let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        packer.write_all(b"one\ntwo\n").unwrap();
-        for input in [packer.finish().unwrap(), b"one\ntwo\n".to_vec()] {
+        let text = |input: &[u8], name| -> io::Result<String> {
             let mut text = String::new();
-            unpacked(&input[..]).unwrap().read_to_string(&mut text).unwrap();
-            assert_eq!(text, "one\ntwo\n");
+            unpacked(Slow(input), name)?.read_to_string(&mut text)?;
+            Ok(text)
+        };
+        for input in [packed(b"one\ntwo\n"), b"one\ntwo\n".to_vec()] {
+            assert_eq!(text(&input, None).unwrap(), "one\ntwo\n");
         }
+        assert_eq!(text(&packed(b"one"), Some("a.gz")).unwrap(), "one");
+        assert_eq!(text(b"o", Some("a.txt")).unwrap(), "o");
+        assert_eq!(text(b"", None).unwrap(), "");
+        // Bytes that would pass for lines.
+        for (input, name, what) in [
+            (&b"no gzip at all"[..], Some("a.tsv.GZ"), "not gzip"),
+            (b"", Some("a.gz"), "not gzip"),
+            (b"\x1F\x8B", Some("a.gz"), "not gzip"),
+            (b"\xFD7zXZ\0\0\x04", None, "xz"),
+            (b"\x28\xB5\x2F\xFD\x04", Some("a.zst"), "zstd"),
+            (b"BZh91AY&SY", None, "bzip2"),
+        ] {
+            let error = text(input, name).unwrap_err();
+            assert!(error.to_string().contains(what), "{what}: {error}");
+        }
+        let mut cut = packed(b"one\ntwo\n");
+        cut.truncate(cut.len() - 4);
+        assert!(text(&cut, None).is_err());
+        let trailing = [packed(b"one\n"), b"two\n".to_vec()].concat();
+        assert!(text(&trailing, None).is_err(), "what follows is no gzip");
     }
 
     proptest! {

@@ -43,6 +43,14 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
+/// Returns the first key after all keys that start with `prefix`, if there is one.
+pub(crate) fn end_of_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|&byte| byte < 0xFF)?;
+    let mut end = prefix[..=last].to_vec();
+    end[last] += 1;
+    Some(end)
+}
+
 /// Returns bytes as one line: printable text unchanged; backslashes, control characters and bytes that are not UTF-8
 /// escaped (`\\`, `\t`, `\n`, `\r`, `\x00`). Different bytes give different lines.
 pub(crate) fn printable(bytes: &[u8]) -> String {
@@ -105,6 +113,14 @@ mod tests {
             prop_assert!(!printable(&a).contains(|c: char| c.is_control()));
             prop_assert_eq!(printable(&a) == printable(&b), a == b);
         }
+    }
+
+    #[test]
+    fn a_prefix_ends_before_its_successor() {
+        assert_eq!(end_of_prefix(b"FR/"), Some(b"FR0".to_vec()));
+        assert_eq!(end_of_prefix(b"a\xff\xff"), Some(b"b".to_vec()));
+        assert_eq!(end_of_prefix(b"\xff"), None);
+        assert_eq!(end_of_prefix(b""), None);
     }
 
     #[test]

@@ -16,7 +16,22 @@ pub struct OptionArgs {
     pub set: Vec<(String, String)>,
 }
 
+/// The prefix of options of a keyspace.
+pub const KEYSPACE_PREFIX: &str = "keyspace.";
+
 impl OptionArgs {
+    /// Separates the options of a keyspace, without their prefix, from those of the database.
+    pub fn split(&self) -> (OptionArgs, Vec<(String, String)>) {
+        let (mut set, mut own) = (Vec::new(), Vec::new());
+        for (name, value) in &self.set {
+            match name.strip_prefix(KEYSPACE_PREFIX) {
+                Some(name) => own.push((name.to_owned(), value.clone())),
+                None => set.push((name.clone(), value.clone())),
+            }
+        }
+        (OptionArgs { set }, own)
+    }
+
     /// Sets the options in the order in which they were given.
     ///
     /// # Errors
@@ -30,6 +45,25 @@ impl OptionArgs {
             options.tuner = Some(Arc::new(Advisor::default()));
         }
         Ok(())
+    }
+}
+
+/// The filter of a database that a command may create.
+#[derive(Args, Clone, Debug, Default)]
+pub struct FilterArgs {
+    /// The filter of a new keyspace, or of an existing one's new tables, as `-o keyspace.filter=NAMES`: blocked-bloom, ribbon,
+    /// elastic, grf, auto, … (`tamis options filter` describes all); one for all levels or one per level, separated by commas
+    #[arg(long, value_name = "NAMES")]
+    pub filter: Option<String>,
+}
+
+impl FilterArgs {
+    /// Returns the options with the filter added.
+    pub fn among(&self, options: &OptionArgs) -> OptionArgs {
+        let mut options = options.clone();
+        let filter = self.filter.iter().map(|filter| (format!("{KEYSPACE_PREFIX}filter"), filter.clone()));
+        options.set.extend(filter);
+        options
     }
 }
 

@@ -103,6 +103,14 @@ impl StorageError {
         StorageError::Corrupt(Corruption { path: path.to_owned(), offset: offset.into(), what: what.into() })
     }
 
+    /// Returns the file or directory concerned.
+    pub fn path(&self) -> &Path {
+        match self {
+            StorageError::Io(failure) => &failure.path,
+            StorageError::Corrupt(damage) => &damage.path,
+        }
+    }
+
     /// Reports whether the device or quota ran out of space.
     pub fn is_out_of_space(&self) -> bool {
         matches!(self, StorageError::Io(e)
@@ -315,6 +323,20 @@ pub enum WriteError {
     #[error("keyspace `{name}` has no merge operator; set one with its option `merge_operator`")]
     NoMergeOperator {
         /// The keyspace's name.
+        name: String,
+    },
+    /// The keyspace's options name an operator that the database was opened without, as
+    /// [`Operators::with_unknown`](crate::operators::Operators::with_unknown) permits.
+    #[error(
+        "keyspace `{keyspace}` can be read but not written: its option `{option} = {name}` names an operator that this program \
+         does not have"
+    )]
+    Unregistered {
+        /// The keyspace.
+        keyspace: String,
+        /// The option: `merge_operator` or `compaction_filter`.
+        option: &'static str,
+        /// The operator's name.
         name: String,
     },
     /// The keyspace belongs to another database.

@@ -114,7 +114,7 @@ pub mod maintenance {
 
     pub use crate::db::{
         CancelToken, CompactOptions, CompactionPause, SalvageReport, SalvagedKeyspace, SalvagedLog,
-        SalvagedTable, TableFate, VerifyReport,
+        SalvagedTable, TableFate, VerifiedFile, VerifiedKind, VerifyReport,
     };
 }
 

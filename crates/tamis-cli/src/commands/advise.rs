@@ -11,6 +11,7 @@ use tamis_advisor::{
 };
 use tamis_bench::report::{Align, Table, bytes, grouped, mean};
 
+use crate::args::{DEFAULT, stored_options};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Out, note};
 use crate::values::OptionArgs;
@@ -39,6 +40,9 @@ pub(crate) struct AdviseArgs {
     /// The database, opened read-only; without it, --keys describes the data
     #[arg(long, value_name = "DIR")]
     db: Option<PathBuf>,
+    /// The keyspace to advise on
+    #[arg(long, value_name = "NAME", default_value = DEFAULT, requires = "db")]
+    keyspace: String,
     #[command(flatten)]
     options: OptionArgs,
     /// The expected number of entries, in place of a database
@@ -119,20 +123,31 @@ impl AdviseArgs {
     fn case(&self) -> Result<Case, Failure> {
         let (options, data, seen) = match (&self.db, self.keys) {
             (Some(dir), _) => {
-                let mut options = Options::stored_in(dir)?.unwrap_or_default();
-                self.options.apply(&mut options)?;
+                let mut options = stored_options(dir)?;
+                let (given, own) = match self.keyspace == DEFAULT {
+                    true => (self.options.clone(), Vec::new()),
+                    false => self.options.split(),
+                };
+                given.apply(&mut options)?;
                 // A read-only opening changes nothing, but adopts what `auto_memory_bytes` has chosen.
                 let db = Db::open_read_only(dir, options)?;
                 let mut options = db.options().clone();
                 options.auto_memory_bytes = 0;
-                let stats = db.stats();
+                let mut stats = db.stats();
+                if self.keyspace != DEFAULT {
+                    options.keyspace = db.keyspace(&self.keyspace)?.options();
+                    for (name, value) in &own {
+                        options.keyspace.set(name, value)?;
+                    }
+                    stats.keyspaces.retain(|keyspace| keyspace.name == self.keyspace);
+                }
                 let entries = stats
                     .keyspaces
                     .first()
                     .map_or(0, |keyspace| keyspace.entries + keyspace.memtable_entries);
                 if entries == 0 {
                     return Err(Failure::usage(
-                        "the database is empty: describe its future data with --keys",
+                        "the keyspace is empty: describe its future data with --keys",
                     ));
                 }
                 let seen = stats.keyspaces.first().and_then(|keyspace| keyspace.workload);

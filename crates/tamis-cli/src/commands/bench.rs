@@ -8,9 +8,11 @@ use clap::{Args, ValueEnum};
 use tamis::options::ReadMode;
 use tamis::{Durability, Options, OptionsError};
 use tamis_bench::bench::{Bench, BenchConfig};
+use tamis_bench::pattern::PatternSpec;
 use tamis_bench::report::{bench_table, grouped};
 use tamis_bench::sample::Sample;
 use tamis_bench::shapes::{self, ShapeChoice};
+use tamis_bench::workload::ZIPF_EXPONENT;
 use tamis_bench::{BenchError, KeySet, Measurement, ValueSizes, Workload};
 
 use crate::failure::{Failure, Outcome};
@@ -54,7 +56,8 @@ Examples:
   tamis bench --compaction lazy-leveling --merge partitioned --size-ratio 4
   tamis bench --compaction leveling,tiering,lazy-leveling --size-ratio 2,4,10 --keys 500000 --memtable 1MiB
   tamis bench --key-set geonames --workload get-existing,multi-get
-  tamis bench --filter elastic --filter-budget 400KiB --workload get-zipf --direct-io
+  tamis bench --filter elastic --filter-budget 1MiB --workload get-zipf --absent 100 --locality 16384 --key-set sequential \
+              --keys 2000000 --key-bytes 16 --direct-io --cache 4MiB --memtable 8MiB     absent keys, hot ones together
   tamis bench --db ./big --keys 100000000 --workload fill-seq && tamis bench --db ./big --keys 100000000 --workload seek";
 
 /// The source of the keys, unless they come from a file.
@@ -135,6 +138,16 @@ pub struct BenchArgs {
     /// The size ratio between adjacent levels; also the number of runs that level 0 collects
     #[arg(long, value_name = "T", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(2..=1000))]
     size_ratio: Vec<u64>,
+    /// Draw keys by Zipf's law with this exponent, 0 (uniform) to 4, in place of the workloads' distributions; needs
+    /// --key-set sequential, as do the next two, and 0.99 if only these are given
+    #[arg(long, value_name = "S")]
+    skew: Option<f64>,
+    /// The percentage of gets that are for absent keys, each next to a key that is drawn
+    #[arg(long, value_name = "PERCENT")]
+    absent: Option<u64>,
+    /// The number of adjacent keys that are hot together; 1 scatters hot keys
+    #[arg(long, value_name = "KEYS")]
+    locality: Option<u64>,
     /// Hash the key again for every filter
     #[arg(long)]
     no_hash_sharing: bool,
@@ -194,6 +207,7 @@ pub fn run(args: BenchArgs, set_filter: SetFilter, out: &mut Out) -> Result<Outc
     let grid = args.shapes(&mut options)?;
     let keys = args.key_set()?;
     let values = args.value_bytes;
+    let pattern = args.pattern();
     let config = BenchConfig {
         experiment: "bench".to_owned(),
         workloads: args.workload,
@@ -203,6 +217,7 @@ pub fn run(args: BenchArgs, set_filter: SetFilter, out: &mut Out) -> Result<Outc
         ops: args.ops,
         warmup: args.warmup,
         repeats: args.repeat,
+        pattern,
         seed: args.seed,
         settled: !args.unsettled,
         options,
@@ -268,6 +283,15 @@ fn compare_shapes(
 }
 
 impl BenchArgs {
+    fn pattern(&self) -> Option<PatternSpec> {
+        let given = self.skew.is_some() || self.absent.is_some() || self.locality.is_some();
+        given.then(|| PatternSpec {
+            skew: self.skew.unwrap_or(ZIPF_EXPONENT),
+            absent_percent: self.absent.unwrap_or(0),
+            locality: self.locality.unwrap_or(1),
+        })
+    }
+
     /// Returns the requested shapes if there are several; a single one is set in `options`.
     fn shapes(&self, options: &mut Options) -> Result<Vec<ShapeChoice>, Failure> {
         let each = |name: &str, values: &[String]| -> Result<Vec<Options>, Failure> {

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use clap::Args;
 
-use crate::args::DbArgs;
+use crate::args::{DbArgs, KeyspaceArgs};
 use crate::commands::stats;
 use crate::failure::{Failure, Outcome};
 use crate::output::Out;
@@ -19,17 +19,16 @@ use crate::output::Out;
 pub(crate) struct CompactArgs {
     #[command(flatten)]
     db: DbArgs,
-    /// The keyspace
-    #[arg(long, value_name = "NAME", default_value = "default")]
-    keyspace: String,
+    #[command(flatten)]
+    keyspace: KeyspaceArgs,
     /// Run only the compactions that are due
     #[arg(long)]
     due: bool,
 }
 
 pub(crate) fn run(args: CompactArgs, out: &mut Out) -> Result<Outcome, Failure> {
-    let db = args.db.open_existing()?;
-    let keyspace = db.keyspace(&args.keyspace)?;
+    let keyspace = args.keyspace.open_existing(&args.db)?;
+    let db = keyspace.database();
     if args.due {
         db.flush()?;
         db.settle()?;

@@ -18,6 +18,7 @@ use tamis_bench::{Measurement, Progress};
 use crate::failure::{Failure, Outcome};
 use crate::output::Out;
 use crate::progress::Reporter;
+use crate::values::{FilterArgs, OptionArgs};
 use reads::{Job, Reads};
 
 /// One of this many records in key order is held out of the load.
@@ -44,6 +45,8 @@ pub(crate) struct DemoArgs {
     /// The number of rounds in which the reads are measured in each mode, alternating; medians are shown
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
+    #[command(flatten)]
+    filter: FilterArgs,
     /// Print one JSON object per measurement
     #[arg(long)]
     pub(crate) json: bool,
@@ -63,6 +66,8 @@ struct Data {
 }
 
 pub(crate) fn run(args: DemoArgs, out: &mut Out) -> Result<Outcome, Failure> {
+    // A wrong filter should be an error before a database is replaced.
+    options(&args, true)?;
     let progress = Reporter::new();
     let data = Data::of_sample(args.records);
     directory::prepare(&args.db)?;
@@ -111,12 +116,13 @@ impl Data {
     }
 }
 
-fn options(compaction: bool) -> Options {
+fn options(args: &DemoArgs, compaction: bool) -> Result<Options, Failure> {
     let mut options = Options::default();
     options.keyspace.memtable_bytes = MEMTABLE_BYTES;
     options.keyspace.table_bytes = MEMTABLE_BYTES;
     options.keyspace.auto_compaction = compaction;
-    options
+    args.filter.among(&OptionArgs::default()).apply(&mut options)?;
+    Ok(options)
 }
 
 /// Loads the data in random order and closes the database. Returns a few lines that summarize the load.
@@ -129,7 +135,7 @@ fn load(args: &DemoArgs, data: &Data, progress: &Reporter) -> Result<String, Fai
     let mut written = tamis::stats::WriteCost::default();
     progress.begin("load", count as u64, "records");
     for (part, compaction) in [(compacted, true), (rest, false)] {
-        let db = Db::open(&args.db, options(compaction))?;
+        let db = Db::open(&args.db, options(args, compaction)?)?;
         for records in part.chunks(BATCH) {
             let mut batch = WriteBatch::new();
             for &i in records {
@@ -148,7 +154,7 @@ fn load(args: &DemoArgs, data: &Data, progress: &Reporter) -> Result<String, Fai
     progress.end();
     let seconds = start.elapsed().as_secs_f64();
     let opening = Instant::now();
-    let db = Db::open(&args.db, options(false))?;
+    let db = Db::open(&args.db, options(args, false)?)?;
     let reopened = opening.elapsed().as_secs_f64() * 1000.0;
     let stats = db.stats();
     db.close()?;
@@ -174,7 +180,7 @@ fn measure(args: &DemoArgs, data: &Data, progress: &Reporter) -> Result<Vec<Meas
     for round in 0..args.rounds {
         // The first mode alternates, so that neither always finds the caches warmed by the other.
         for sharing in [round % 2 == 0, round % 2 == 1] {
-            let mut options = options(false);
+            let mut options = options(args, false)?;
             options.hash_sharing = sharing;
             let db = Db::open(&args.db, options)?;
             reads.warm_up(&db)?;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tamis::explain::{ExplainBlock, ExplainOutcome, ExplainStep, ExplainUnits, Explanation, FilterAnswer};
 use tamis_bench::report::{Align, Table, bytes, grouped};
 
-use crate::args::{DbArgs, KEYS_HELP};
+use crate::args::{DbArgs, KEYS_HELP, KeyspaceArgs};
 use crate::failure::{Failure, Outcome};
 use crate::json as to_json;
 use crate::output::Out;
@@ -21,8 +21,9 @@ use crate::text::{self, small};
 pub(crate) struct ExplainArgs {
     #[command(flatten)]
     db: DbArgs,
+    #[command(flatten)]
+    keyspace: KeyspaceArgs,
     /// The key
-    #[arg(allow_hyphen_values = true)]
     key: OsString,
     /// The key is hexadecimal
     #[arg(long)]
@@ -34,10 +35,10 @@ pub(crate) struct ExplainArgs {
 
 pub(crate) fn run(args: ExplainArgs, out: &mut Out) -> Result<Outcome, Failure> {
     let key = text::typed(&args.key, args.hex)?;
-    let db = args.db.open_read_only()?;
+    let keyspace = args.keyspace.open_read_only(&args.db)?;
     // Show the filters that a long-open database would probe, not those this opening has loaded so far.
-    db.settle_filters()?;
-    let explanation = db.explain_get(&key)?;
+    keyspace.database().settle_filters()?;
+    let explanation = keyspace.explain_get(&key)?;
     if args.json {
         writeln!(out, "{}", object(&explanation, args.hex))?;
     } else {

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use clap::Args;
 
-use crate::args::{DbArgs, KEYS_HELP};
+use crate::args::{DbArgs, KEYS_HELP, KeyspaceArgs};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Out, note};
 use crate::text;
@@ -18,8 +18,9 @@ use crate::text;
 pub(crate) struct GetArgs {
     #[command(flatten)]
     pub(crate) db: DbArgs,
+    #[command(flatten)]
+    keyspace: KeyspaceArgs,
     /// The key
-    #[arg(allow_hyphen_values = true)]
     key: OsString,
     /// The key is hexadecimal, and so is the value printed
     #[arg(long)]
@@ -31,8 +32,8 @@ pub(crate) struct GetArgs {
 
 pub(crate) fn run(args: GetArgs, out: &mut Out) -> Result<Outcome, Failure> {
     let key = text::typed(&args.key, args.hex)?;
-    let db = args.db.open_read_only()?;
-    let Some(value) = db.get(&key)? else {
+    let keyspace = args.keyspace.open_read_only(&args.db)?;
+    let Some(value) = keyspace.get(&key)? else {
         note("not found");
         return Ok(Outcome::Negative);
     };

@@ -8,9 +8,10 @@ use serde_json::json;
 use tamis::ingest::IngestOptions;
 use tamis_bench::report::grouped;
 
-use crate::args::DbArgs;
+use crate::args::{DbArgs, KeyspaceArgs};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Out, note};
+use crate::values::FilterArgs;
 
 /// Add tables built by `tamis build-table` to a database, atomically
 #[derive(Args)]
@@ -23,9 +24,10 @@ tamis ingest --db ./big --move part-*.tam\n  tamis ingest --db ./users --keyspac
 pub(crate) struct IngestArgs {
     #[command(flatten)]
     db: DbArgs,
-    /// The keyspace; it must exist
-    #[arg(long, value_name = "NAME", default_value = "default")]
-    keyspace: String,
+    #[command(flatten)]
+    keyspace: KeyspaceArgs,
+    #[command(flatten)]
+    filter: FilterArgs,
     /// The tables
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
@@ -41,8 +43,8 @@ pub(crate) struct IngestArgs {
 }
 
 pub(crate) fn run(args: IngestArgs, out: &mut Out) -> Result<Outcome, Failure> {
-    let db = args.db.open_or_create()?;
-    let keyspace = db.keyspace(&args.keyspace)?;
+    let keyspace = args.keyspace.open_or_create(&args.db.with(&args.filter))?;
+    let db = keyspace.database();
     let options = IngestOptions { move_files: args.move_files, verify: !args.no_verify };
     let report = keyspace.ingest(&args.files, options)?;
     drop(keyspace);

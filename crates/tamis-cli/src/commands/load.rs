@@ -5,16 +5,17 @@ use std::time::Instant;
 
 use clap::Args;
 use serde_json::{Value, json};
-use tamis::{Db, Durability, WriteBatch};
+use tamis::{Durability, Keyspace, WriteBatch};
 use tamis_bench::Progress;
 use tamis_bench::report::grouped;
 
-use crate::args::{DbArgs, KEYS_HELP};
+use crate::args::{DbArgs, KEYS_HELP, KeyspaceArgs};
 use crate::failure::{Failure, Outcome};
 use crate::input::InputArgs;
 use crate::output::{Out, note};
 use crate::progress::Reporter;
 use crate::records::{Place, RecordError};
+use crate::values::FilterArgs;
 
 /// The number of bad records described individually; the others are counted.
 const BAD_SHOWN: u64 = 10;
@@ -24,18 +25,24 @@ const BATCH_BYTES: usize = 8 << 20;
 
 /// Load records from lines, TSV or CSV
 #[derive(Args)]
-#[command(after_help = KEYS_HELP, after_long_help = format!("{KEYS_HELP}\n\nCreates the database if there is none. Gzip files are decompressed.\n\
+#[command(after_help = KEYS_HELP, after_long_help = format!("{KEYS_HELP}\n\nCreates the database if there is none. Gzip files are decompressed. Everything\n\
+    loaded is in tables at the end.\n\
     Bad records (a missing column, a key longer than 64 KiB, wrong hexadecimal digits, broken CSV) are skipped and\n\
     reported with their line; the exit code is then 2. A last line without a line end is an ordinary record.\n\n\
     A load that fails keeps the records it has loaded. It reports their number, whether they are synced, and the line to\n\
     resume from: load the same input again with --from-line. Byte positions refer to the decompressed input.\n\nExamples:\n  \
     tamis load --db ./words /usr/share/dict/words                    each line is a key\n  \
     tamis load --db ./places places.tsv.gz                           first column: key, others: value\n  \
+    tamis load --db ./names --filter grf names.tsv                   one filter for the whole tree\n  \
     tamis load --db ./users --header --key-column email --value-column name users.csv\n  \
     zcat big.tsv.gz | tamis load --db ./big --format tsv -"))]
 pub(crate) struct LoadArgs {
     #[command(flatten)]
     db: DbArgs,
+    #[command(flatten)]
+    keyspace: KeyspaceArgs,
+    #[command(flatten)]
+    filter: FilterArgs,
     #[command(flatten)]
     input: InputArgs,
     /// Records per write batch; a batch is stored atomically
@@ -52,9 +59,10 @@ pub(crate) struct LoadArgs {
 pub(crate) fn run(args: LoadArgs, out: &mut Out) -> Result<Outcome, Failure> {
     let (mut records, columns) = args.input.open()?;
 
-    let db = args.db.open_or_create()?;
+    let keyspace = args.keyspace.open_or_create(&args.db.with(&args.filter))?;
+    let db = keyspace.database();
     let progress = Reporter::new();
-    let mut loader = Loader::new(&db, records.place());
+    let mut loader = Loader::new(&keyspace, records.place());
     let start = Instant::now();
     progress.begin("load", 0, "records");
     let result = loop {
@@ -92,6 +100,11 @@ pub(crate) fn run(args: LoadArgs, out: &mut Out) -> Result<Outcome, Failure> {
         }
     };
     progress.end();
+    // Otherwise every later command would replay it from the log.
+    let result = match loader.account.loaded {
+        0 => result,
+        _ => result.and_then(|()| Ok(keyspace.flush()?)),
+    };
     let mut account = loader.account;
     let synced_one_by_one = matches!(db.options().durability, Durability::Synced);
     let closed = db.close();
@@ -127,19 +140,19 @@ pub(crate) fn run(args: LoadArgs, out: &mut Out) -> Result<Outcome, Failure> {
 }
 
 struct Loader<'a> {
-    db: &'a Db,
+    keyspace: &'a Keyspace,
     batch: WriteBatch,
     batch_bytes: usize,
     account: Account,
 }
 
 impl<'a> Loader<'a> {
-    fn new(db: &'a Db, start: Place) -> Loader<'a> {
-        Loader { db, batch: WriteBatch::new(), batch_bytes: 0, account: Account::from(start) }
+    fn new(keyspace: &'a Keyspace, start: Place) -> Loader<'a> {
+        Loader { keyspace, batch: WriteBatch::new(), batch_bytes: 0, account: Account::from(start) }
     }
 
     fn add(&mut self, key: &[u8], value: &[u8]) {
-        self.batch.put(key, value);
+        self.batch.put_in(self.keyspace, key, value);
         self.batch_bytes += key.len() + value.len();
     }
 
@@ -152,7 +165,7 @@ impl<'a> Loader<'a> {
         let (batch, bytes) = (std::mem::take(&mut self.batch), std::mem::take(&mut self.batch_bytes));
         let records = batch.len() as u64;
         if records > 0 {
-            self.db.write(batch).inspect_err(|_| self.account.refused = records)?;
+            self.keyspace.database().write(batch).inspect_err(|_| self.account.refused = records)?;
         }
         self.account.loaded += records;
         self.account.bytes += bytes as u64;

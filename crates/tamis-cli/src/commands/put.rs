@@ -6,24 +6,28 @@ use std::io::Read;
 use clap::Args;
 use tamis::{Durability, WriteBatch};
 
-use crate::args::{DbArgs, KEYS_HELP};
+use crate::args::{DbArgs, KEYS_HELP, KeyspaceArgs};
 use crate::failure::{Failure, Outcome};
 use crate::text;
+use crate::values::FilterArgs;
 
 /// Store a value under a key
 #[derive(Args)]
 #[command(after_help = KEYS_HELP, after_long_help = format!("{KEYS_HELP}\n\nCreates the database if there is none.\n\nExamples:\n  \
     tamis put --db ./data greeting hello\n  \
     tamis put --db ./data picture - < picture.png\n  \
-    tamis put --db ./data --hex 00ff10 cafe"))]
+    tamis put --db ./data --hex 00ff10 cafe\n  \
+    tamis put --db ./data -- -5 -17"))]
 pub(crate) struct PutArgs {
     #[command(flatten)]
     db: DbArgs,
+    #[command(flatten)]
+    keyspace: KeyspaceArgs,
+    #[command(flatten)]
+    filter: FilterArgs,
     /// The key
-    #[arg(allow_hyphen_values = true)]
     key: OsString,
     /// The value; `-` reads it from standard input
-    #[arg(allow_hyphen_values = true)]
     value: OsString,
     /// Key and value are hexadecimal (except a value from standard input)
     #[arg(long)]
@@ -43,9 +47,10 @@ pub(crate) fn run(args: PutArgs) -> Result<Outcome, Failure> {
     } else {
         text::typed(&args.value, args.hex)?
     };
-    let db = args.db.open_or_create()?;
+    let keyspace = args.keyspace.open_or_create(&args.db.with(&args.filter))?;
     let mut batch = WriteBatch::new();
-    batch.put(key, value);
+    batch.put_in(&keyspace, key, value);
+    let db = keyspace.database();
     write(&db, batch, args.sync)?;
     db.close()?;
     Ok(Outcome::Done)

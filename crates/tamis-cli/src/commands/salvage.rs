@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 use tamis::maintenance::{SalvageReport, TableFate};
+use tamis::operators::Operators;
 use tamis::{Db, Options};
 use tamis_bench::report::grouped;
 
@@ -38,6 +39,7 @@ pub(crate) struct SalvageArgs {
 pub(crate) fn run(args: SalvageArgs, out: &mut Out) -> Result<Outcome, Failure> {
     // The options that the database was last opened with, unless they are damaged, too.
     let mut options = Options::stored_in(&args.dir).ok().flatten().unwrap_or_default();
+    options.operators = Operators::new().with_unknown();
     args.options.apply(&mut options)?;
     let report = Db::salvage(&args.dir, options, args.dry_run)?;
     match args.json {

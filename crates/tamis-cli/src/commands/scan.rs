@@ -6,12 +6,13 @@ use std::ops::Bound;
 
 use clap::{Args, ValueEnum};
 use serde_json::Value;
+use tamis::ReadError;
 
-use crate::args::{DbArgs, KEYS_HELP};
+use crate::args::{DbArgs, KEYS_HELP, KeyspaceArgs};
 use crate::failure::{Failure, Outcome};
 use crate::json;
 use crate::output::Out;
-use crate::text;
+use crate::text::{self, end_of_prefix};
 
 /// The format of printed entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -33,14 +34,16 @@ enum Format {
 pub(crate) struct ScanArgs {
     #[command(flatten)]
     db: DbArgs,
+    #[command(flatten)]
+    keyspace: KeyspaceArgs,
     /// The first key [default: the first of all]
-    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    #[arg(long, value_name = "KEY")]
     start: Option<OsString>,
     /// The key to stop before [default: none]
-    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    #[arg(long, value_name = "KEY")]
     end: Option<OsString>,
     /// Only keys that start with PREFIX
-    #[arg(long, conflicts_with_all = ["start", "end"], allow_hyphen_values = true)]
+    #[arg(long, conflicts_with_all = ["start", "end"])]
     prefix: Option<OsString>,
     /// Print at most this many entries
     #[arg(long, value_name = "N")]
@@ -70,20 +73,36 @@ pub(crate) fn run(args: ScanArgs, out: &mut Out) -> Result<Outcome, Failure> {
     {
         return Err(Failure::usage("the start lies after the end"));
     }
-    let db = args.db.open_read_only()?;
-    let mut entries = match prefix {
-        Some(prefix) => db.prefix(prefix),
-        None => db.range::<Vec<u8>>((
-            start.map_or(Bound::Unbounded, Bound::Included),
-            end.map_or(Bound::Unbounded, Bound::Excluded),
-        )),
-    };
+    let keyspace = args.keyspace.open_read_only(&args.db)?;
     let printer = Printer { format: args.chosen_format(), hex: args.hex, keys_only: args.keys_only };
+    let mut bounds = match prefix {
+        Some(prefix) => {
+            let end = end_of_prefix(&prefix);
+            (Bound::Included(prefix), end.map_or(Bound::Unbounded, Bound::Excluded))
+        }
+        None => {
+            (start.map_or(Bound::Unbounded, Bound::Included), end.map_or(Bound::Unbounded, Bound::Excluded))
+        }
+    };
+    let mut entries = keyspace.range(bounds.clone());
     for _ in 0..args.limit.unwrap_or(u64::MAX) {
         let entry = if args.reverse { entries.next_back() } else { entries.next() };
-        let Some(entry) = entry else { break };
-        let (key, value) = entry?;
-        printer.print(&key, &value, out)?;
+        match entry {
+            None => break,
+            Some(Ok((key, value))) => printer.print(&key, &value, out)?,
+            // A key is listed even if its value cannot be computed without an operator of the database's program.
+            Some(Err(ReadError::Merge { key, .. })) if args.keys_only => {
+                printer.print(&key, &[], out)?;
+                let passed = Bound::Excluded(key);
+                if args.reverse {
+                    bounds.1 = passed
+                } else {
+                    bounds.0 = passed
+                }
+                entries = keyspace.range(bounds.clone());
+            }
+            Some(Err(error)) => return Err(error.into()),
+        }
     }
     Ok(Outcome::Done)
 }

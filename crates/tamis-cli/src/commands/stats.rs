@@ -27,6 +27,9 @@ const BAR: usize = 30;
 pub(crate) struct StatsArgs {
     #[command(flatten)]
     pub(crate) db: DbArgs,
+    /// Only this keyspace
+    #[arg(long, value_name = "NAME")]
+    keyspace: Option<String>,
     /// Also print a line per run
     #[arg(long)]
     runs: bool,
@@ -38,7 +41,11 @@ pub(crate) struct StatsArgs {
 pub(crate) fn run(args: StatsArgs, out: &mut Out) -> Result<Outcome, Failure> {
     let db = args.db.open_to_look()?;
     db.settle_filters()?;
-    let stats = db.stats();
+    let mut stats = db.stats();
+    if let Some(name) = &args.keyspace {
+        db.keyspace(name)?;
+        stats.keyspaces.retain(|keyspace| keyspace.name == *name);
+    }
     if args.json {
         let mut object = json::stats(&stats);
         object["path"] = db.path().display().to_string().into();

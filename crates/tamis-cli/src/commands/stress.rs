@@ -24,7 +24,7 @@ use tamis_bench::report::grouped;
 use crate::failure::{Failure, Outcome};
 use crate::output::Out;
 use crate::progress::Reporter;
-use crate::values::OptionArgs;
+use crate::values::{FilterArgs, OptionArgs};
 use history::{Model, find_state, operation, prefix};
 
 /// `verify` runs once in this many rounds, and after the last.
@@ -68,12 +68,15 @@ pub(crate) struct StressArgs {
     db: Option<PathBuf>,
     #[command(flatten)]
     options: OptionArgs,
+    #[command(flatten)]
+    filter: FilterArgs,
     /// Print one JSON object at the end
     #[arg(long)]
     json: bool,
 }
 
-pub(crate) fn run(args: StressArgs, out: &mut Out) -> Result<Outcome, Failure> {
+pub(crate) fn run(mut args: StressArgs, out: &mut Out) -> Result<Outcome, Failure> {
+    args.options = args.filter.among(&args.options);
     // Wrong options should be an error here rather than a dead child.
     child::options(&args.options)?;
     let temporary = tempfile::Builder::new().prefix("tamis-stress-").tempdir();

@@ -1,11 +1,14 @@
 //! `tamis verify`: checks every checksum and every invariant.
 
+use std::fmt::Write as _;
 use std::io::Write;
 
 use clap::Args;
-use serde_json::json;
-use tamis::maintenance::VerifyReport;
-use tamis::{OpenError, StorageError};
+use serde_json::{Value, json};
+use tamis::maintenance::{VerifiedFile, VerifiedKind, VerifyReport};
+use tamis::operators::Operators;
+use tamis::options::OnDamage;
+use tamis::{Db, Options};
 use tamis_bench::report::{bytes, grouped};
 
 use crate::args::DbArgs;
@@ -15,8 +18,10 @@ use crate::output::Out;
 /// Check every checksum and every invariant of a database
 #[derive(Args)]
 #[command(
-    after_help = "Reads every byte and changes none. Exits with 1 if it finds a problem.\n\nExample:\n  \
-                        tamis verify --db ./tamis-demo"
+    after_help = "Reads every byte and changes none. If damage keeps the database from being opened, everything that can be read is\n\
+                  checked all the same. Exits with 1 if it finds a problem; it then says which files are damaged and which are\n\
+                  sound, and what to do.\n\nExample:\n  \
+                  tamis verify --db ./tamis-demo"
 )]
 pub(crate) struct VerifyArgs {
     #[command(flatten)]
@@ -27,55 +32,140 @@ pub(crate) struct VerifyArgs {
 }
 
 pub(crate) fn run(args: VerifyArgs, out: &mut Out) -> Result<Outcome, Failure> {
-    let report = match args.db.open_unless_damaged()? {
-        Ok(db) => db.verify()?,
+    // Without its options, too, since they are in a file that may be damaged itself.
+    let (options, lost) = match args.db.to_options_with(Some(OnDamage::Quarantine)) {
+        Ok(options) => (options, None),
         Err(damage) => {
-            let mut report = VerifyReport::default();
-            report.problems.push(damage);
-            report
+            let mut options = Options { operators: Operators::new().with_unknown(), ..Options::default() };
+            // Wrong options on the command line stay an error.
+            args.db.options.apply(&mut options)?;
+            (options, Some(damage.to_string()))
         }
     };
-    if args.json {
-        let object = json!({
-            "tables": report.tables, "blocks": report.blocks, "bytes": report.bytes,
-            "filter_files": report.filter_files, "entries": report.entries, "problems": report.problems,
-        });
-        writeln!(out, "{object}")?;
-    } else {
-        for problem in &report.problems {
-            writeln!(out, "problem: {problem}")?;
-        }
-        writeln!(
-            out,
-            "{} tables, {}{} blocks, {} entries, {} read: {}",
-            grouped(report.tables as u64),
-            match report.filter_files {
-                0 => String::new(),
-                n => format!("{} filter files, ", grouped(n as u64)),
-            },
-            grouped(report.blocks),
-            grouped(report.entries),
-            bytes(report.bytes),
-            match report.problems.len() {
-                0 => "all sound".to_owned(),
-                n => format!("{n} problems"),
-            }
-        )?;
+    let mut report = Db::verify_at(&args.db.db, options)?;
+    report.problems.extend(lost.iter().map(|what| format!("its options cannot be read: {what}")));
+    let advice = advice(&report, lost.is_some(), &args.db.db.display().to_string());
+    match args.json {
+        true => writeln!(out, "{}", object(&report, &advice))?,
+        false => out.write_all(page(&report, &advice).as_bytes())?,
     }
     Ok(if report.problems.is_empty() { Outcome::Done } else { Outcome::Negative })
 }
 
-impl DbArgs {
-    /// Opens the database; returns a description of the damage if that keeps it from being opened.
-    fn open_unless_damaged(&self) -> Result<Result<tamis::Db, String>, Failure> {
-        // A damaged table must not keep the others from being checked.
-        let mut options =
-            tamis::Options { on_damage: tamis::options::OnDamage::Quarantine, ..tamis::Options::default() };
-        self.options.apply(&mut options)?;
-        match tamis::Db::open_read_only(&self.db, options) {
-            Ok(db) => Ok(Ok(db)),
-            Err(OpenError::Storage(StorageError::Corrupt(damage))) => Ok(Err(damage.to_string())),
-            Err(other) => Err(other.into()),
-        }
+/// Returns what to do about the problems.
+fn advice(report: &VerifyReport, options_lost: bool, dir: &str) -> Vec<String> {
+    let damaged = |kind| report.files.iter().any(|file| file.kind == kind && !file.problems.is_empty());
+    let mut advice = Vec::new();
+    if report.unopenable.is_some() {
+        advice.push(format!(
+            "The database cannot be opened as it is. `tamis salvage {dir} --dry-run` shows what can be kept and what is lost; without \
+             --dry-run it opens again with what can be kept, and no file is removed. A checkpoint in its place loses only what is newer."
+        ));
+    } else if damaged(VerifiedKind::Table) {
+        advice.push(
+            "Reads that need the damaged part of a table fail; all others give right answers. Put a sound copy of the file in its \
+             place, for example from a checkpoint. If only its filter or key list is damaged, `tamis compact` writes it anew."
+                .to_owned(),
+        );
+    } else if damaged(VerifiedKind::Log) {
+        advice.push(format!(
+            "The log was damaged after it was read. If a program has the database open, let it flush, which makes the log superfluous; \
+             otherwise use `tamis salvage {dir}`."
+        ));
     }
+    if damaged(VerifiedKind::Filter) {
+        advice.push(
+            "Damaged filter files cost time and no answers: the next writer builds what they held anew."
+                .to_owned(),
+        );
+    }
+    if options_lost {
+        advice.push(format!(
+            "Its options are only a description for people and programs: remove {dir}/OPTIONS, and give the options that differ from \
+             the defaults with -o at the next opening."
+        ));
+    }
+    if advice.is_empty() && !report.problems.is_empty() {
+        advice.push(format!(
+            "The tree contradicts itself: `tamis salvage {dir} --dry-run` shows what can be kept."
+        ));
+    }
+    advice
+}
+
+/// Returns the number of files of each kind, and of what they hold.
+fn sound(files: &[VerifiedFile]) -> String {
+    let of = |kind| files.iter().filter(move |file| file.kind == kind && file.problems.is_empty());
+    let mut parts = Vec::new();
+    for (kind, noun, contents) in [
+        (VerifiedKind::Manifest, "manifest", ""),
+        (VerifiedKind::Table, "tables", " entries"),
+        (VerifiedKind::Filter, "filter files", ""),
+        (VerifiedKind::Log, "logs", " writes"),
+    ] {
+        let (count, entries) = (of(kind).count() as u64, of(kind).map(|file| file.entries).sum());
+        if count == 0 {
+            continue;
+        }
+        parts.push(match contents {
+            "" => format!("{} {noun}", grouped(count)),
+            contents => format!("{} {noun} with {}{contents}", grouped(count), grouped(entries)),
+        });
+    }
+    if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") }
+}
+
+fn page(report: &VerifyReport, advice: &[String]) -> String {
+    let mut page = String::new();
+    for problem in &report.problems {
+        let _ = writeln!(page, "problem: {problem}");
+    }
+    if !report.problems.is_empty() {
+        for VerifiedFile { file, kind, keyspace, entries, .. } in
+            report.files.iter().filter(|file| !file.problems.is_empty())
+        {
+            let of = if keyspace.is_empty() { String::new() } else { format!(" of keyspace `{keyspace}`") };
+            let held = match kind {
+                VerifiedKind::Table => format!(", {} entries in all", grouped(*entries)),
+                VerifiedKind::Log => format!(", {} writes can be read", grouped(*entries)),
+                _ => String::new(),
+            };
+            let _ = writeln!(page, "damaged: {file}, a {}{of}{held}", kind.name());
+        }
+        let _ = writeln!(page, "sound:   {}", sound(&report.files));
+        advice.iter().for_each(|what| {
+            let _ = writeln!(page, "to do:   {what}");
+        });
+    }
+    let filter_files = match report.filter_files {
+        0 => String::new(),
+        n => format!("{} filter files, ", grouped(n as u64)),
+    };
+    let _ = writeln!(
+        page,
+        "{} tables, {filter_files}{} blocks, {} entries, {} read: {}",
+        grouped(report.tables as u64),
+        grouped(report.blocks),
+        grouped(report.entries),
+        bytes(report.bytes),
+        match report.problems.len() {
+            0 => "all sound".to_owned(),
+            n => format!("{n} problems"),
+        }
+    );
+    page
+}
+
+fn object(report: &VerifyReport, advice: &[String]) -> Value {
+    let files = report.files.iter().map(|file| {
+        json!({
+            "file": file.file, "kind": file.kind.name(), "keyspace": file.keyspace, "entries": file.entries,
+            "problems": file.problems,
+        })
+    });
+    json!({
+        "tables": report.tables, "blocks": report.blocks, "bytes": report.bytes, "filter_files": report.filter_files,
+        "entries": report.entries, "log_writes": report.log_writes, "problems": report.problems,
+        "unopenable": report.unopenable, "files": files.collect::<Vec<_>>(), "advice": advice,
+    })
 }

@@ -223,8 +223,13 @@ impl DbInner {
         self.committer.submit(batch, sync, &self.log, commit)
     }
 
-    /// Checks that merge operands only go to keyspaces with a merge operator.
+    /// Checks that merge operands only go to keyspaces with a merge operator, and nothing to keyspaces that lack an operator.
     fn check_operators(&self, batch: &WriteBatch) -> Result<(), WriteError> {
+        if self.lacks_operators {
+            let directory = self.directory.load();
+            let mut keyspaces = batch.keyspaces().iter().filter_map(|id| directory.get(id));
+            keyspaces.try_for_each(|keyspace| keyspace.check_operators())?;
+        }
         let directory = (!batch.merged().is_empty()).then(|| self.directory.load());
         let Some(directory) = directory else { return Ok(()) };
         let mut merged = batch.merged().iter().filter_map(|id| directory.get(id));

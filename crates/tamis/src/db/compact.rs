@@ -77,7 +77,8 @@ impl DbInner {
     fn due(&self, state: &State, keyspace: &KeyspaceInner) -> Due {
         let held_back = state.scheduler.holds_back(keyspace.id, self.room.free());
         let shaping = keyspace.shaping.load();
-        if held_back || !shaping.options.auto_compaction || self.background.is_paused() {
+        let lacks_operators = keyspace.operators.missing.is_some();
+        if held_back || lacks_operators || !shaping.options.auto_compaction || self.background.is_paused() {
             return Due::Nothing;
         }
         let shape = self.shape(state, keyspace);

@@ -368,7 +368,7 @@ impl DbInner {
     }
 
     /// Returns the filter files of a keyspace in the durable tree.
-    fn named_filter_files(&self, keyspace: KeyspaceId) -> Vec<FilterFileId> {
+    pub(crate) fn named_filter_files(&self, keyspace: KeyspaceId) -> Vec<FilterFileId> {
         let state = self.state();
         let stored = state.catalogue.tree().keyspaces.get(&keyspace);
         stored.into_iter().flat_map(|stored| stored.filter_files.keys().copied()).collect()

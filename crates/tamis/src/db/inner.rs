@@ -91,13 +91,13 @@ use crate::db::scrub::Scrub;
 use crate::db::snapshot::PinnedViews;
 use crate::db::throttle::Throttle;
 use crate::db::tune::Decisions;
-use crate::error::StorageError;
+use crate::error::{StorageError, WriteError};
 use crate::hotness::Sampler;
 use crate::ids::{KeyspaceId, LogId};
 use crate::io::{DirLock, FileSystem};
 use crate::key::SeqNo;
 use crate::memtable::Memtable;
-use crate::operators::KeyspaceOperators;
+use crate::operators::{KeyspaceOperators, Unregistered};
 use crate::options::{KeyspaceOptions, Options};
 use crate::read::{AllReads, ReadCounters};
 use crate::read::{MemtableSlot, Memtables, View};
@@ -206,7 +206,20 @@ impl KeyspaceInner {
 
     /// Returns how merges treat the versions of the keyspace's keys, given this horizon.
     pub(crate) fn rules(&self, expired: Option<SeqNo>) -> Rules<'_> {
+        // With one operator missing, everything stays as it is until a program comes that has them all.
+        if self.operators.missing.is_some() {
+            return Rules { operator: None, filter: None, expired };
+        }
         Rules { operator: self.operators.merge.as_deref(), filter: self.operators.filter.as_deref(), expired }
+    }
+
+    /// Refuses writes to a keyspace that lacks an operator.
+    pub(crate) fn check_operators(&self) -> Result<(), WriteError> {
+        self.operators.check_complete().map_err(|Unregistered { option, name }| WriteError::Unregistered {
+            keyspace: self.name.clone(),
+            option,
+            name,
+        })
     }
 
     pub(crate) fn is_dropped(&self) -> bool {
@@ -240,6 +253,8 @@ pub(crate) struct DbInner {
     pub(crate) fs: Arc<dyn FileSystem>,
     pub(crate) options: Options,
     pub(crate) read_only: bool,
+    /// Whether some keyspace lacks an operator. Keyspaces created later never do.
+    pub(crate) lacks_operators: bool,
     /// Distinguishes this open database from all others in the process.
     pub(crate) instance: u64,
     pub(crate) cache: Option<Arc<BlockCache>>,

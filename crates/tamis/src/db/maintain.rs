@@ -118,6 +118,7 @@ impl DbInner {
         range: Option<&KeyRange>,
         options: &CompactOptions,
     ) -> Result<(), AdminError> {
+        keyspace.check_operators()?;
         self.flush(std::slice::from_ref(keyspace))?;
         let mut state = self.state();
         // Exclusively: no automatic job and no other caller works on this keyspace meanwhile.

@@ -72,7 +72,7 @@ pub use scrub::{DamagedTable, ScrubStats};
 pub use snapshot::{Snapshot, SnapshotView};
 pub use stats::{KeyspaceStats, LevelStats, OverlapStats, RunStats, SnapshotStats, Stats};
 pub use tune::TuningDecision;
-pub use verify::VerifyReport;
+pub use verify::{VerifiedFile, VerifiedKind, VerifyReport};
 
 /// The state shared by all handles of one open database; dropping the last handle closes the database.
 #[derive(Debug)]
@@ -219,6 +219,17 @@ impl Db {
         let workers = Workers::start_reading(&inner)
             .map_err(|e| OpenError::Storage(StorageError::io("start a thread for", path.as_ref(), e)))?;
         Ok(Db::with(inner, Some(workers)))
+    }
+
+    /// Checks the database in `path` like [`verify`](Db::verify), without its lock and without changing anything. If damage keeps it
+    /// from being opened, the report says so in [`VerifyReport::unopenable`](crate::maintenance::VerifyReport::unopenable), and
+    /// everything that can be read is checked all the same. Costs an opening (two, if it fails) and a read of every file.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open_read_only`](Db::open_read_only), except that damage is no error: it is in the report.
+    pub fn verify_at(path: impl AsRef<Path>, options: Options) -> Result<VerifyReport, Error> {
+        verify::verify_at(path.as_ref(), options)
     }
 
     /// Opens the damaged database in `path` with everything that can still be read, restores it to a consistent state, and

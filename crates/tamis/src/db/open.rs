@@ -137,6 +137,10 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     };
 
     let mut options = options;
+    if options.operators.accepts_unknown() && options.keyspace.merge_operator.is_none() {
+        let stored = KeyspaceOptions::from_stored(&tree.keyspaces[&DEFAULT_KEYSPACE].options)?;
+        options.keyspace.merge_operator = stored.merge_operator;
+    }
     let declared = options.keyspace.workload;
     let begun = tune::at_opening(dir, &mut options, &mut tree, read_only);
     let read_counters = Arc::new(AllReads::default());
@@ -208,6 +212,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         warnings.push(error.to_string());
     }
 
+    let lacks_operators = keyspaces.values().any(|keyspace| keyspace.operators.missing.is_some());
     let write_counters = Arc::<WriteCounters>::default();
     let health = Arc::new(Health::new(dir, read_only, &write_counters));
     let numbers = Arc::new(FileNumbers::from(tree.next_file.max(largest + 1)));
@@ -252,6 +257,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     let inner = DbInner {
         dir: dir.to_owned(),
         read_only,
+        lacks_operators,
         instance: INSTANCES.fetch_add(1, Ordering::Relaxed),
         cache,
         reader_config,
@@ -313,7 +319,7 @@ struct Opening<'a> {
 
 /// Reports whether the reason that a table could not be opened is permanent: it is damaged, missing, or on an unreadable part
 /// of the device. A lack of system resources (memory, file descriptors) is not.
-fn is_lasting(error: &StorageError) -> bool {
+pub(crate) fn is_lasting(error: &StorageError) -> bool {
     use std::io::ErrorKind;
     match error {
         StorageError::Corrupt(_) => true,
@@ -338,22 +344,33 @@ fn open_keyspace(
     {
         return Err(OpenError::Incompatible { name, stored, asked, advice });
     }
-    let mut operators = database.operators.resolve(options.operators());
+    let lenient = database.operators.accepts_unknown();
+    let look_up = |names| match lenient {
+        true => database.operators.look_up(names),
+        false => database.operators.resolve(names),
+    };
+    let mut operators = look_up(options.operators());
     if let Err(Unregistered { option: "filter", name }) = &operators
-        && id != DEFAULT_KEYSPACE
+        && (id != DEFAULT_KEYSPACE || lenient)
     {
-        // The opener has no say in these options, and reads are right without a filter.
+        // The opener has no say in these options, or accepts any; and reads are right without a filter.
         let keyspace = &stored.name;
         warnings.push(format!(
             "keyspace `{keyspace}` is read without a filter: its filter `{name}` is not registered with the options"
         ));
-        operators = database.operators.resolve(Names { selector: None, ..options.operators() });
+        operators = look_up(Names { selector: None, ..options.operators() });
     }
     let operators = operators.map_err(|Unregistered { option, name }| OpenError::Unregistered {
         keyspace: stored.name.clone(),
         option,
         name,
     })?;
+    if let Some(Unregistered { option, name }) = &operators.missing {
+        let keyspace = &stored.name;
+        warnings.push(format!(
+            "keyspace `{keyspace}` takes no writes: its option `{option} = {name}` names an operator that this program does not have"
+        ));
+    }
     let mut tables: HashMap<TableId, Arc<OpenTable>> = HashMap::default();
     for meta in stored.tables() {
         let meta = Arc::new(meta.clone());
@@ -408,7 +425,7 @@ fn check_last_seq(last_seq: SeqNo) -> Result<(), &'static str> {
 }
 
 /// Reports whether there are files, other than `CURRENT`, that only a database has.
-fn holds_data(fs: &dyn FileSystem, dir: &Path) -> Result<bool, StorageError> {
+pub(crate) fn holds_data(fs: &dyn FileSystem, dir: &Path) -> Result<bool, StorageError> {
     if !fs.exists(dir).map_err(|e| StorageError::io("look for", dir, e))? {
         return Ok(false);
     }
@@ -498,6 +515,9 @@ fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
     db.committer.publish(last_seq);
     // The contents of the logs were written before this moment; nothing more is known.
     db.expiry.note_visible();
+    if let Some(salvage) = &salvage {
+        *db.salvaged.lock() = Some(salvage.report.clone());
+    }
     if db.read_only {
         return note_logs(db, logs);
     }
@@ -505,9 +525,6 @@ fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
         Some(salvage) => salvage.preserve(&*db.fs, &db.dir)?,
         None => HashMap::default(),
     };
-    if let Some(salvage) = &salvage {
-        *db.salvaged.lock() = Some(salvage.report.clone());
-    }
     if db.state().catalogue.manifest_number() == 0 {
         begin_new(db)?;
         return remove_leftovers(db, &files, &preserved);

@@ -1,15 +1,20 @@
 //! Verification of everything on disk.
 
+mod unopened;
+
+use std::collections::BTreeMap;
+
 use tamis_filter::{BloomScheme, ElasticSet, IndependentDigests};
 
 use crate::db::inner::DbInner;
 use crate::db::replay::replay;
 use crate::error::Error;
+use crate::ids::LogId;
 use crate::key::prefix_of;
 use crate::select::{Probe, key_list_problem};
 use crate::table::ReadCost;
 use crate::table::{CursorOptions, ELASTIC, TableCursor, UnitDirectory};
-use crate::tree::files::log_path;
+use crate::tree::files::{filter_path, log_path, manifest_name, name_of};
 use crate::tree::open_table::{OpenTable, TableFilter, read_filter};
 use crate::tree::version::Version;
 
@@ -31,28 +36,91 @@ pub struct VerifyReport {
     pub log_writes: u64,
     /// Everything that is wrong, in words, with file and offset.
     pub problems: Vec<String>,
+    /// Why the database cannot be opened, if damage keeps it from that: only [`Db::verify_at`](crate::Db::verify_at) finds out.
+    pub unopenable: Option<String>,
+    /// Every file that was read, damaged or sound.
+    pub files: Vec<VerifiedFile>,
+}
+
+/// One file that was checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct VerifiedFile {
+    /// Its name.
+    pub file: String,
+    /// What it is.
+    pub kind: VerifiedKind,
+    /// The keyspace that it belongs to; empty for a manifest or a log, which have parts of all keyspaces, and if it is unknown.
+    pub keyspace: String,
+    /// Key versions in a table, as far as known; writes that could be read from a log; 0 for others.
+    pub entries: u64,
+    /// What is wrong with it, in words; empty if it is sound.
+    pub problems: Vec<String>,
+}
+
+/// The kind of a file that was checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum VerifiedKind {
+    /// `CURRENT` or the manifest that it names.
+    Manifest,
+    /// A table.
+    Table,
+    /// A filter file: without it, answers are the same.
+    Filter,
+    /// A log.
+    Log,
+}
+
+impl VerifiedKind {
+    /// Returns the kind in one or two words.
+    pub fn name(self) -> &'static str {
+        match self {
+            VerifiedKind::Manifest => "manifest",
+            VerifiedKind::Table => "table",
+            VerifiedKind::Filter => "filter file",
+            VerifiedKind::Log => "log",
+        }
+    }
 }
 
 impl DbInner {
     pub(crate) fn verify(&self) -> Result<VerifyReport, Error> {
         let mut report = VerifyReport::default();
+        let manifest = manifest_name(self.state().catalogue.manifest_number());
+        report.note(manifest, VerifiedKind::Manifest, "", 0, Vec::new());
+        self.check_trees(&mut report);
+        self.check_logs(&mut report);
+        Ok(report)
+    }
+
+    /// Checks the tables and filter files of all keyspaces.
+    fn check_trees(&self, report: &mut VerifyReport) {
         let keyspaces: Vec<_> = self.state().catalogue.keyspaces().values().cloned().collect();
         for keyspace in keyspaces {
             let view = keyspace.view.load_full();
             check_shape(&keyspace.name, &view.version, &mut report.problems);
             check_epochs(&keyspace.name, &view.version, &mut report.problems);
             for table in &view.version.tables {
-                check_table(table, &mut report);
+                let before = report.problems.len();
+                check_table(table, report);
+                let problems = report.problems[before..].to_vec();
+                let name = name_of(table.table.path());
+                report.note(name, VerifiedKind::Table, &keyspace.name, table.meta.entries, problems);
             }
+            let named = self.named_filter_files(keyspace.id);
             let (files, wrong) = self.check_filter_files(&*self.fs, keyspace.id, &mut |bytes| {
                 report.bytes += bytes;
                 true
             });
             report.filter_files += files;
+            for id in named {
+                let path = filter_path(&self.dir, id);
+                let of_it = wrong.iter().filter(|why| why.path() == path).map(ToString::to_string).collect();
+                report.note(name_of(&path), VerifiedKind::Filter, &keyspace.name, 0, of_it);
+            }
             report.problems.extend(wrong.iter().map(|why| format!("keyspace `{}`: {why}", keyspace.name)));
         }
-        self.check_logs(&mut report);
-        Ok(report)
     }
 
     /// Checks the logs together with the one being written: writers wait meanwhile.
@@ -64,13 +132,13 @@ impl DbInner {
                 let floor = state.catalogue.tree().log_floor();
                 state.logs.rolled_from(floor).chain(log.is_open().then(|| log.id())).collect()
             };
-            let (mut logs, mut writes) = (needed(), 0);
+            let (mut logs, mut writes) = (needed(), BTreeMap::<LogId, u64>::new());
             if self.read_only {
                 // A writer elsewhere removes logs whose contents are in tables.
                 logs.retain(|id| self.fs.exists(&log_path(&self.dir, *id)).unwrap_or(true));
             }
-            let replayed = replay(&*self.fs, &self.dir, &logs, false, |_, _, _| {
-                writes += 1;
+            let replayed = replay(&*self.fs, &self.dir, &logs, false, |log, _, _| {
+                *writes.entry(log).or_default() += 1;
                 Ok(())
             });
             let problems = match replayed {
@@ -82,11 +150,33 @@ impl DbInner {
             // A flush may make a log obsolete while it is read here, and then it is removed or overwritten.
             let still_needed = needed();
             if problems.is_empty() || logs.iter().all(|id| still_needed.contains(id)) {
-                report.log_writes += writes;
+                report.log_writes += writes.values().sum::<u64>();
+                for id in logs {
+                    let path = log_path(&self.dir, id);
+                    // What is wrong between two logs names neither first: it counts for the one that it ends in.
+                    let of_it = problems.iter().filter(|what| what.starts_with(&*path.to_string_lossy()));
+                    let of_it = of_it.cloned().collect();
+                    let count = writes.get(&id).copied().unwrap_or(0);
+                    report.note(name_of(&path), VerifiedKind::Log, "", count, of_it);
+                }
                 report.problems.extend(problems);
                 return;
             }
         }
+    }
+}
+
+impl VerifyReport {
+    fn note(
+        &mut self,
+        file: String,
+        kind: VerifiedKind,
+        keyspace: &str,
+        entries: u64,
+        problems: Vec<String>,
+    ) {
+        let keyspace = keyspace.to_owned();
+        self.files.push(VerifiedFile { file, kind, keyspace, entries, problems });
     }
 }
 
@@ -274,6 +364,8 @@ fn keys_denied(table: &OpenTable, filter: &tamis_filter::Filter) -> u64 {
     }
     denied
 }
+
+pub(crate) use unopened::verify_at;
 
 #[cfg(test)]
 mod tests;

@@ -9,12 +9,14 @@
 mod builtin;
 mod filter;
 mod merge;
+mod missing;
 
 use std::sync::Arc;
 
 pub use filter::{CompactionFilter, Decision};
 pub use merge::{MergeError, MergeOperator};
 pub(crate) use merge::{merge, partial_merge};
+use missing::MissingMerge;
 
 #[cfg(feature = "unstable-selector")]
 use crate::selector::SelectorKind;
@@ -54,6 +56,8 @@ pub struct Operators {
     filters: Vec<Arc<dyn CompactionFilter>>,
     #[cfg(feature = "unstable-selector")]
     selectors: Vec<Arc<dyn SelectorKind>>,
+    /// Whether a database may be opened whose keyspaces name others.
+    lenient: bool,
 }
 
 impl PartialEq for Operators {
@@ -62,7 +66,8 @@ impl PartialEq for Operators {
         let same_merge = |(a, b): (&Arc<dyn MergeOperator>, &Arc<dyn MergeOperator>)| Arc::ptr_eq(a, b);
         let same_filter =
             |(a, b): (&Arc<dyn CompactionFilter>, &Arc<dyn CompactionFilter>)| Arc::ptr_eq(a, b);
-        self.merge.len() == other.merge.len()
+        self.lenient == other.lenient
+            && self.merge.len() == other.merge.len()
             && self.filters.len() == other.filters.len()
             && self.merge.iter().zip(&other.merge).all(same_merge)
             && self.filters.iter().zip(&other.filters).all(same_filter)
@@ -87,6 +92,16 @@ pub(crate) struct KeyspaceOperators {
     pub(crate) filter: Option<Arc<dyn CompactionFilter>>,
     #[cfg(feature = "unstable-selector")]
     pub(crate) selector: Option<Arc<dyn SelectorKind>>,
+    /// The merge operator or compaction filter that only the options know. Then `merge` fails, the keyspace takes no writes, and
+    /// nothing is merged or filtered in it.
+    pub(crate) missing: Option<Unregistered>,
+}
+
+impl KeyspaceOperators {
+    /// Reports the operator that the keyspace lacks, if it lacks one.
+    pub(crate) fn check_complete(&self) -> Result<(), Unregistered> {
+        self.missing.clone().map_or(Ok(()), Err)
+    }
 }
 
 /// The operators that options name.
@@ -125,6 +140,23 @@ impl Operators {
         self
     }
 
+    /// Lets a database be opened whose keyspaces name merge operators or compaction filters that are not registered here: for
+    /// programs that check, list and copy databases of others. Such a keyspace can be read, except for keys whose value an
+    /// unknown merge operator would have to compute (their reads fail with [`ReadError::Merge`](crate::ReadError::Merge), which
+    /// names it), verified, and copied by a checkpoint. It takes no writes
+    /// ([`WriteError::Unregistered`](crate::WriteError::Unregistered)), and nothing in it is compacted. Options that name no
+    /// merge operator take over the stored one of the default keyspace. Keyspaces whose operators are known work as always.
+    #[must_use]
+    pub fn with_unknown(mut self) -> Operators {
+        self.lenient = true;
+        self
+    }
+
+    /// Reports whether unknown names are accepted: see [`with_unknown`](Self::with_unknown).
+    pub(crate) fn accepts_unknown(&self) -> bool {
+        self.lenient
+    }
+
     #[cfg(feature = "unstable-selector")]
     fn selector(&self, name: &str) -> Option<Arc<dyn SelectorKind>> {
         self.selectors.iter().rev().find(|selector| selector.name() == name).cloned()
@@ -136,25 +168,43 @@ impl Operators {
         None
     }
 
-    /// Looks up the operators with these names.
+    /// Looks up the operators with these names. All must be known.
     pub(crate) fn resolve(&self, names: Names<'_>) -> Result<KeyspaceOperators, Unregistered> {
-        let unregistered = |option, name: &str| Unregistered { option, name: name.to_owned() };
+        let found = self.look_up(names)?;
+        found.check_complete()?;
+        Ok(found)
+    }
+
+    /// The same, but a merge operator or compaction filter may be [missing](KeyspaceOperators::missing).
+    pub(crate) fn look_up(&self, names: Names<'_>) -> Result<KeyspaceOperators, Unregistered> {
+        let mut missing = None;
+        let mut unregistered = |option, name: &str| {
+            missing.get_or_insert(Unregistered { option, name: name.to_owned() });
+        };
         let merge = names.merge.map(|name| {
             let own = || self.merge.iter().rev().find(|operator| operator.name() == name).cloned();
-            builtin::find(name).or_else(own).ok_or_else(|| unregistered("merge_operator", name))
+            builtin::find(name).or_else(own).unwrap_or_else(|| {
+                unregistered("merge_operator", name);
+                Arc::new(MissingMerge { name: name.to_owned() })
+            })
         });
-        let filter = names.filter.map(|name| {
-            let own = self.filters.iter().rev().find(|filter| filter.name() == name);
-            own.cloned().ok_or_else(|| unregistered("compaction_filter", name))
+        let filter = names.filter.and_then(|name| {
+            let own = self.filters.iter().rev().find(|filter| filter.name() == name).cloned();
+            own.or_else(|| {
+                unregistered("compaction_filter", name);
+                None
+            })
         });
-        let selector =
-            names.selector.map(|name| self.selector(name).ok_or_else(|| unregistered("filter", name)));
+        let selector = names.selector.map(|name| {
+            self.selector(name).ok_or_else(|| Unregistered { option: "filter", name: name.to_owned() })
+        });
         let _selector = selector.transpose()?;
         Ok(KeyspaceOperators {
-            merge: merge.transpose()?,
-            filter: filter.transpose()?,
+            merge,
+            filter,
             #[cfg(feature = "unstable-selector")]
             selector: _selector,
+            missing,
         })
     }
 }
@@ -202,6 +252,11 @@ mod tests {
         let filter =
             operators.resolve(Names { merge: Some("mine"), filter: Some("mine"), selector: None }).map(drop);
         assert_eq!(filter, Err(missing("compaction_filter", "mine")));
+        let found =
+            operators.look_up(Names { merge: Some("yours"), ..Names::default() }).expect("a stand-in");
+        assert_eq!(found.missing, Some(missing("merge_operator", "yours")));
+        let failed = found.merge.expect("named").merge(b"", None, &[b""]).expect_err("it merges nothing");
+        assert!(failed.to_string().contains("does not have it"), "{failed}");
         let none = operators.resolve(Names::default()).expect("nothing is named");
         assert!(none.merge.is_none() && none.filter.is_none());
     }

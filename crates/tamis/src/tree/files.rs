@@ -96,6 +96,11 @@ pub(crate) fn reserve_path(dir: &Path) -> PathBuf {
     dir.join(RESERVE)
 }
 
+/// Returns the last part of a path, for messages.
+pub(crate) fn name_of(path: &Path) -> String {
+    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
 /// Parses a file name (without directory); `None` for a name that the engine does not create.
 pub(crate) fn parse(name: &str) -> Option<FileKind> {
     match name {

@@ -20,3 +20,4 @@ mod seams;
 mod seek_and_back;
 mod shapes;
 mod stored_database;
+mod verify_at;

@@ -268,6 +268,103 @@ fn a_custom_operator_must_be_passed_at_every_opening() {
     assert_eq!(db.keyspaces(), ["default", "other"]);
 }
 
+/// A compaction filter that removes empty values.
+#[derive(Debug)]
+struct DropEmpty;
+
+impl CompactionFilter for DropEmpty {
+    fn name(&self) -> &str {
+        "drop-empty"
+    }
+
+    fn filter(&self, _: usize, _: &[u8], value: &[u8]) -> Decision {
+        if value.is_empty() { Decision::Remove } else { Decision::Keep }
+    }
+}
+
+/// Programs that check, list and copy any database could not open one with operators of its own at all.
+#[test]
+fn without_its_operators_a_database_is_read_and_copied_but_not_written() {
+    let mut owner = options("keep-first");
+    owner.operators =
+        Operators::new().with_merge(Arc::new(First("keep-first"))).with_filter(Arc::new(DropEmpty));
+    let sieved = KeyspaceOptions { compaction_filter: Some("drop-empty".into()), ..keyspace("none") };
+    {
+        let db = open(&owner);
+        db.put("a", "a value").expect("a put");
+        db.merge("key", "first").expect("a merge");
+        db.flush().expect("a flush");
+        db.merge("key", "second").expect("a merge");
+        db.create_keyspace("sieved", sieved).expect("a keyspace").put("empty", "").expect("a put");
+        db.create_keyspace("plain", keyspace("none")).expect("a keyspace").put("p", "1").expect("a put");
+        db.close().expect("closing");
+    }
+    // It does not even know that there is an operator.
+    let mut stranger = options("none");
+    stranger.file_system = owner.file_system.clone();
+    assert!(matches!(Db::open("/db", stranger.clone()), Err(OpenError::Incompatible { .. })));
+    stranger.operators = Operators::new().with_unknown();
+
+    let read = |db: &Db| {
+        assert_eq!(db.get("a").expect("a get").expect("there"), "a value");
+        match db.get("key").unwrap_err() {
+            ReadError::Merge { key, what } => {
+                assert!(key == b"key" && what.contains("`keep-first`"), "{what}")
+            }
+            other => panic!("{other}"),
+        }
+        let scanned: Vec<_> = db.iter().collect();
+        assert!(scanned.len() == 2 && scanned[0].is_ok() && scanned[1].is_err(), "{scanned:?}");
+        assert!(db.get("absent").expect("a get").is_none());
+        assert_eq!(db.keyspace("sieved").expect("made").get("empty").expect("a get").expect("there"), "");
+        assert_eq!(db.keyspace("plain").expect("made").get("p").expect("a get").expect("there"), "1");
+        assert_eq!(db.verify().expect("a check").problems, Vec::<String>::new());
+        let warnings = db.stats().warnings;
+        for name in ["`merge_operator = keep-first`", "`compaction_filter = drop-empty`"] {
+            assert!(warnings.iter().any(|warning| warning.contains(name)), "{warnings:?}");
+        }
+    };
+    read(&Db::open_read_only("/db", stranger.clone()).expect("opening read-only"));
+    let db = open(&stranger);
+    read(&db);
+    let refused = |error: WriteError, lacks: &str| match error {
+        WriteError::Unregistered { name, .. } => assert_eq!(name, lacks),
+        other => panic!("{other}"),
+    };
+    let (sieved, plain) = (db.keyspace("sieved").expect("made"), db.keyspace("plain").expect("made"));
+    refused(db.put("a", "other").unwrap_err(), "keep-first");
+    refused(db.merge("key", "third").unwrap_err(), "keep-first");
+    refused(db.delete_range("a"..="z").unwrap_err(), "keep-first");
+    refused(sieved.delete("empty").unwrap_err(), "drop-empty");
+    let mut batch = WriteBatch::new();
+    batch.put_in(&plain, "p", "2").put_in(&sieved, "s", "2");
+    refused(db.write(batch).unwrap_err(), "drop-empty");
+    for keyspace in [db.default_keyspace(), &sieved] {
+        let error = keyspace.compact().unwrap_err();
+        assert!(matches!(error, AdminError::Write(WriteError::Unregistered { .. })), "{error}");
+    }
+    plain.put("p", "3").expect("it lacks nothing");
+    plain.compact().expect("it lacks nothing");
+    let error = db.create_keyspace("more", keyspace("keep-first")).unwrap_err();
+    assert!(matches!(error, AdminError::Unregistered { .. }), "{error}");
+    db.settle().expect("nothing is due");
+    db.checkpoint("/copy").expect("a checkpoint");
+    db.close().expect("closing");
+
+    for place in ["/db", "/copy"] {
+        let db = Db::open(place, owner.clone()).expect("opening");
+        for _ in 0..2 {
+            assert_eq!(db.get("key").expect("a get").expect("there"), "first");
+            assert_eq!(db.keyspace("plain").expect("made").get("p").expect("a get").expect("there"), "3");
+            db.compact().expect("a compaction");
+        }
+        let sieved = db.keyspace("sieved").expect("made");
+        assert_eq!(sieved.get("empty").expect("a get").expect("there"), "");
+        sieved.compact().expect("a compaction");
+        assert!(sieved.get("empty").expect("a get").is_none(), "the filter runs again");
+    }
+}
+
 #[test]
 fn a_keyspace_may_be_given_an_operator_and_keeps_it() {
     let mut options = options("none");

@@ -45,6 +45,7 @@ impl<'a> Stand<'a> {
             ops: Some(job.ops),
             warmup: None,
             repeats: job.repeats,
+            pattern: None,
             seed: job.settings.seed,
             settled: true,
             options: job.options(side, point)?,

@@ -126,6 +126,7 @@ impl Plan for GetsPlan {
             ops: Some(2000),
             warmup: Some(100),
             repeats: 3,
+            pattern: None,
             seed: 1,
             settled: true,
             options: tamis::Options::default(),

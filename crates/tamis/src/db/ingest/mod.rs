@@ -170,6 +170,7 @@ impl DbInner {
         let mut groups: BTreeMap<KeyspaceId, Group<Described>> = BTreeMap::new();
         for (keyspace, paths) in files {
             check_alive(&keyspace)?;
+            keyspace.check_operators()?;
             if paths.is_empty() {
                 continue;
             }

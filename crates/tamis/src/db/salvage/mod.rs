@@ -42,7 +42,8 @@ use crate::key::SeqNo;
 use crate::options::Options;
 use crate::tree::edit::VersionEdit;
 use crate::tree::files::{
-    FileKind, current_path, filter_path, lock_path, log_path, manifest_name, manifest_path, table_path,
+    FileKind, current_path, filter_path, lock_path, log_path, manifest_name, manifest_path, name_of,
+    table_path,
 };
 use crate::tree::manifest::{LoadedManifest, is_damage};
 use crate::tree::meta::TableMeta;
@@ -476,10 +477,6 @@ pub(crate) fn explain_missing(
         path.display()
     );
     StorageError::corrupt(&manifest_path(dir, number), None, what).into()
-}
-
-fn name_of(path: &Path) -> String {
-    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 /// Returns an unused name for a file that is set aside.

@@ -1,82 +1,21 @@
 //! Tests of the built program as a person or a script uses it: its output and exit codes.
 
+mod filters;
+mod keyspaces;
+mod loading;
+mod operators;
+mod support;
+mod transfer;
+mod usage;
+mod verify;
+
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
-use tempfile::TempDir;
 
-fn tamis() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_tamis"))
-}
-
-/// A database directory that is removed with the test.
-struct Place {
-    root: TempDir,
-}
-
-impl Place {
-    fn new() -> Place {
-        Place { root: tempfile::tempdir().expect("a temporary directory") }
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.root.path().join(name).to_str().expect("UTF-8").to_owned()
-    }
-
-    fn db(&self) -> String {
-        self.path("db")
-    }
-
-    /// Runs a subcommand on the database.
-    fn run(&self, subcommand: &str, args: &[&str]) -> Ran {
-        self.run_with_input(subcommand, args, b"")
-    }
-
-    fn run_with_input(&self, subcommand: &str, args: &[&str], input: &[u8]) -> Ran {
-        let mut command = tamis();
-        command.arg(subcommand).args(["--db", &self.db()]).args(args);
-        run(command, input)
-    }
-}
-
-#[derive(Debug)]
-struct Ran {
-    code: Option<i32>,
-    out: String,
-    err: String,
-}
-
-fn run(mut command: Command, input: &[u8]) -> Ran {
-    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().expect("the program starts");
-    // A program that rejects its arguments may have exited without reading anything.
-    match child.stdin.take().expect("a pipe").write_all(input) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            panic!("the program takes its input: {error}")
-        }
-        _ => {}
-    }
-    let Output { status, stdout, stderr } = child.wait_with_output().expect("the program ends");
-    let text = |bytes| String::from_utf8(bytes).expect("UTF-8 output");
-    Ran { code: status.code(), out: text(stdout), err: text(stderr) }
-}
-
-impl Ran {
-    #[track_caller]
-    fn ok(self) -> String {
-        assert_eq!(self.code, Some(0), "{self:?}");
-        self.out
-    }
-
-    #[track_caller]
-    fn fails(self, code: i32, part: &str) {
-        assert_eq!(self.code, Some(code), "{self:?}");
-        assert!(self.err.contains(part), "{part:?} not in {self:?}");
-        assert!(!self.err.contains("panicked"), "{self:?}");
-    }
-}
+use support::{Place, Ran, run, tamis};
 
 #[test]
 fn a_put_value_is_returned_until_it_is_deleted() {
