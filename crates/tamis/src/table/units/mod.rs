@@ -32,8 +32,9 @@
 //!
 //! # Costs
 //!
-//! A directory takes four bytes per segment, which is some two thousand keys, where these tell segments apart, else what does
-//! and 13 bytes more (see `borders`). Finding a segment takes two cache lines for up to 32 segments, five for five hundred.
+//! A directory takes four or eight bytes per segment, which is some two thousand keys, where these tell segments apart, else
+//! what does and 13 bytes more (see `borders`). Finding a segment takes two cache lines for up to 32 segments, five for five
+//! hundred.
 
 mod borders;
 mod build;
