@@ -328,6 +328,49 @@ pub enum WriteError {
     Storage(#[from] StorageError),
 }
 
+/// Why a transaction, or an update of a key, did not succeed.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransactionError {
+    /// Somebody else has written what the transaction depends on since it began. Nothing was committed; another attempt may succeed.
+    #[error(
+        "a concurrent write of key {} in keyspace `{keyspace}` is in conflict; nothing was committed, try again",
+        excerpt_of_key(key)
+    )]
+    Conflict {
+        /// The keyspace's name.
+        keyspace: String,
+        /// The key that was written; for a range that was deleted or ingested, a key of the transaction in it.
+        key: Vec<u8>,
+    },
+    /// More was written since the transaction began than is kept to validate it. Nothing was committed; another attempt that takes less
+    /// time may succeed.
+    #[error(
+        "the transaction has outlived what is kept to validate it in keyspace `{keyspace}`; nothing was committed: commit \
+         sooner, or set a larger `transaction_history_bytes`"
+    )]
+    TooOld {
+        /// The keyspace's name.
+        keyspace: String,
+    },
+    /// A savepoint that was forgotten by a rollback to an earlier one, or belongs to another transaction.
+    #[error("the savepoint was undone by a rollback to an earlier one, or belongs to another transaction")]
+    NoSavepoint,
+    /// A read failed.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The commit failed, or one of the transaction's writes was refused.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+}
+
+impl TransactionError {
+    /// Reports whether another attempt may succeed: after a conflict, or if the transaction took too long.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, TransactionError::Conflict { .. } | TransactionError::TooOld { .. })
+    }
+}
+
 /// Why an administrative operation (flush, compact, checkpoint, keyspaces) failed.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -484,6 +527,9 @@ pub enum Error {
     /// From writing.
     #[error(transparent)]
     Write(#[from] WriteError),
+    /// From transactions.
+    #[error(transparent)]
+    Transaction(#[from] TransactionError),
     /// From administrative operations.
     #[error(transparent)]
     Admin(#[from] AdminError),

@@ -4,9 +4,11 @@
 //! one log record, with one sync if any of them asks for it. The others sleep until their result is available, or until they
 //! become leader themselves.
 //!
+//! A transaction's batch has a [`Condition`]: the leader leaves it out of the group if the condition does not hold.
+//!
 //! # Invariants
 //!
-//! The order within a commit is the engine's guarantee: room is made (which may stall); the record is appended; it is synced if
+//! The order within a commit is the engine's guarantee: conditions are judged; room is made (which may stall); the record is appended; it is synced if
 //! requested (earlier logs first); the operations are inserted into the memtables; the new sequence number becomes visible; the
 //! writers are notified. Nothing in it computes a digest: each batch brings those of its keys.
 //!
@@ -32,6 +34,7 @@ use tamis_filter::Digest;
 use crate::batch::{BatchOp, WriteBatch};
 use crate::db::inner::{DbInner, KeyspaceInner};
 use crate::db::log::{Current, Log};
+use crate::db::transaction::condition::Condition;
 use crate::error::WriteError;
 use crate::ids::KeyspaceId;
 use crate::key::{Kind, SeqNo};
@@ -59,7 +62,16 @@ struct Queue {
 struct Pending {
     batch: WriteBatch,
     sync: bool,
+    condition: Option<Arc<Condition>>,
     waiter: Arc<Waiter>,
+}
+
+/// A writer's part of a group.
+#[derive(Debug)]
+struct Member<'g> {
+    batch: &'g WriteBatch,
+    /// The batch commits only if it holds.
+    condition: Option<&'g Condition>,
 }
 
 /// The place where one writer waits for its turn. The turn, and whether the writer sleeps, are behind the lock. `given` is a hint that
@@ -74,7 +86,7 @@ struct Waiter {
 #[derive(Debug)]
 enum Turn {
     Done(Result<(), WriteError>),
-    Lead(WriteBatch, bool),
+    Lead(WriteBatch, bool, Option<Arc<Condition>>),
 }
 
 impl Waiter {
@@ -138,7 +150,7 @@ impl Drop for Group<'_> {
         }
         let mut queue = self.committer.queue.lock();
         match queue.pending.pop_front() {
-            Some(next) => next.waiter.give(Turn::Lead(next.batch, next.sync)),
+            Some(next) => next.waiter.give(Turn::Lead(next.batch, next.sync, next.condition)),
             None => queue.leading = false,
         }
     }
@@ -167,24 +179,25 @@ impl Committer {
         &self,
         batch: WriteBatch,
         sync: bool,
+        condition: Option<Arc<Condition>>,
         log: &Log,
-        commit: impl FnOnce(&mut Current, &[&WriteBatch], bool) -> Result<(), WriteError>,
+        commit: impl FnOnce(&mut Current, &[Member<'_>], bool) -> Result<(), WriteError>,
     ) -> Result<(), WriteError> {
         let waiter = {
             let mut queue = self.queue.lock();
             if queue.leading {
                 let waiter = Arc::<Waiter>::default();
-                queue.pending.push_back(Pending { batch, sync, waiter: waiter.clone() });
+                queue.pending.push_back(Pending { batch, sync, condition, waiter: waiter.clone() });
                 waiter
             } else {
                 queue.leading = true;
                 drop(queue);
-                return self.lead(batch, sync, log, commit);
+                return self.lead(batch, sync, condition, log, commit);
             }
         };
         match waiter.wait() {
             Turn::Done(result) => result,
-            Turn::Lead(batch, sync) => self.lead(batch, sync, log, commit),
+            Turn::Lead(batch, sync, condition) => self.lead(batch, sync, condition, log, commit),
         }
     }
 
@@ -192,17 +205,20 @@ impl Committer {
         &self,
         batch: WriteBatch,
         sync: bool,
+        condition: Option<Arc<Condition>>,
         log: &Log,
-        commit: impl FnOnce(&mut Current, &[&WriteBatch], bool) -> Result<(), WriteError>,
+        commit: impl FnOnce(&mut Current, &[Member<'_>], bool) -> Result<(), WriteError>,
     ) -> Result<(), WriteError> {
         let mut group = Group { committer: self, followers: SmallVec::new(), result: None };
         let result = {
             let mut current = log.lock();
             group.gather(batch.byte_len());
             let sync = sync || group.followers.iter().any(|follower| follower.sync);
-            let batches: SmallVec<[&WriteBatch; 8]> =
-                std::iter::once(&batch).chain(group.followers.iter().map(|f| &f.batch)).collect();
-            commit(&mut current, &batches, sync)
+            let own = Member { batch: &batch, condition: condition.as_deref() };
+            let others =
+                group.followers.iter().map(|f| Member { batch: &f.batch, condition: f.condition.as_deref() });
+            let members: SmallVec<[Member<'_>; 8]> = std::iter::once(own).chain(others).collect();
+            commit(&mut current, &members, sync)
         };
         group.result = Some(result.clone());
         result
@@ -212,6 +228,17 @@ impl Committer {
 impl DbInner {
     /// Commits a batch; an empty batch with `sync` makes everything before it durable.
     pub(crate) fn write(&self, batch: WriteBatch, sync: bool) -> Result<(), WriteError> {
+        self.commit(batch, sync, None)
+    }
+
+    /// Commits a batch if its `condition` holds, or without one in any case. The condition has its verdict if this succeeds.
+    #[inline]
+    pub(crate) fn commit(
+        &self,
+        batch: WriteBatch,
+        sync: bool,
+        condition: Option<&Arc<Condition>>,
+    ) -> Result<(), WriteError> {
         self.check_ready()?;
         batch.check()?;
         self.reserve.admit(&batch)?;
@@ -219,8 +246,8 @@ impl DbInner {
         if batch.is_empty() && !sync {
             return Ok(());
         }
-        let commit = |log: &mut Current, batches: &[&WriteBatch], sync| self.commit_group(log, batches, sync);
-        self.committer.submit(batch, sync, &self.log, commit)
+        let commit = |log: &mut Current, members: &[Member<'_>], sync| self.commit_group(log, members, sync);
+        self.committer.submit(batch, sync, condition.cloned(), &self.log, commit)
     }
 
     /// Checks that merge operands only go to keyspaces with a merge operator.
@@ -234,9 +261,22 @@ impl DbInner {
         }
     }
 
-    /// Logs the batches as one record, inserts them into memtables and makes them visible.
-    fn commit_group(&self, log: &mut Current, batches: &[&WriteBatch], sync: bool) -> Result<(), WriteError> {
+    /// Logs the batches whose conditions hold as one record, inserts them into memtables and makes them visible.
+    fn commit_group(&self, log: &mut Current, members: &[Member<'_>], sync: bool) -> Result<(), WriteError> {
         self.health.check_writable()?;
+        let mut batches: SmallVec<[&WriteBatch; 8]> = SmallVec::new();
+        let (before, mut last) = (log.last_seq(), log.last_seq());
+        for Member { batch, condition } in members {
+            let seq = last + batch.len() as u64;
+            if condition.is_none_or(|condition| self.judge(condition, before, &batches, seq)) {
+                batches.push(batch);
+                last = seq;
+            }
+        }
+        if batches.is_empty() {
+            return Ok(());
+        }
+        let batches = &batches[..];
         let bytes: usize = batches.iter().map(|b| b.byte_len()).sum();
         let count: u64 = batches.iter().map(|b| b.len() as u64).sum();
         if count > 0 {
@@ -334,13 +374,15 @@ mod tests {
             let leader = scope.spawn("leader".to_owned(), || {
                 let mut batch = WriteBatch::new();
                 batch.put("key", "lost");
-                let commit = |_: &mut Current, _: &[&WriteBatch], _| {
+                let commit = |_: &mut Current, _: &[Member<'_>], _| {
                     while inner.committer.queue.lock().pending.len() < 2 {
                         sync::thread::sleep(std::time::Duration::from_millis(1));
                     }
                     panic!("while leading");
                 };
-                catch_unwind(AssertUnwindSafe(|| inner.committer.submit(batch, false, &inner.log, commit)))
+                catch_unwind(AssertUnwindSafe(|| {
+                    inner.committer.submit(batch, false, None, &inner.log, commit)
+                }))
             });
             let leader = leader.unwrap();
             while !inner.committer.queue.lock().leading {

@@ -316,6 +316,7 @@ impl DbInner {
                 edit.added.push((keyspace.id, 0, run, (*table.meta).clone()));
             }
             opened.extend(tables.keep());
+            self.keep_for_transactions(&keyspace, &slots);
             flushed.push((keyspace.id, slots));
         }
         edit.log_floor = state.catalogue.keyspaces().keys().map(|&id| (id, log_id)).collect();

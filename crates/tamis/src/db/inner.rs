@@ -12,6 +12,7 @@
 //! | [`Health`] | whether writes may proceed |
 //! | [`Reserve`] | space on the device that is held in reserve |
 //! | [`Expiry`] | when writes were made |
+//! | [`History`] | recent commits that transactions may have to be validated against |
 //! | [`FilterFiles`] | the filter files that were opened |
 //! | [`Monitor`] | the `state` lock, and waiting for a change of what is behind it: |
 //! | [`Catalogue`] | – the keyspaces, their trees, and the manifest |
@@ -41,7 +42,7 @@
 //! 7. The in-memory state of elastic filters ([`Elastic`]).
 //!
 //! Leaf locks, which may be taken while any of these is held and under which no other is taken: the queue of writers and their turns,
-//! a memtable's two, the reserve's, the list of opened filter files, the cause of a late beginning, those within a global filter, obsolete files, scrub, warnings,
+//! a memtable's two, recent commits ([`History`]), the reserve's, the list of opened filter files, the cause of a late beginning, those within a global filter, obsolete files, scrub, warnings,
 //! decisions, the directory lock.
 //!
 //! The mutexes within [`Background`], [`Room`] and [`Health`] (free space, the budget of background writes, why writes are
@@ -75,6 +76,7 @@ use crate::db::expiry::{Age, Expiry};
 use crate::db::filters::FilterUpkeep;
 use crate::db::for_reads::ReadDebts;
 use crate::db::health::{Health, Warnings};
+use crate::db::history::History;
 use crate::db::images::FilterFiles;
 use crate::db::jobs::Background;
 use crate::db::log::{Log, LogFiles};
@@ -252,6 +254,8 @@ pub(crate) struct DbInner {
     /// The report if this opening was a salvage.
     pub(crate) salvaged: Mutex<Option<SalvageReport>>,
     pub(crate) expiry: Expiry,
+    /// Recent commits, for transactions.
+    pub(crate) history: History,
 
     pub(crate) numbers: Arc<FileNumbers>,
     pub(crate) beginning: Beginning,

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arc_swap::Guard;
+use tamis_filter::Digest;
 
 use crate::batch::WriteBatch;
 use crate::compaction::shape::KeyRange;
@@ -17,7 +18,7 @@ use crate::db::snapshot::SnapshotPin;
 use crate::db::stats::KeyspaceStats;
 use crate::db::{Db, Handle, IngestOptions, IngestReport};
 use crate::error::{AdminError, ReadError, WriteError};
-use crate::key::KeyEnd;
+use crate::key::{KeyEnd, SeqNo};
 use crate::options::KeyspaceOptions;
 use crate::read::explain::ExplainRecorder;
 #[cfg(feature = "measure")]
@@ -155,12 +156,37 @@ impl Keyspace {
 
     #[inline]
     pub(crate) fn lookup(&self, key: &[u8], pin: Option<&SnapshotPin>) -> Result<Lookup, ReadError> {
-        self.check()?;
+        self.lookup_digested(key, pin).0
+    }
+
+    /// Looks up a key and returns its digest, too, if the lookup computed it.
+    #[inline]
+    pub(crate) fn lookup_digested(
+        &self,
+        key: &[u8],
+        pin: Option<&SnapshotPin>,
+    ) -> (Result<Lookup, ReadError>, Option<Digest>) {
+        if let Err(error) = self.check() {
+            return (Err(error), None);
+        }
+        self.lookup_at(key, &self.read_at(pin))
+    }
+
+    #[inline]
+    fn lookup_at(&self, key: &[u8], at: &ReadAt<'_>) -> (Result<Lookup, ReadError>, Option<Digest>) {
         let mut get = Counted::default();
-        let found = self.read_at(pin).get(key, &mut get);
+        let found = at.get(key, &mut get);
         get.cost.found = u64::from(matches!(found, Ok(Lookup::Found { .. })));
         self.inner.reads.add_get(key, &get);
-        found
+        (found, get.digest)
+    }
+
+    /// Looks up a key as of now; returns its digest, too, and the last write that the lookup saw.
+    pub(crate) fn lookup_now(&self, key: &[u8]) -> Result<(Option<Slice>, Digest, SeqNo), ReadError> {
+        self.check()?;
+        let at = self.read_at(None);
+        let (found, digest) = self.lookup_at(key, &at);
+        Ok((found?.value(), digest.unwrap_or_else(|| Digest::of(key)), at.seq))
     }
 
     pub(crate) fn lookup_many<K: AsRef<[u8]>>(

@@ -1,5 +1,6 @@
 //! The database: the public handle, and the state shared by opening, writing and background work.
 
+mod atomic;
 mod background;
 mod begin;
 mod beside;
@@ -15,6 +16,7 @@ mod filters;
 mod flush;
 mod for_reads;
 mod health;
+mod history;
 pub(crate) mod images;
 mod ingest;
 mod inner;
@@ -40,6 +42,7 @@ mod scrub;
 mod snapshot;
 mod stats;
 mod throttle;
+pub(crate) mod transaction;
 mod tune;
 mod verify;
 
@@ -57,6 +60,7 @@ use crate::options::{Durability, KeyspaceOptions, Options};
 use crate::read::Explanation;
 use crate::tree::edit::VersionEdit;
 
+pub use atomic::Mismatch;
 use background::Workers;
 pub use counters::WriteCost;
 pub use elastic::{ElasticStats, SegmentStats};
@@ -71,6 +75,7 @@ pub use salvage::{SalvageReport, SalvagedKeyspace, SalvagedLog, SalvagedTable, T
 pub use scrub::{DamagedTable, ScrubStats};
 pub use snapshot::{Snapshot, SnapshotView};
 pub use stats::{KeyspaceStats, LevelStats, OverlapStats, RunStats, SnapshotStats, Stats};
+pub use transaction::{Isolation, Savepoint, Transaction, TransactionOptions, TransactionView};
 pub use tune::TuningDecision;
 pub use verify::VerifyReport;
 
@@ -734,6 +739,7 @@ impl DbInner {
         dropped.inspect_err(|error| self.health.suspend(error))?;
         state.catalogue.remove(&keyspace);
         self.elastic.dropped(&keyspace.view.load().version);
+        self.history.forget(keyspace.id);
         self.publish_directory(&state);
         self.release_logs(&mut state);
         drop(state);

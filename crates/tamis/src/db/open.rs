@@ -19,6 +19,7 @@ use crate::db::expiry::{Age, Expiry};
 use crate::db::filters::FilterUpkeep;
 use crate::db::for_reads::ReadDebts;
 use crate::db::health::{Health, Warnings};
+use crate::db::history::History;
 use crate::db::images::FilterFiles;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::Background;
@@ -260,6 +261,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         snapshots: Mutex::default(),
         salvaged: Mutex::default(),
         expiry,
+        history: History::new(options.transaction_history_bytes),
         reserve,
         beginning: Default::default(),
         numbers,

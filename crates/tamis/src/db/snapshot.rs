@@ -31,6 +31,8 @@ type Views = Vec<(KeyspaceId, Arc<View>)>;
 pub(crate) struct PinnedViews {
     /// When it was taken, in seconds since 1970.
     pub(crate) taken: u64,
+    /// Whether a transaction reads from it, and may ask for the writes after it.
+    pub(crate) transaction: bool,
     /// Horizons of the keyspaces where something had expired.
     expired: Vec<(KeyspaceId, SeqNo)>,
     /// Pinned views of the keyspaces whose policy drops data. Views are only ever added, under the `snapshots` lock.
@@ -65,8 +67,8 @@ pub(crate) struct SnapshotPin {
 }
 
 impl SnapshotPin {
-    /// Costs a lock and a visit to every keyspace.
-    pub(crate) fn new(handle: &Arc<Handle>) -> Arc<SnapshotPin> {
+    /// Costs a lock and a visit to every keyspace. `transaction`: whether it is that of a transaction.
+    pub(crate) fn new(handle: &Arc<Handle>, transaction: bool) -> Arc<SnapshotPin> {
         let db = &handle.inner;
         let taken = db.now();
         // Under the lock, so that a merge that has already read the list has seen a visible number at or below ours, and has
@@ -87,7 +89,7 @@ impl SnapshotPin {
             }
         };
         let views = ArcSwapOption::new((!views.is_empty()).then(|| Arc::new(views)));
-        let held = Arc::new(PinnedViews { taken, expired, views });
+        let held = Arc::new(PinnedViews { taken, transaction, expired, views });
         live.entry(seq).or_default().push(held.clone());
         drop(live);
         Arc::new(SnapshotPin { handle: handle.clone(), seq, held })
@@ -108,6 +110,10 @@ impl Drop for SnapshotPin {
             if held.is_empty() {
                 live.remove(&self.seq);
             }
+        }
+        drop(live);
+        if self.held.transaction {
+            self.handle.inner.trim_history();
         }
         // The views are released after the lock, when `self.held` is dropped.
     }
@@ -151,7 +157,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     pub(crate) fn new(db: &Db) -> Snapshot {
-        Snapshot { db: db.clone(), pin: SnapshotPin::new(db.handle()) }
+        Snapshot { db: db.clone(), pin: SnapshotPin::new(db.handle(), false) }
     }
 
     /// Returns the sequence number up to which the snapshot sees writes.
@@ -171,7 +177,7 @@ impl Snapshot {
     }
 
     pub(super) fn default_place(&self) -> Place<'_> {
-        Place { keyspace: self.db.default_keyspace(), pin: Some(&self.pin) }
+        Place::pinned(self.db.default_keyspace(), &self.pin)
     }
 }
 
@@ -185,6 +191,6 @@ pub struct SnapshotView<'s> {
 
 impl SnapshotView<'_> {
     pub(super) fn pinned_place(&self) -> Place<'_> {
-        Place { keyspace: self.keyspace, pin: Some(&self.snapshot.pin) }
+        Place::pinned(self.keyspace, &self.snapshot.pin)
     }
 }

@@ -44,6 +44,9 @@ pub struct Stats {
     pub log_allocated_bytes: u64,
     /// The size of all memtables.
     pub memtable_bytes: u64,
+    /// The size of flushed memtables kept for open transactions, within
+    /// [`transaction_history_bytes`](crate::Options::transaction_history_bytes).
+    pub transaction_history_bytes: u64,
     /// The size of all filters in memory.
     pub filter_bytes: u64,
     /// The elastic filters of all keyspaces, if any table has one.
@@ -239,6 +242,7 @@ impl Stats {
             log_bytes: db.log.bytes(&state.logs),
             log_allocated_bytes: db.log.allocated(&state.logs),
             memtable_bytes: sum(|k| k.memtable_bytes),
+            transaction_history_bytes: db.history.bytes(),
             filter_bytes: sum(|k| k.filter_bytes),
             elastic: db.elastic.report(),
             index_bytes: sum(|k| k.index_bytes),

@@ -269,10 +269,27 @@ impl Memtable {
         (seq != u64::MAX).then_some(seq)
     }
 
-    /// Returns the largest sequence number inserted, range tombstones included.
-    #[cfg(test)]
+    /// Returns the largest sequence number inserted, range tombstones included. Complete for whoever is ordered after the insertion.
+    #[inline]
     pub(crate) fn max_seq(&self) -> Option<SeqNo> {
-        self.min_seq().map(|_| self.counters.max_seq.load(Ordering::Relaxed))
+        let seq = self.counters.max_seq.load(Ordering::Relaxed);
+        (seq > 0).then_some(seq)
+    }
+
+    /// Passes the range tombstones after `since`, newest first, to `ask` until it has an answer. Takes the tombstones' lock if there are
+    /// any.
+    pub(crate) fn newest_range_tombstones<T>(
+        &self,
+        since: SeqNo,
+        mut ask: impl FnMut(&[u8], &KeyEnd) -> Option<T>,
+    ) -> Option<T> {
+        if !self.has_range_tombstones() {
+            return None;
+        }
+        let tombstones = self.range_tombstones.lock().unwrap_or_else(PoisonError::into_inner);
+        // They are in the order of their insertion, which is that of their numbers.
+        let mut newer = tombstones.iter().rev().take_while(|(_, _, seq)| *seq > since);
+        newer.find_map(|(start, end, _)| ask(start, end))
     }
 
     /// Widens the range of sequence numbers. Writers of versions and of range tombstones may call this concurrently.

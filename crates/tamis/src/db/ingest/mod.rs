@@ -39,6 +39,7 @@ use std::sync::Arc;
 
 use crate::compaction::policy::Pressure;
 use crate::compaction::shape::KeyRange;
+use crate::db::history::Ingested;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::log::Current;
 use crate::error::{AdminError, ExternalTableError, WriteError};
@@ -233,6 +234,8 @@ impl DbInner {
         // Even on failure: the number is spent.
         self.committer.publish(seq);
         self.expiry.note_visible();
+        drop(log);
+        self.trim_history();
         result
     }
 
@@ -292,6 +295,12 @@ impl DbInner {
             }
         }
         staging.keep();
+        let ranges = edit.added.iter().map(|(keyspace, _, _, meta)| Ingested {
+            keyspace: *keyspace,
+            seq,
+            range: KeyRange { smallest: meta.smallest.clone(), largest: meta.largest.clone() },
+        });
+        self.note_ingested(ranges);
         let keyspaces = state.catalogue.keyspaces().clone();
         let ingested = self.commit_edit(&mut state, edit, opened, |id, old| {
             // Sealed and without writes since: readers that still hold the old view must not see later ones.

@@ -1,0 +1,10 @@
+//! Transactions and atomic changes as a program uses them.
+
+#![allow(missing_docs, reason = "tests")]
+
+mod anomalies;
+mod atomic;
+mod commits;
+
+mod reads;
+mod support;
