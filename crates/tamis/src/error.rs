@@ -156,13 +156,23 @@ pub enum OptionsError {
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// Another process (or another handle in this one) has the directory open.
+    /// Another process has the database open (or this one, on a file system that cannot tell).
     #[error(
-        "{} is locked: another process, or another handle in this one, has the database open for writing; close it, \
-         or open the database read-only, which shows what has been written so far",
+        "{} is locked: another process has the database open for writing; close it there, or open the database \
+         read-only, which shows what has been written so far",
         path.display()
     )]
     Locked {
+        /// The lock file.
+        path: PathBuf,
+    },
+    /// This process has the database open already. Handles are cheap to clone: share the one that is there.
+    #[error(
+        "{} is locked: this process has the database open already; clone that handle instead of opening it again, or drop \
+         it first, with all its keyspaces, snapshots and transactions",
+        path.display()
+    )]
+    OpenHere {
         /// The lock file.
         path: PathBuf,
     },
@@ -393,8 +403,8 @@ pub enum AdminError {
         /// The name.
         name: String,
     },
-    /// The default keyspace cannot be dropped.
-    #[error("the default keyspace cannot be dropped")]
+    /// The default keyspace cannot be dropped or renamed.
+    #[error("the default keyspace cannot be dropped or renamed")]
     DefaultKeyspace,
     /// An option names an operator that is neither built in nor among the options' `operators`.
     #[error(

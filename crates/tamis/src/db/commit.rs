@@ -256,7 +256,7 @@ impl DbInner {
         let Some(directory) = directory else { return Ok(()) };
         let mut merged = batch.merged().iter().filter_map(|id| directory.get(id));
         match merged.find(|keyspace| keyspace.operators.merge.is_none()) {
-            Some(keyspace) => Err(WriteError::NoMergeOperator { name: keyspace.name.clone() }),
+            Some(keyspace) => Err(WriteError::NoMergeOperator { name: keyspace.name().to_owned() }),
             None => Ok(()),
         }
     }

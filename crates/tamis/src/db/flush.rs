@@ -149,7 +149,7 @@ impl DbInner {
             guard_bits: None,
             written: (self.now(), self.now()),
             rules: keyspace.rules(expired),
-            lineage: Lineage { keyspace: keyspace.id, keyspace_name: &keyspace.name, merge: None },
+            lineage: Lineage { keyspace: keyspace.id, keyspace_name: keyspace.name(), merge: None },
             control: &FlushControl { db: self, cancellable },
         };
         let mut cursor = MergeCursor::new(Tables::List(Vec::new()), CursorOptions::default(), 1);

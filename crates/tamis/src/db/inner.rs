@@ -58,8 +58,8 @@
 use crate::sync::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use tamis_model::engine::Workload;
@@ -108,11 +108,44 @@ use crate::tree::edit::VersionEdit;
 use crate::tree::open_table::{Garbage, OpenTable};
 use crate::tree::version::Version;
 
+/// The names that a keyspace has had while it is open, the last one in use. Former names stay in memory, since callers may still
+/// look at them.
+#[derive(Debug)]
+pub(crate) struct Names {
+    name: String,
+    next: OnceLock<Box<Names>>,
+}
+
+impl Names {
+    fn new(name: &str) -> Names {
+        Names { name: name.to_owned(), next: OnceLock::new() }
+    }
+
+    fn last(&self) -> &str {
+        let mut names = self;
+        while let Some(next) = names.next.get() {
+            names = next;
+        }
+        &names.name
+    }
+
+    /// Adds a name. Under the `state` lock.
+    pub(crate) fn add(&self, name: &str) {
+        let mut names = self;
+        while let Some(next) = names.next.get() {
+            names = next;
+        }
+        let added = names.next.set(Box::new(Names::new(name)));
+        debug_assert!(added.is_ok(), "one thread adds at a time");
+    }
+}
+
 /// One keyspace of an open database.
 #[derive(Debug)]
 pub(crate) struct KeyspaceInner {
     pub(crate) id: KeyspaceId,
-    pub(crate) name: String,
+    /// Changed under `state`, read without a lock.
+    pub(crate) names: Names,
     /// The options at opening; those that may change since are in `shaping`.
     pub(crate) options: KeyspaceOptions,
     /// The workload declared when the keyspace was opened or created.
@@ -165,7 +198,7 @@ impl KeyspaceInner {
         let selector = Arc::new(filter.selector(&version, options.filter_allocation));
         KeyspaceInner {
             id,
-            name: name.to_owned(),
+            names: Names::new(name),
             age: Age::new(&options, None, 0),
             shaping: ArcSwap::from_pointee(Shaping::new(options.clone())),
             declared: options.workload,
@@ -177,6 +210,11 @@ impl KeyspaceInner {
             pressure: KnownPressure::default(),
             reads,
         }
+    }
+
+    /// Returns the keyspace's current name.
+    pub(crate) fn name(&self) -> &str {
+        self.names.last()
     }
 
     /// Returns an empty memtable whose writes go into `log` or a later one.

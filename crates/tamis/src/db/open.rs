@@ -104,7 +104,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         }
         let path = lock_path(dir);
         let lock = fs.lock(&path).map_err(|e| io("lock", &path, e))?;
-        Some(lock.ok_or(OpenError::Locked { path })?)
+        Some(lock.ok_or_else(|| locked(&*fs, path))?)
     };
     let mut warnings = Vec::new();
     let salvage = if options.salvage { salvage::prepare(&*fs, dir, &options)? } else { None };
@@ -299,6 +299,14 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     let found = Found { logs: &logs, files, manifest_end: manifest_end.as_ref(), salvage };
     recover(&inner, found)?;
     Ok(Arc::new(inner))
+}
+
+/// Returns the error of a lock that is held, and says by whom.
+pub(crate) fn locked(fs: &dyn FileSystem, path: PathBuf) -> OpenError {
+    match fs.is_locked_here(&path) {
+        Ok(true) => OpenError::OpenHere { path },
+        _ => OpenError::Locked { path },
+    }
 }
 
 /// The state shared by the keyspaces of a database that is being opened.

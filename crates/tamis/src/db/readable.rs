@@ -157,6 +157,34 @@ pub trait Readable: HasPlace {
     fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
         self.place().scan(Bounds::prefix(prefix.as_ref()))
     }
+
+    /// Returns the item with the smallest key, if there is any. Costs a seek in every run; behind many deleted keys, a step over each
+    /// of them.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Readable::get).
+    fn first(&self) -> Result<Option<(Slice, Slice)>, ReadError> {
+        self.iter().next().transpose()
+    }
+
+    /// Returns the item with the largest key, at the cost of [`first`](Readable::first).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Readable::get).
+    fn last(&self) -> Result<Option<(Slice, Slice)>, ReadError> {
+        self.iter().next_back().transpose()
+    }
+
+    /// Reports whether there is no key at all, at the cost of [`first`](Readable::first).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Readable::get).
+    fn is_empty(&self) -> Result<bool, ReadError> {
+        Ok(self.first()?.is_none())
+    }
 }
 
 impl HasPlace for Db {
@@ -245,6 +273,33 @@ macro_rules! readable {
             /// Iterates over the keys that start with `prefix` in order, as of this call or of the snapshot.
             pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
                 Readable::prefix(self, prefix)
+            }
+
+            /// Returns the item with the smallest key, if there is any. See [`Readable::first`].
+            ///
+            /// # Errors
+            ///
+            /// Those of [`Readable::get`].
+            pub fn first(&self) -> Result<Option<(Slice, Slice)>, ReadError> {
+                Readable::first(self)
+            }
+
+            /// Returns the item with the largest key, if there is any. See [`Readable::first`].
+            ///
+            /// # Errors
+            ///
+            /// Those of [`Readable::get`].
+            pub fn last(&self) -> Result<Option<(Slice, Slice)>, ReadError> {
+                Readable::last(self)
+            }
+
+            /// Reports whether there is no key at all. See [`Readable::first`].
+            ///
+            /// # Errors
+            ///
+            /// Those of [`Readable::get`].
+            pub fn is_empty(&self) -> Result<bool, ReadError> {
+                Readable::is_empty(self)
             }
         }
 

@@ -330,7 +330,7 @@ impl KeyspaceStats {
         let global_bytes = global_filter.as_ref().map_or(0, |filter| filter.bytes + filter.old_bytes);
         let filter_bytes = sum(|t| t.filter_memory() as u64) + global_bytes;
         KeyspaceStats {
-            name: keyspace.name.clone(),
+            name: keyspace.name().to_owned(),
             policy: shaping.policy.name(),
             promise: shaping.policy.promise(&shape),
             next_epoch: stored.map_or(0, |stored| stored.next_epoch),

@@ -39,8 +39,8 @@ impl DbInner {
         let keyspaces: Vec<_> = self.state().catalogue.keyspaces().values().cloned().collect();
         for keyspace in keyspaces {
             let view = keyspace.view.load_full();
-            check_shape(&keyspace.name, &view.version, &mut report.problems);
-            check_epochs(&keyspace.name, &view.version, &mut report.problems);
+            check_shape(keyspace.name(), &view.version, &mut report.problems);
+            check_epochs(keyspace.name(), &view.version, &mut report.problems);
             for table in &view.version.tables {
                 check_table(table, &mut report);
             }
@@ -49,7 +49,7 @@ impl DbInner {
                 true
             });
             report.filter_files += files;
-            report.problems.extend(wrong.iter().map(|why| format!("keyspace `{}`: {why}", keyspace.name)));
+            report.problems.extend(wrong.iter().map(|why| format!("keyspace `{}`: {why}", keyspace.name())));
         }
         self.check_logs(&mut report);
         Ok(report)

@@ -54,7 +54,7 @@ use crossbeam_utils::CachePadded;
 use tamis_filter::{AtomicBlockedBloom, Digest};
 
 use crate::key::{Entry, KeyBytes, KeyEnd, Kind, MAX_KEY_BYTES, MAX_SEQNO, MAX_VALUE_BYTES, SeqNo};
-use node::Version;
+use node::{Target, Version};
 use skiplist::{ListWriter, SkipList};
 
 /// The filter's size is the budget divided by this.
@@ -228,6 +228,13 @@ impl Memtable {
         Some(Entry { seq: node.seq(), kind: node.kind(), value })
     }
 
+    /// Estimates the number of versions of keys from `start` up to and without `end` (`None`: no end). Costs a search and a few hundred
+    /// steps.
+    pub(crate) fn estimate(&self, start: &[u8], end: Option<&[u8]>) -> usize {
+        let end = end.map(|end| Target::new(end, MAX_SEQNO));
+        self.list().estimate(&Target::new(start, MAX_SEQNO), end.as_ref())
+    }
+
     /// Returns an unpositioned cursor over all versions.
     pub(crate) fn cursor(self: &Arc<Self>) -> MemCursor {
         MemCursor::new(self.clone())
@@ -256,7 +263,6 @@ impl Memtable {
     }
 
     /// Returns the bytes of all keys and values inserted, without range tombstones.
-    #[cfg(test)]
     #[inline]
     pub(crate) fn data_bytes(&self) -> usize {
         self.counters.data_bytes.load(Ordering::Relaxed)

@@ -5,6 +5,7 @@
 mod anomalies;
 mod atomic;
 mod commits;
+mod keyspaces;
 
 mod reads;
 mod support;

@@ -268,7 +268,7 @@ impl DbInner {
                 let shaping = keyspace.shaping.load();
                 Depth::of(&shaping.options, shaping.policy.drops_data())
             };
-            let dropped = || WriteError::Dropped { name: keyspace.name.clone() };
+            let dropped = || WriteError::Dropped { name: keyspace.name().to_owned() };
             let epoch = state.catalogue.take_epoch(keyspace.id).ok_or_else(dropped)?;
             edit.next_epochs.push((keyspace.id, epoch + 1));
             keyspace.filter.note_missing(epoch);
@@ -282,7 +282,7 @@ impl DbInner {
                 report.bytes += meta.file_bytes;
                 report.tables.push(IngestedTable {
                     source: file.source,
-                    keyspace: keyspace.name.clone(),
+                    keyspace: keyspace.name().to_owned(),
                     table: meta.id,
                     level: place.level,
                     entries: meta.entries,
@@ -322,7 +322,7 @@ impl DbInner {
 
 fn check_alive(keyspace: &KeyspaceInner) -> Result<(), WriteError> {
     match keyspace.is_dropped() {
-        true => Err(WriteError::Dropped { name: keyspace.name.clone() }),
+        true => Err(WriteError::Dropped { name: keyspace.name().to_owned() }),
         false => Ok(()),
     }
 }

@@ -119,7 +119,7 @@ impl DbInner {
         let dropped =
             condition.parts.iter().map(|part| &part.keyspace).find(|keyspace| keyspace.is_dropped());
         if let Some(keyspace) = dropped {
-            return Err(Refusal::Dropped { name: keyspace.name.clone() });
+            return Err(Refusal::Dropped { name: keyspace.name().to_owned() });
         }
         let met = ahead.iter().find_map(|batch| met_by(&condition.parts, batch));
         if let Some((part, key)) = met {
@@ -145,7 +145,7 @@ impl DbInner {
                 }
             };
             let kept = self.history.since(part.keyspace.id, since, ingested);
-            let forgotten = || Refusal::Forgotten { keyspace: part.keyspace.name.clone() };
+            let forgotten = || Refusal::Forgotten { keyspace: part.keyspace.name().to_owned() };
             let kept = kept.ok_or_else(forgotten)?;
             met = met.or_else(|| kept.iter().find_map(|slot| part.meets_memtable(&slot.memtable, since)));
         }
@@ -154,5 +154,5 @@ impl DbInner {
 }
 
 fn conflict(part: &Part, key: Vec<u8>) -> Refusal {
-    Refusal::Conflict { keyspace: part.keyspace.name.clone(), key }
+    Refusal::Conflict { keyspace: part.keyspace.name().to_owned(), key }
 }
