@@ -168,6 +168,12 @@ impl Committer {
         self.visible_seq.load(Ordering::Acquire)
     }
 
+    /// Returns how many writers wait.
+    #[cfg(test)]
+    pub(crate) fn queued(&self) -> usize {
+        self.queue.lock().pending.len()
+    }
+
     /// Makes everything up to `seq` visible. Only for the holder of the log's lock, and for opening.
     pub(crate) fn publish(&self, seq: SeqNo) {
         self.visible_seq.store(seq, Ordering::Release);

@@ -32,6 +32,7 @@ use crate::collections::HashMap;
 use crate::compaction::shape::KeyRange;
 use crate::db::inner::{DbInner, KeyspaceInner};
 use crate::db::snapshot::PinnedViews;
+use crate::db::transaction::bugs::{Bug, Bugs};
 use crate::ids::KeyspaceId;
 use crate::key::SeqNo;
 use crate::read::MemtableSlot;
@@ -47,6 +48,8 @@ pub(crate) struct History {
     /// Whether anything is kept: only a hint for transactions that end. Set and cleared under the lock.
     any: AtomicBool,
     kept: Mutex<Kept>,
+    /// What tests let it, and whoever asks it, do wrong.
+    pub(crate) bugs: Bugs,
 }
 
 #[derive(Debug, Default)]
@@ -101,7 +104,7 @@ impl Kept {
 
 impl History {
     pub(crate) fn new(limit: u64) -> History {
-        History { limit, any: AtomicBool::new(false), kept: Mutex::default() }
+        History { limit, any: AtomicBool::new(false), kept: Mutex::default(), bugs: Bugs::default() }
     }
 
     /// Returns what is kept of a keyspace for a transaction that began at `since`: memtables and ingested ranges with later writes.
@@ -113,6 +116,9 @@ impl History {
         mut ingested: impl FnMut(&KeyRange),
     ) -> Option<Vec<Arc<MemtableSlot>>> {
         let kept = self.kept.lock();
+        if self.bugs.make(Bug::Flushed) {
+            return Some(Vec::new());
+        }
         if kept.floors.get(&keyspace).is_some_and(|floor| *floor > since) {
             return None;
         }

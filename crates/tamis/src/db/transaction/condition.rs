@@ -20,6 +20,7 @@ use smallvec::SmallVec;
 
 use crate::batch::WriteBatch;
 use crate::db::inner::DbInner;
+use crate::db::transaction::bugs::Bug;
 use crate::db::transaction::footprint::{Part, met_by};
 use crate::error::{TransactionError, WriteError};
 use crate::key::SeqNo;
@@ -112,7 +113,7 @@ impl DbInner {
         }
         let first = condition.verdict.set(judged.map(|()| seq));
         debug_assert!(first.is_ok(), "a condition is judged once");
-        holds
+        holds || self.history.bugs.make(Bug::Refused)
     }
 
     fn judged(&self, condition: &Condition, last: SeqNo, ahead: &[&WriteBatch]) -> Result<(), Refusal> {
@@ -121,6 +122,7 @@ impl DbInner {
         if let Some(keyspace) = dropped {
             return Err(Refusal::Dropped { name: keyspace.name().to_owned() });
         }
+        let ahead = if self.history.bugs.make(Bug::Ahead) { &[] } else { ahead };
         let met = ahead.iter().find_map(|batch| met_by(&condition.parts, batch));
         if let Some((part, key)) = met {
             return Err(conflict(part, key));

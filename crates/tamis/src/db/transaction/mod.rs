@@ -18,6 +18,7 @@
 //! A transaction belongs to one thread at a time: it may be sent, not shared. Its iterators may be used by other threads. It holds no
 //! lock between two calls.
 
+pub(crate) mod bugs;
 pub(crate) mod condition;
 pub(crate) mod footprint;
 mod options;
@@ -44,6 +45,7 @@ use crate::read::pending::{Before, Pending};
 use crate::read::{Bounds, Iter, Lookup, Overlay};
 use crate::slice::Slice;
 
+use bugs::{Bug, Bugs};
 use condition::Condition;
 use footprint::{Part, Point};
 pub use options::{Isolation, TransactionOptions};
@@ -327,7 +329,7 @@ impl Transaction {
     /// Returns what must not have been written by others when the transaction commits.
     fn footprint(&self) -> SmallVec<[Part; 1]> {
         if self.options.isolation == Isolation::Serializable {
-            let mut parts = self.reads.borrow_mut().take_parts();
+            let mut parts = self.reads.borrow_mut().take_parts(self.bugs());
             // Of keyspaces that were only written to, that they exist.
             for Written { keyspace, .. } in &self.writes {
                 if !parts.iter().any(|part| part.keyspace.id == keyspace.id) {
@@ -340,6 +342,8 @@ impl Transaction {
             let points = pending.keys().map(|(key, writes)| Point { digest: writes.digest, key: key.into() });
             let deleted = pending.deleted().iter();
             let ranges = deleted.map(|(start, end)| (start.to_vec(), end.map(<[u8]>::to_vec)));
+            let points = points.filter(|_| !self.bugs().make(Bug::Points));
+            let ranges = ranges.filter(|_| !self.bugs().make(Bug::Ranges));
             Part::new(keyspace.clone(), points.collect(), ranges.collect())
         };
         self.writes.iter().map(part).collect()
@@ -350,13 +354,18 @@ impl Transaction {
         written.map(|written| &written.pending).filter(|pending| !pending.is_empty())
     }
 
+    fn bugs(&self) -> &Bugs {
+        &self.db.handle().inner.history.bugs
+    }
+
     fn notes_reads(&self) -> bool {
         self.options.isolation == Isolation::Serializable
     }
 
     /// Looks up what is committed as of the transaction's snapshot.
     fn lookup_committed(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Slice>, ReadError> {
-        let (found, digest) = keyspace.lookup_digested(key, Some(&self.pin));
+        let pin = (!self.bugs().make(Bug::Unpinned)).then_some(&*self.pin);
+        let (found, digest) = keyspace.lookup_digested(key, pin);
         if self.notes_reads() {
             let digest = digest.unwrap_or_else(|| Digest::of(key));
             self.reads.borrow_mut().note(&keyspace.inner, key, digest);
@@ -421,3 +430,6 @@ impl Transaction {
         keyspace.scan(bounds, Some(&self.pin)).within(overlay, watch)
     }
 }
+
+#[cfg(test)]
+mod tests;

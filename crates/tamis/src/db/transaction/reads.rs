@@ -9,6 +9,7 @@ use tamis_filter::Digest;
 
 use crate::collections::HashMap;
 use crate::db::inner::KeyspaceInner;
+use crate::db::transaction::bugs::{Bug, Bugs};
 use crate::db::transaction::footprint::{Part, Point};
 use crate::read::{Bounds, RangeRead};
 
@@ -76,10 +77,11 @@ impl Reads {
     }
 
     /// Returns everything that was read until now, and forgets it.
-    pub(super) fn take_parts(&mut self) -> SmallVec<[Part; 1]> {
+    pub(super) fn take_parts(&mut self, bugs: &Bugs) -> SmallVec<[Part; 1]> {
         let part = |ReadIn { keyspace, points, ranges, .. }: ReadIn| {
-            let ranges = ranges.iter().flat_map(|range| range.spans()).collect();
-            Part::new(keyspace, points, ranges)
+            let points = if bugs.make(Bug::Points) { SmallVec::new() } else { points };
+            let ranges = ranges.iter().filter(|_| !bugs.make(Bug::Ranges)).flat_map(|range| range.spans());
+            Part::new(keyspace, points, ranges.collect())
         };
         std::mem::take(&mut self.keyspaces).into_iter().map(part).collect()
     }
