@@ -54,9 +54,9 @@ impl Keyspace {
                 Change::Delete => batch.delete_digested(self.inner.id, key, digest),
             }
             let point = Point { digest, key: key.into() };
-            let part = Part::new(self.inner.clone(), smallvec![point], Vec::new());
+            let part = Part::new(self.inner.clone(), since, smallvec![point], Vec::new());
             let sync = db.options.durability == Durability::Synced;
-            match db.write_if(batch, sync, Condition::new(since, smallvec![part])) {
+            match db.write_if(batch, sync, Condition::new(smallvec![part])) {
                 Ok(_) => return Ok(answer),
                 Err(error) if error.is_retryable() && backoff.attempts() + 1 < MOST_ATTEMPTS => {
                     backoff.pause()

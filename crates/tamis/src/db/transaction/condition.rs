@@ -28,8 +28,6 @@ use crate::key::SeqNo;
 /// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Condition {
-    /// The last write that the transaction has seen.
-    since: SeqNo,
     parts: SmallVec<[Part; 1]>,
     /// Set by the leader; valid if the group was committed.
     verdict: OnceLock<Result<SeqNo, Refusal>>,
@@ -57,8 +55,8 @@ impl From<Refusal> for TransactionError {
 }
 
 impl Condition {
-    pub(crate) fn new(since: SeqNo, parts: SmallVec<[Part; 1]>) -> Condition {
-        Condition { since, parts, verdict: OnceLock::new() }
+    pub(crate) fn new(parts: SmallVec<[Part; 1]>) -> Condition {
+        Condition { parts, verdict: OnceLock::new() }
     }
 
     /// Returns the verdict of a group that was committed: the sequence number of the batch's last write.
@@ -75,9 +73,7 @@ impl DbInner {
         sync: bool,
         mut condition: Condition,
     ) -> Result<SeqNo, TransactionError> {
-        if batch.is_empty() {
-            return Ok(condition.since);
-        }
+        debug_assert!(!batch.is_empty(), "a batch without writes is not judged");
         if condition.parts.iter().any(Part::has_ranges) {
             self.judge_ahead(&mut condition).inspect_err(|_| self.write_counters.conflicts.add(1))?;
         }
@@ -90,9 +86,9 @@ impl DbInner {
     fn judge_ahead(&self, condition: &mut Condition) -> Result<(), Refusal> {
         // The number before the views: whatever is at or below it is in a memtable that the view has, or had.
         let seen = self.visible();
-        if seen > condition.since {
-            condition.parts.iter().try_for_each(|part| self.judge_part(part, condition.since))?;
-            condition.since = seen;
+        for part in condition.parts.iter_mut().filter(|part| part.since < seen) {
+            self.judge_part(part)?;
+            part.since = seen;
         }
         Ok(())
     }
@@ -127,29 +123,26 @@ impl DbInner {
         if let Some((part, key)) = met {
             return Err(conflict(part, key));
         }
-        if last == condition.since {
-            return Ok(());
-        }
-        condition.parts.iter().try_for_each(|part| self.judge_part(part, condition.since))
+        condition.parts.iter().filter(|part| part.since < last).try_for_each(|part| self.judge_part(part))
     }
 
-    fn judge_part(&self, part: &Part, since: SeqNo) -> Result<(), Refusal> {
+    fn judge_part(&self, part: &Part) -> Result<(), Refusal> {
         if part.is_empty() {
             return Ok(());
         }
         // The view before the history: see there.
         let view = part.keyspace.view.load();
-        let mut met = view.memtables.iter().find_map(|slot| part.meets_memtable(&slot.memtable, since));
+        let mut met = view.memtables.iter().find_map(|slot| part.meets_memtable(&slot.memtable));
         if met.is_none() {
             let ingested = |range: &_| {
                 if met.is_none() {
                     met = part.meets_ingested(range);
                 }
             };
-            let kept = self.history.since(part.keyspace.id, since, ingested);
+            let kept = self.history.since(part.keyspace.id, part.since, ingested);
             let forgotten = || Refusal::Forgotten { keyspace: part.keyspace.name().to_owned() };
             let kept = kept.ok_or_else(forgotten)?;
-            met = met.or_else(|| kept.iter().find_map(|slot| part.meets_memtable(&slot.memtable, since)));
+            met = met.or_else(|| kept.iter().find_map(|slot| part.meets_memtable(&slot.memtable)));
         }
         met.map_or(Ok(()), |key| Err(conflict(part, key)))
     }

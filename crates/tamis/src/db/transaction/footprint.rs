@@ -1,4 +1,4 @@
-//! What a transaction depends on: the keys and ranges that nobody else may have written since it began. Plain data.
+//! What a transaction depends on: the keys and ranges that nobody else may have written since it read them. Plain data.
 //!
 //! A footprint is compared with the memtables, which hold everything that is committed, and with the batches before it in its group,
 //! which hold what is about to be. Digests are compared first, and keys where they are equal: no two keys are ever confused.
@@ -26,6 +26,8 @@ pub(crate) struct Point {
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) keyspace: Arc<KeyspaceInner>,
+    /// The last write that the transaction has seen of it.
+    pub(crate) since: SeqNo,
     /// By their digests.
     points: SmallVec<[Point; 1]>,
     ranges: Vec<Span>,
@@ -39,11 +41,12 @@ impl Part {
     /// Ranges are not empty.
     pub(crate) fn new(
         keyspace: Arc<KeyspaceInner>,
+        since: SeqNo,
         mut points: SmallVec<[Point; 1]>,
         ranges: Vec<Span>,
     ) -> Part {
         points.sort_unstable_by_key(|point| point.digest.get());
-        Part { keyspace, points, ranges }
+        Part { keyspace, since, points, ranges }
     }
 
     /// Reports whether the transaction depends on nothing in the keyspace but its existence.
@@ -97,11 +100,12 @@ impl Part {
         }
     }
 
-    /// Returns a key of the footprint that a memtable holds a write after `since` of.
+    /// Returns a key of the footprint that a memtable holds a newer write of.
     ///
     /// Cost: a probe of the memtable's filter for each point, and a search if it says "maybe"; for a range, a step for each version that
     /// the memtable has in it.
-    pub(crate) fn meets_memtable(&self, memtable: &Arc<Memtable>, since: SeqNo) -> Option<Vec<u8>> {
+    pub(crate) fn meets_memtable(&self, memtable: &Arc<Memtable>) -> Option<Vec<u8>> {
+        let since = self.since;
         if memtable.max_seq().is_none_or(|last| last <= since) {
             return None;
         }

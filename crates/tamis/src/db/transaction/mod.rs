@@ -26,6 +26,7 @@ mod reads;
 mod savepoint;
 pub(crate) mod transact;
 mod view;
+mod writes;
 
 use std::cell::RefCell;
 use std::ops::RangeBounds;
@@ -34,14 +35,12 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tamis_filter::Digest;
 
-use crate::batch::{WriteBatch, check_key, check_value, normalize_range};
 use crate::db::inner::KeyspaceInner;
 use crate::db::snapshot::SnapshotPin;
 use crate::db::{Db, Keyspace};
 use crate::error::{ReadError, TransactionError, WriteError};
-use crate::ids::KeyspaceId;
 use crate::options::Durability;
-use crate::read::pending::{Before, Pending};
+use crate::read::pending::Span;
 use crate::read::{Bounds, Iter, Lookup, Overlay};
 use crate::slice::Slice;
 
@@ -51,8 +50,8 @@ use footprint::{Part, Point};
 pub use options::{Isolation, TransactionOptions};
 use reads::Reads;
 pub use savepoint::Savepoint;
-use savepoint::Savepoints;
 pub use view::TransactionView;
+use writes::Writes;
 
 /// An optimistic transaction: it sees the database as of its beginning with its own writes on top, across keyspaces, and its writes become
 /// visible together when it commits, or not at all.
@@ -93,16 +92,7 @@ pub struct Transaction {
     options: TransactionOptions,
     /// What was read, if that is validated.
     reads: RefCell<Reads>,
-    /// By the order in which keyspaces were first written to.
-    writes: SmallVec<[Written; 1]>,
-    savepoints: Savepoints,
-}
-
-/// The pending writes of one keyspace. Shared with iterators, and copied if changed while one lives.
-#[derive(Debug)]
-struct Written {
-    keyspace: Arc<KeyspaceInner>,
-    pending: Arc<Pending>,
+    writes: Writes,
 }
 
 impl Transaction {
@@ -112,8 +102,7 @@ impl Transaction {
             pin: SnapshotPin::new(db.handle(), true),
             options,
             reads: RefCell::default(),
-            writes: SmallVec::new(),
-            savepoints: Savepoints::default(),
+            writes: Writes::new(db.handle().inner.instance),
         }
     }
 
@@ -187,10 +176,7 @@ impl Transaction {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<(), WriteError> {
-        let (key, value) = (key.as_ref(), value.as_ref());
-        check_key(key)?;
-        check_value(value)?;
-        self.change(keyspace, |pending| pending.put(key, Digest::of(key), value))
+        self.writes.put(keyspace, key.as_ref(), value.as_ref())
     }
 
     /// Like [`delete`](Transaction::delete), in `keyspace`.
@@ -199,9 +185,7 @@ impl Transaction {
     ///
     /// Those of [`delete`](Transaction::delete), [`WriteError::ForeignKeyspace`] and [`WriteError::Dropped`].
     pub fn delete_in(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<(), WriteError> {
-        let key = key.as_ref();
-        check_key(key)?;
-        self.change(keyspace, |pending| pending.delete(key, Digest::of(key)))
+        self.writes.delete(keyspace, key.as_ref())
     }
 
     /// Like [`merge`](Transaction::merge), in `keyspace`.
@@ -215,13 +199,7 @@ impl Transaction {
         key: impl AsRef<[u8]>,
         operand: impl AsRef<[u8]>,
     ) -> Result<(), WriteError> {
-        let (key, operand) = (key.as_ref(), operand.as_ref());
-        check_key(key)?;
-        check_value(operand)?;
-        if keyspace.inner.operators.merge.is_none() {
-            return Err(WriteError::NoMergeOperator { name: keyspace.name().to_owned() });
-        }
-        self.change(keyspace, |pending| pending.merge(key, Digest::of(key), operand))
+        self.writes.merge(keyspace, key.as_ref(), operand.as_ref())
     }
 
     /// Like [`delete_range`](Transaction::delete_range), in `keyspace`.
@@ -234,39 +212,13 @@ impl Transaction {
         keyspace: &Keyspace,
         range: impl RangeBounds<K>,
     ) -> Result<(), WriteError> {
-        match normalize_range(range)? {
-            Some(span) => self.change(keyspace, |pending| pending.delete_range(span)),
-            None => Ok(()),
-        }
-    }
-
-    /// Makes a change of the pending writes of a keyspace.
-    fn change(
-        &mut self,
-        keyspace: &Keyspace,
-        change: impl FnOnce(&mut Pending) -> Before,
-    ) -> Result<(), WriteError> {
-        let name = || keyspace.name().to_owned();
-        if self.db.handle().inner.instance != keyspace.handle.inner.instance {
-            return Err(WriteError::ForeignKeyspace { name: name() });
-        }
-        if keyspace.inner.is_dropped() {
-            return Err(WriteError::Dropped { name: name() });
-        }
-        let place = self.writes.iter().position(|written| written.keyspace.id == keyspace.inner.id);
-        let place = place.unwrap_or_else(|| {
-            self.writes.push(Written { keyspace: keyspace.inner.clone(), pending: Arc::default() });
-            self.writes.len() - 1
-        });
-        let before = change(Arc::make_mut(&mut self.writes[place].pending));
-        self.savepoints.note(place, before);
-        Ok(())
+        self.writes.delete_range(keyspace, range)
     }
 
     /// Returns a point to which [`rollback_to`](Transaction::rollback_to) can return. Until then, or until the end of the transaction, each
     /// write costs memory to be undone.
     pub fn savepoint(&mut self) -> Savepoint {
-        self.savepoints.set()
+        self.writes.savepoint()
     }
 
     /// Undoes all writes made since `savepoint`, and forgets the savepoints set since; this one remains. Reads stay noted: what the
@@ -288,16 +240,12 @@ impl Transaction {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<(), TransactionError> {
-        let undone = self.savepoints.undone(savepoint)?;
-        for (place, before) in undone {
-            Arc::make_mut(&mut self.writes[place].pending).undo(before);
-        }
-        Ok(())
+        self.writes.rollback_to(savepoint)
     }
 
     /// Reports whether the transaction has written anything.
     pub fn has_writes(&self) -> bool {
-        self.writes.iter().any(|written| !written.pending.is_empty())
+        !self.writes.is_empty()
     }
 
     /// Commits, and returns the sequence number of the transaction's last write; without writes that of its snapshot. Commits of concurrent
@@ -313,14 +261,10 @@ impl Transaction {
         if !self.has_writes() {
             return Ok(self.seq());
         }
-        let mut batch = WriteBatch::new();
-        for Written { keyspace, pending } in &self.writes {
-            pending.write_to(keyspace.id, &mut batch);
-        }
         let inner = &self.db.handle().inner;
         let durability = self.options.durability.unwrap_or(inner.options.durability);
-        let condition = Condition::new(self.seq(), self.footprint());
-        inner.write_if(batch, durability == Durability::Synced, condition)
+        let condition = Condition::new(self.footprint());
+        inner.write_if(self.writes.batch(), durability == Durability::Synced, condition)
     }
 
     /// Forgets the transaction's writes, as dropping it does.
@@ -328,30 +272,24 @@ impl Transaction {
 
     /// Returns what must not have been written by others when the transaction commits.
     fn footprint(&self) -> SmallVec<[Part; 1]> {
-        if self.options.isolation == Isolation::Serializable {
-            let mut parts = self.reads.borrow_mut().take_parts(self.bugs());
+        let since = self.seq();
+        if self.notes_reads() {
+            let mut parts = self.reads.borrow_mut().take_parts(since, self.bugs());
             // Of keyspaces that were only written to, that they exist.
-            for Written { keyspace, .. } in &self.writes {
+            for keyspace in self.writes.keyspaces() {
                 if !parts.iter().any(|part| part.keyspace.id == keyspace.id) {
-                    parts.push(Part::new(keyspace.clone(), SmallVec::new(), Vec::new()));
+                    parts.push(Part::new(keyspace.clone(), since, SmallVec::new(), Vec::new()));
                 }
             }
             return parts;
         }
-        let part = |Written { keyspace, pending }: &Written| {
-            let points = pending.keys().map(|(key, writes)| Point { digest: writes.digest, key: key.into() });
-            let deleted = pending.deleted().iter();
-            let ranges = deleted.map(|(start, end)| (start.to_vec(), end.map(<[u8]>::to_vec)));
-            let points = points.filter(|_| !self.bugs().make(Bug::Points));
-            let ranges = ranges.filter(|_| !self.bugs().make(Bug::Ranges));
-            Part::new(keyspace.clone(), points.collect(), ranges.collect())
-        };
-        self.writes.iter().map(part).collect()
-    }
-
-    fn pending(&self, keyspace: KeyspaceId) -> Option<&Arc<Pending>> {
-        let written = self.writes.iter().find(|written| written.keyspace.id == keyspace);
-        written.map(|written| &written.pending).filter(|pending| !pending.is_empty())
+        let part =
+            |(keyspace, mut points, mut ranges): (&Arc<KeyspaceInner>, SmallVec<[Point; 1]>, Vec<Span>)| {
+                points.retain(|_| !self.bugs().make(Bug::Points));
+                ranges.retain(|_| !self.bugs().make(Bug::Ranges));
+                Part::new(keyspace.clone(), since, points, ranges)
+            };
+        self.writes.written().map(part).collect()
     }
 
     fn bugs(&self) -> &Bugs {
@@ -374,7 +312,7 @@ impl Transaction {
     }
 
     pub(super) fn lookup(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Lookup, ReadError> {
-        let value = match self.pending(keyspace.inner.id) {
+        let value = match self.writes.of(keyspace.inner.id) {
             None => self.lookup_committed(keyspace, key)?,
             Some(pending) => match pending.get(key) {
                 None if pending.hides(key) => None,
@@ -397,7 +335,7 @@ impl Transaction {
         keyspace: &Keyspace,
         keys: &[K],
     ) -> Result<Vec<Option<Slice>>, ReadError> {
-        let pending = self.pending(keyspace.inner.id);
+        let pending = self.writes.of(keyspace.inner.id);
         let is_committed = |key: &&[u8]| {
             pending.is_none_or(|pending| match pending.get(key) {
                 Some(writes) => writes.needs_committed(),
@@ -423,7 +361,7 @@ impl Transaction {
     }
 
     pub(super) fn scan(&self, keyspace: &Keyspace, bounds: Bounds) -> Iter {
-        let pending = self.pending(keyspace.inner.id).cloned();
+        let pending = self.writes.of(keyspace.inner.id).cloned();
         let operator = keyspace.inner.operators.merge.clone();
         let overlay = pending.map(|pending| Overlay::new(pending, operator, &bounds));
         let watch = self.notes_reads().then(|| self.reads.borrow_mut().watch(&keyspace.inner, &bounds));

@@ -11,6 +11,7 @@ use crate::collections::HashMap;
 use crate::db::inner::KeyspaceInner;
 use crate::db::transaction::bugs::{Bug, Bugs};
 use crate::db::transaction::footprint::{Part, Point};
+use crate::key::SeqNo;
 use crate::read::{Bounds, RangeRead};
 
 /// From this number of keys on, repetitions are found by a map.
@@ -76,12 +77,12 @@ impl Reads {
         watch
     }
 
-    /// Returns everything that was read until now, and forgets it.
-    pub(super) fn take_parts(&mut self, bugs: &Bugs) -> SmallVec<[Part; 1]> {
+    /// Returns everything that was read until now, as of `since`, and forgets it.
+    pub(super) fn take_parts(&mut self, since: SeqNo, bugs: &Bugs) -> SmallVec<[Part; 1]> {
         let part = |ReadIn { keyspace, points, ranges, .. }: ReadIn| {
             let points = if bugs.make(Bug::Points) { SmallVec::new() } else { points };
             let ranges = ranges.iter().filter(|_| !bugs.make(Bug::Ranges)).flat_map(|range| range.spans());
-            Part::new(keyspace, points, ranges.collect())
+            Part::new(keyspace, since, points, ranges.collect())
         };
         std::mem::take(&mut self.keyspaces).into_iter().map(part).collect()
     }
