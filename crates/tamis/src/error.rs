@@ -363,6 +363,39 @@ pub enum TransactionError {
         /// The keyspace's name.
         keyspace: String,
     },
+    /// A lock was held by others for longer than the transaction waits. It holds its own locks until it is dropped.
+    #[error(
+        "key {} in keyspace `{keyspace}` is locked by {}; drop this transaction and begin again",
+        excerpt_of_key(key),
+        transactions(holders)
+    )]
+    LockTimeout {
+        /// The keyspace's name.
+        keyspace: String,
+        /// The key, or the first one of the range.
+        key: Vec<u8>,
+        /// The numbers of the transactions that hold it.
+        holders: Vec<u64>,
+    },
+    /// To wait for a lock would have closed a circle of transactions that wait for each other. This one holds its own locks until it is
+    /// dropped.
+    #[error("a deadlock: {}; drop this transaction and begin again", circle(cycle))]
+    Deadlock {
+        /// The circle, beginning with this transaction: each waits for the next one.
+        cycle: Vec<WaitsFor>,
+    },
+    /// Another transaction is prepared under this name.
+    #[error("there is already a prepared transaction called {}", excerpt_of_key(name))]
+    PreparedExists {
+        /// The name.
+        name: Vec<u8>,
+    },
+    /// The prepared transaction was committed or aborted already, or is at this moment.
+    #[error("the prepared transaction {} was committed or aborted already", excerpt_of_key(name))]
+    NotPrepared {
+        /// The name.
+        name: Vec<u8>,
+    },
     /// A savepoint that was forgotten by a rollback to an earlier one, or belongs to another transaction.
     #[error("the savepoint was undone by a rollback to an earlier one, or belongs to another transaction")]
     NoSavepoint,
@@ -375,10 +408,41 @@ pub enum TransactionError {
 }
 
 impl TransactionError {
-    /// Reports whether another attempt may succeed: after a conflict, or if the transaction took too long.
+    /// Reports whether another attempt may succeed: after a conflict, a deadlock or a timeout, or if the transaction took too long.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, TransactionError::Conflict { .. } | TransactionError::TooOld { .. })
+        use TransactionError::{Conflict, Deadlock, LockTimeout, TooOld};
+        matches!(self, Conflict { .. } | TooOld { .. } | LockTimeout { .. } | Deadlock { .. })
     }
+}
+
+/// One transaction that waits for a lock of another one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WaitsFor {
+    /// The number of the transaction that waits.
+    pub transaction: u64,
+    /// The keyspace's name.
+    pub keyspace: String,
+    /// The key, or the first one of a range.
+    pub key: Vec<u8>,
+    /// The number of the transaction that holds it.
+    pub holder: u64,
+}
+
+fn transactions(numbers: &[u64]) -> String {
+    let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
+    format!("transaction {}", numbers.join(", "))
+}
+
+fn circle(cycle: &[WaitsFor]) -> String {
+    let step = |step: &WaitsFor| {
+        let (key, keyspace) = (excerpt_of_key(&step.key), &step.keyspace);
+        format!(
+            "transaction {} waits for key {key} in `{keyspace}`, held by {}",
+            step.transaction, step.holder
+        )
+    };
+    cycle.iter().map(step).collect::<Vec<_>>().join("; ")
 }
 
 /// Why an administrative operation (flush, compact, checkpoint, keyspaces) failed.

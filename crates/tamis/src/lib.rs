@@ -137,7 +137,10 @@ pub mod stats {
 pub mod transactions {
     //! The options of [transactions](crate::Transaction), and what else only they need.
 
-    pub use crate::db::{Isolation, Mismatch, Savepoint, TransactionOptions};
+    pub use crate::db::{
+        Isolation, LockOptions, LockTransaction, Mismatch, PreparedTransaction, Savepoint, TransactionOptions,
+    };
+    pub use crate::error::WaitsFor;
 }
 
 pub use batch::WriteBatch;

@@ -66,12 +66,12 @@ struct Pending {
     waiter: Arc<Waiter>,
 }
 
-/// A writer's part of a group.
+/// The batches of a group in the order in which they commit, the leader's first.
 #[derive(Debug)]
-struct Member<'g> {
-    batch: &'g WriteBatch,
-    /// The batch commits only if it holds.
-    condition: Option<&'g Condition>,
+struct Members<'g> {
+    batches: SmallVec<[&'g WriteBatch; 8]>,
+    /// The conditions under which they commit; empty if there is none.
+    conditions: SmallVec<[Option<&'g Condition>; 0]>,
 }
 
 /// The place where one writer waits for its turn. The turn, and whether the writer sleeps, are behind the lock. `given` is a hint that
@@ -187,7 +187,7 @@ impl Committer {
         sync: bool,
         condition: Option<Arc<Condition>>,
         log: &Log,
-        commit: impl FnOnce(&mut Current, &[Member<'_>], bool) -> Result<(), WriteError>,
+        commit: impl FnOnce(&mut Current, Members<'_>, bool) -> Result<(), WriteError>,
     ) -> Result<(), WriteError> {
         let waiter = {
             let mut queue = self.queue.lock();
@@ -213,18 +213,20 @@ impl Committer {
         sync: bool,
         condition: Option<Arc<Condition>>,
         log: &Log,
-        commit: impl FnOnce(&mut Current, &[Member<'_>], bool) -> Result<(), WriteError>,
+        commit: impl FnOnce(&mut Current, Members<'_>, bool) -> Result<(), WriteError>,
     ) -> Result<(), WriteError> {
         let mut group = Group { committer: self, followers: SmallVec::new(), result: None };
         let result = {
             let mut current = log.lock();
             group.gather(batch.byte_len());
             let sync = sync || group.followers.iter().any(|follower| follower.sync);
-            let own = Member { batch: &batch, condition: condition.as_deref() };
-            let others =
-                group.followers.iter().map(|f| Member { batch: &f.batch, condition: f.condition.as_deref() });
-            let members: SmallVec<[Member<'_>; 8]> = std::iter::once(own).chain(others).collect();
-            commit(&mut current, &members, sync)
+            let batches = std::iter::once(&batch).chain(group.followers.iter().map(|f| &f.batch)).collect();
+            let mut members = Members { batches, conditions: SmallVec::new() };
+            if condition.is_some() || group.followers.iter().any(|follower| follower.condition.is_some()) {
+                let others = group.followers.iter().map(|follower| follower.condition.as_deref());
+                members.conditions.extend(std::iter::once(condition.as_deref()).chain(others));
+            }
+            commit(&mut current, members, sync)
         };
         group.result = Some(result.clone());
         result
@@ -252,12 +254,12 @@ impl DbInner {
         if batch.is_empty() && !sync {
             return Ok(());
         }
-        let commit = |log: &mut Current, members: &[Member<'_>], sync| self.commit_group(log, members, sync);
+        let commit = |log: &mut Current, members: Members<'_>, sync| self.commit_group(log, members, sync);
         self.committer.submit(batch, sync, condition.cloned(), &self.log, commit)
     }
 
     /// Checks that merge operands only go to keyspaces with a merge operator.
-    fn check_operators(&self, batch: &WriteBatch) -> Result<(), WriteError> {
+    pub(crate) fn check_operators(&self, batch: &WriteBatch) -> Result<(), WriteError> {
         let directory = (!batch.merged().is_empty()).then(|| self.directory.load());
         let Some(directory) = directory else { return Ok(()) };
         let mut merged = batch.merged().iter().filter_map(|id| directory.get(id));
@@ -268,21 +270,20 @@ impl DbInner {
     }
 
     /// Logs the batches whose conditions hold as one record, inserts them into memtables and makes them visible.
-    fn commit_group(&self, log: &mut Current, members: &[Member<'_>], sync: bool) -> Result<(), WriteError> {
+    fn commit_group(
+        &self,
+        log: &mut Current,
+        mut members: Members<'_>,
+        sync: bool,
+    ) -> Result<(), WriteError> {
         self.health.check_writable()?;
-        let mut batches: SmallVec<[&WriteBatch; 8]> = SmallVec::new();
-        let (before, mut last) = (log.last_seq(), log.last_seq());
-        for Member { batch, condition } in members {
-            let seq = last + batch.len() as u64;
-            if condition.is_none_or(|condition| self.judge(condition, before, &batches, seq)) {
-                batches.push(batch);
-                last = seq;
+        if !members.conditions.is_empty() {
+            self.leave_out_refused(log, &mut members);
+            if members.batches.is_empty() {
+                return Ok(());
             }
         }
-        if batches.is_empty() {
-            return Ok(());
-        }
-        let batches = &batches[..];
+        let batches = &members.batches[..];
         let bytes: usize = batches.iter().map(|b| b.byte_len()).sum();
         let count: u64 = batches.iter().map(|b| b.len() as u64).sum();
         if count > 0 {
@@ -301,6 +302,20 @@ impl DbInner {
             self.write_counters.writes.add(count);
         }
         Ok(())
+    }
+
+    /// Judges the conditions of a group in order, and leaves out the batches whose conditions do not hold.
+    #[cold]
+    fn leave_out_refused(&self, log: &Current, members: &mut Members<'_>) {
+        let all = std::mem::take(&mut members.batches);
+        let (before, mut last) = (log.last_seq(), log.last_seq());
+        for (batch, condition) in all.into_iter().zip(&members.conditions) {
+            let seq = last + batch.len() as u64;
+            if condition.is_none_or(|condition| self.judge(condition, before, &members.batches, seq)) {
+                members.batches.push(batch);
+                last = seq;
+            }
+        }
     }
 
     fn make_room(&self, log: &mut Current, batches: &[&WriteBatch], bytes: usize) -> Result<(), WriteError> {
@@ -380,7 +395,7 @@ mod tests {
             let leader = scope.spawn("leader".to_owned(), || {
                 let mut batch = WriteBatch::new();
                 batch.put("key", "lost");
-                let commit = |_: &mut Current, _: &[Member<'_>], _| {
+                let commit = |_: &mut Current, _: Members<'_>, _| {
                     while inner.committer.queue.lock().pending.len() < 2 {
                         sync::thread::sleep(std::time::Duration::from_millis(1));
                     }

@@ -13,6 +13,8 @@
 //! | [`Reserve`] | space on the device that is held in reserve |
 //! | [`Expiry`] | when writes were made |
 //! | [`History`] | recent commits that transactions may have to be validated against |
+//! | [`Locks`] | which transactions hold which keys and ranges |
+//! | [`Prepared`] | which transactions are prepared |
 //! | [`FilterFiles`] | the filter files that were opened |
 //! | [`Monitor`] | the `state` lock, and waiting for a change of what is behind it: |
 //! | [`Catalogue`] | – the keyspaces, their trees, and the manifest |
@@ -27,7 +29,7 @@
 //! # Locks
 //!
 //! Taken in this order; none is held while a read is served. The lock of a session that has not begun
-//! ([`begin`](super::begin)) comes before all of them, and then the one that is held while images of filters are saved
+//! ([`begin`](super::begin)) comes before all of them, then that of [`Prepared`], and then the one that is held while images of filters are saved
 //! ([`images`](super::images)).
 //!
 //! 1. A keyspace's filter work ([`Grf::work`](crate::select::Grf::work)): held while keys are added to its global filter.
@@ -42,7 +44,7 @@
 //! 7. The in-memory state of elastic filters ([`Elastic`]).
 //!
 //! Leaf locks, which may be taken while any of these is held and under which no other is taken: the queue of writers and their turns,
-//! a memtable's two, recent commits ([`History`]), the reserve's, the list of opened filter files, the cause of a late beginning, those within a global filter, obsolete files, scrub, warnings,
+//! a memtable's two, recent commits ([`History`]), the table of [`Locks`], the reserve's, the list of opened filter files, the cause of a late beginning, those within a global filter, obsolete files, scrub, warnings,
 //! decisions, the directory lock.
 //!
 //! The mutexes within [`Background`], [`Room`] and [`Health`] (free space, the budget of background writes, why writes are
@@ -90,6 +92,8 @@ use crate::db::scheduler::Scheduler;
 use crate::db::scrub::Scrub;
 use crate::db::snapshot::PinnedViews;
 use crate::db::throttle::Throttle;
+use crate::db::transaction::locks::Locks;
+use crate::db::transaction::prepared::{PREPARED_KEYSPACE, Prepared};
 use crate::db::tune::Decisions;
 use crate::error::StorageError;
 use crate::hotness::Sampler;
@@ -217,6 +221,11 @@ impl KeyspaceInner {
         self.names.last()
     }
 
+    /// Reports whether programs do not see the keyspace.
+    pub(crate) fn is_hidden(&self) -> bool {
+        self.name() == PREPARED_KEYSPACE
+    }
+
     /// Returns an empty memtable whose writes go into `log` or a later one.
     pub(crate) fn fresh_memtable(&self, log: LogId) -> Arc<MemtableSlot> {
         fresh_memtable(&self.options, log)
@@ -294,6 +303,9 @@ pub(crate) struct DbInner {
     pub(crate) expiry: Expiry,
     /// Recent commits, for transactions.
     pub(crate) history: History,
+    /// The locks of transactions that lock.
+    pub(crate) locks: Locks,
+    pub(crate) prepared: Prepared,
 
     pub(crate) numbers: Arc<FileNumbers>,
     pub(crate) beginning: Beginning,

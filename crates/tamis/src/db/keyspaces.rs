@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use crate::db::expiry::Age;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::db::transaction::prepared::PREPARED_KEYSPACE;
 use crate::db::{Db, Keyspace};
 use crate::error::AdminError;
 use crate::ids::DEFAULT_KEYSPACE;
@@ -25,7 +26,7 @@ impl Db {
     /// [`AdminError::NoKeyspace`] if there is none of that name.
     pub fn keyspace(&self, name: &str) -> Result<Keyspace, AdminError> {
         let directory = self.inner().directory.load();
-        let found = directory.values().find(|ks| ks.name() == name && !ks.is_dropped());
+        let found = directory.values().find(|ks| ks.name() == name && !ks.is_dropped() && !ks.is_hidden());
         match found {
             Some(inner) => Ok(Keyspace { handle: self.handle().clone(), inner: inner.clone() }),
             None => Err(AdminError::NoKeyspace { name: name.to_owned() }),
@@ -40,6 +41,7 @@ impl Db {
     /// [`AdminError::Unregistered`] for an operator that the database does not know, [`AdminError::Write`] or
     /// [`AdminError::Storage`] if it cannot be stored.
     pub fn create_keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace, AdminError> {
+        check_name(name)?;
         let inner = self.inner().create_keyspace(name, options)?;
         Ok(Keyspace { handle: self.handle().clone(), inner })
     }
@@ -102,19 +104,21 @@ impl Db {
 
     /// Returns the names of all keyspaces, in order of creation.
     pub fn keyspaces(&self) -> Vec<String> {
-        self.inner().state().catalogue.keyspaces().values().map(|ks| ks.name().to_owned()).collect()
+        let state = self.inner().state();
+        let shown = state.catalogue.keyspaces().values().filter(|keyspace| !keyspace.is_hidden());
+        shown.map(|keyspace| keyspace.name().to_owned()).collect()
     }
 }
 
 impl DbInner {
-    fn create_keyspace(
+    /// The name was checked.
+    pub(super) fn create_keyspace(
         &self,
         name: &str,
         options: KeyspaceOptions,
     ) -> Result<Arc<KeyspaceInner>, AdminError> {
         self.check_ready()?;
         options.check()?;
-        check_name(name)?;
         let operators = self.options.operators.resolve(options.operators());
         let operators =
             operators.map_err(|Unregistered { option, name }| AdminError::Unregistered { option, name })?;
@@ -146,6 +150,7 @@ impl DbInner {
 
     fn rename_keyspace(&self, name: &str, new_name: &str) -> Result<(), AdminError> {
         self.check_ready()?;
+        check_shown(name)?;
         check_name(new_name)?;
         let mut state = self.state();
         let found = state.catalogue.named(name).cloned();
@@ -170,6 +175,7 @@ impl DbInner {
 
     fn drop_keyspace(&self, name: &str) -> Result<(), AdminError> {
         self.check_ready()?;
+        check_shown(name)?;
         let mut state = self.state();
         let found = state.catalogue.named(name).cloned();
         let keyspace = found.ok_or_else(|| AdminError::NoKeyspace { name: name.to_owned() })?;
@@ -193,6 +199,14 @@ impl DbInner {
     fn publish_directory(&self, state: &State) {
         self.expiry.configure(state.catalogue.keyspaces().values().map(|keyspace| &**keyspace));
         state.catalogue.publish_keyspaces();
+    }
+}
+
+/// Refuses the name of a keyspace that is not for programs.
+fn check_shown(name: &str) -> Result<(), AdminError> {
+    match name == PREPARED_KEYSPACE {
+        true => Err(AdminError::NoKeyspace { name: name.to_owned() }),
+        false => Ok(()),
     }
 }
 

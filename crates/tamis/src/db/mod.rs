@@ -75,7 +75,10 @@ pub use salvage::{SalvageReport, SalvagedKeyspace, SalvagedLog, SalvagedTable, T
 pub use scrub::{DamagedTable, ScrubStats};
 pub use snapshot::{Snapshot, SnapshotView};
 pub use stats::{KeyspaceStats, LevelStats, OverlapStats, RunStats, SnapshotStats, Stats};
-pub use transaction::{Isolation, Savepoint, Transaction, TransactionOptions, TransactionView};
+pub use transaction::{
+    Isolation, LockOptions, LockTransaction, PreparedTransaction, Savepoint, Transaction, TransactionOptions,
+    TransactionView,
+};
 pub use tune::TuningDecision;
 pub use verify::VerifyReport;
 

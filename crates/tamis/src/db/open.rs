@@ -262,6 +262,8 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         salvaged: Mutex::default(),
         expiry,
         history: History::new(options.transaction_history_bytes),
+        locks: Default::default(),
+        prepared: Default::default(),
         reserve,
         beginning: Default::default(),
         numbers,

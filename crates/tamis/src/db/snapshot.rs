@@ -12,9 +12,9 @@
 //! The list is behind the `snapshots` lock. Reads from a snapshot take no lock.
 
 use crate::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use arc_swap::ArcSwapOption;
+use arc_swap::ArcSwap;
 
 use crate::db::inner::{DbInner, KeyspaceInner};
 use crate::db::keyspace::Keyspace;
@@ -35,8 +35,9 @@ pub(crate) struct PinnedViews {
     pub(crate) transaction: bool,
     /// Horizons of the keyspaces where something had expired.
     expired: Vec<(KeyspaceId, SeqNo)>,
-    /// Pinned views of the keyspaces whose policy drops data. Views are only ever added, under the `snapshots` lock.
-    views: ArcSwapOption<Views>,
+    /// Pinned views of the keyspaces whose policy drops data; unset while there is none, which is usual and cheap to begin and end. Views
+    /// are only ever added, under the `snapshots` lock.
+    views: OnceLock<ArcSwap<Views>>,
 }
 
 impl PinnedViews {
@@ -48,13 +49,13 @@ impl PinnedViews {
     /// Returns the view to read a keyspace from, if it is not the current one. A reader must load the current view before
     /// calling this: `None` then means that nothing had been dropped from that view.
     pub(crate) fn view(&self, keyspace: KeyspaceId) -> Option<Arc<View>> {
-        let views = self.views.load();
-        views.as_ref()?.iter().find(|(id, _)| *id == keyspace).map(|(_, view)| view.clone())
+        let views = self.views.get()?.load();
+        views.iter().find(|(id, _)| *id == keyspace).map(|(_, view)| view.clone())
     }
 
     /// Returns all pinned views.
     pub(crate) fn views(&self) -> Option<Arc<Views>> {
-        self.views.load_full()
+        self.views.get().map(ArcSwap::load_full)
     }
 }
 
@@ -88,7 +89,10 @@ impl SnapshotPin {
                 break (seq, expired, views);
             }
         };
-        let views = ArcSwapOption::new((!views.is_empty()).then(|| Arc::new(views)));
+        let views = match views.is_empty() {
+            true => OnceLock::new(),
+            false => OnceLock::from(ArcSwap::from_pointee(views)),
+        };
         let held = Arc::new(PinnedViews { taken, transaction, expired, views });
         live.entry(seq).or_default().push(held.clone());
         drop(live);
@@ -128,9 +132,12 @@ impl DbInner {
         }
         let live = self.snapshots.lock();
         for held in live.values().flatten().filter(|held| held.view(keyspace.id).is_none()) {
-            let mut views = held.views.load_full().map_or_else(Views::new, |views| (*views).clone());
+            let mut views = held.views().map_or_else(Views::new, |views| (*views).clone());
             views.push((keyspace.id, keyspace.view.load_full()));
-            held.views.store(Some(Arc::new(views)));
+            match held.views.get() {
+                Some(known) => known.store(Arc::new(views)),
+                None => _ = held.views.set(ArcSwap::from_pointee(views)),
+            }
         }
     }
 }

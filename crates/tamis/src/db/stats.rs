@@ -10,6 +10,7 @@ use crate::db::elastic::ElasticStats;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::JobStats;
 use crate::db::scrub::{DamagedTable, ScrubStats};
+use crate::db::transaction::prepared::PREPARED_KEYSPACE;
 use crate::db::tune::TuningDecision;
 use crate::ids::{KeyspaceId, TableId};
 use crate::key::KeyEnd;
@@ -260,7 +261,7 @@ impl Stats {
             tuning: db.decisions.lock().all(),
             jobs: JobStats::all(&state, db.background.is_paused()),
             warnings: db.warnings.all(),
-            keyspaces,
+            keyspaces: keyspaces.into_iter().filter(|keyspace| keyspace.name != PREPARED_KEYSPACE).collect(),
         }
     }
 }

@@ -250,6 +250,18 @@ impl Pending {
         &self.deleted
     }
 
+    /// Returns about how many bytes the writes take in a batch.
+    pub(crate) fn batch_bytes(&self) -> usize {
+        let key = |(key, writes): (&Box<[u8]>, &PendingKey)| {
+            let value = if let PendingBase::Value(value) = &writes.base { value.len() } else { 0 };
+            key.len()
+                + value
+                + 16
+                + writes.operands.iter().map(|operand| key.len() + operand.len() + 16).sum::<usize>()
+        };
+        self.keys.iter().map(key).sum()
+    }
+
     /// Adds the writes to a batch.
     pub(crate) fn write_to(&self, keyspace: KeyspaceId, batch: &mut WriteBatch) {
         for (start, end) in self.deleted.iter() {

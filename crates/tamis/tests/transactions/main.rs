@@ -6,6 +6,8 @@ mod anomalies;
 mod atomic;
 mod commits;
 mod keyspaces;
+mod locks;
+mod prepared;
 
 mod reads;
 mod support;

@@ -49,6 +49,13 @@ impl Part {
         Part { keyspace, since, points, ranges }
     }
 
+    /// Returns the same part once more.
+    pub(crate) fn again(&self) -> Part {
+        let points = self.points.iter().map(|point| Point { digest: point.digest, key: point.key.clone() });
+        let (keyspace, ranges) = (self.keyspace.clone(), self.ranges.clone());
+        Part { keyspace, since: self.since, points: points.collect(), ranges }
+    }
+
     /// Reports whether the transaction depends on nothing in the keyspace but its existence.
     pub(crate) fn is_empty(&self) -> bool {
         self.points.is_empty() && self.ranges.is_empty()

@@ -124,7 +124,8 @@ impl Writes {
 
     /// Returns all writes as one batch.
     pub(super) fn batch(&self) -> WriteBatch {
-        let mut batch = WriteBatch::new();
+        let bytes = self.keyspaces.iter().map(|written| written.pending.batch_bytes()).sum();
+        let mut batch = WriteBatch::with_capacity(bytes);
         for Written { keyspace, pending } in &self.keyspaces {
             pending.write_to(keyspace.id, &mut batch);
         }
