@@ -161,32 +161,34 @@ impl Pending {
         self.deleted.cover(key)
     }
 
-    fn set(&mut self, key: &[u8], pending: PendingKey) -> Before {
-        Before::Key(key.into(), self.keys.insert(key.into(), pending))
+    fn set(&mut self, key: &[u8], pending: PendingKey, undo: bool) -> Option<Before> {
+        let before = self.keys.insert(key.into(), pending);
+        undo.then(|| Before::Key(key.into(), before))
     }
 
-    pub(crate) fn put(&mut self, key: &[u8], digest: Digest, value: &[u8]) -> Before {
+    /// Sets the value of a key. Like all changes, returns by what it is undone if asked to.
+    pub(crate) fn put(&mut self, key: &[u8], digest: Digest, value: &[u8], undo: bool) -> Option<Before> {
         let base = PendingBase::Value(Slice::copy_of(value));
-        self.set(key, PendingKey { digest, base, operands: Vec::new() })
+        self.set(key, PendingKey { digest, base, operands: Vec::new() }, undo)
     }
 
-    pub(crate) fn delete(&mut self, key: &[u8], digest: Digest) -> Before {
-        self.set(key, PendingKey { digest, base: PendingBase::Nothing, operands: Vec::new() })
+    pub(crate) fn delete(&mut self, key: &[u8], digest: Digest, undo: bool) -> Option<Before> {
+        self.set(key, PendingKey { digest, base: PendingBase::Nothing, operands: Vec::new() }, undo)
     }
 
-    pub(crate) fn merge(&mut self, key: &[u8], digest: Digest, operand: &[u8]) -> Before {
+    pub(crate) fn merge(&mut self, key: &[u8], digest: Digest, operand: &[u8], undo: bool) -> Option<Before> {
         let operand = Slice::copy_of(operand);
         if let Some(known) = self.keys.get_mut(key) {
-            let before = Before::Key(key.into(), Some(known.clone()));
+            let before = undo.then(|| Before::Key(key.into(), Some(known.clone())));
             known.operands.push(operand);
             return before;
         }
         let base = if self.hides(key) { PendingBase::Nothing } else { PendingBase::Committed };
-        self.set(key, PendingKey { digest, base, operands: vec![operand] })
+        self.set(key, PendingKey { digest, base, operands: vec![operand] }, undo)
     }
 
     /// Deletes a range, which is not empty.
-    pub(crate) fn delete_range(&mut self, span: Span) -> Before {
+    pub(crate) fn delete_range(&mut self, span: Span, undo: bool) -> Option<Before> {
         let within = match &span.1 {
             Some(end) => {
                 self.keys.range::<[u8], _>((Bound::Included(&span.0[..]), Bound::Excluded(&end[..])))
@@ -195,7 +197,7 @@ impl Pending {
         };
         let keys: Vec<Box<[u8]>> = within.map(|(key, _)| key.clone()).collect();
         let forgotten = keys.into_iter().filter_map(|key| self.keys.remove_entry(&key)).collect();
-        let before = Before::Range(forgotten, self.deleted.clone());
+        let before = undo.then(|| Before::Range(forgotten, self.deleted.clone()));
         self.deleted.add(span);
         before
     }
@@ -319,11 +321,11 @@ mod tests {
     fn an_operand_in_a_deleted_range_has_no_base_and_undoing_restores_it() {
         let digest = Digest::of(b"k");
         let mut pending = Pending::default();
-        let merged = pending.merge(b"k", digest, b"1");
+        let merged = pending.merge(b"k", digest, b"1", true).unwrap();
         assert!(pending.get(b"k").is_some_and(PendingKey::needs_committed));
-        let deleted = pending.delete_range((b"a".to_vec(), None));
+        let deleted = pending.delete_range((b"a".to_vec(), None), true).unwrap();
         assert!(pending.get(b"k").is_none() && pending.hides(b"k"));
-        let again = pending.merge(b"k", digest, b"2");
+        let again = pending.merge(b"k", digest, b"2", true).unwrap();
         assert!(pending.get(b"k").is_some_and(|key| !key.needs_committed()));
         pending.undo(again);
         pending.undo(deleted);

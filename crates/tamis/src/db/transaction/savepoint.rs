@@ -24,11 +24,14 @@ pub(super) struct Savepoints {
 }
 
 impl Savepoints {
-    /// Notes a change, if it may have to be undone.
+    /// Reports whether changes may have to be undone.
+    pub(super) fn any(&self) -> bool {
+        !self.set.is_empty()
+    }
+
+    /// Notes a change that may have to be undone.
     pub(super) fn note(&mut self, place: usize, before: Before) {
-        if !self.set.is_empty() {
-            self.changes.push((place, before));
-        }
+        self.changes.push((place, before));
     }
 
     pub(super) fn set(&mut self) -> Savepoint {

@@ -40,12 +40,12 @@ impl Writes {
     pub(super) fn put(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<(), WriteError> {
         check_key(key)?;
         check_value(value)?;
-        self.change(keyspace, |pending| pending.put(key, Digest::of(key), value))
+        self.change(keyspace, |pending, undo| pending.put(key, Digest::of(key), value, undo))
     }
 
     pub(super) fn delete(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<(), WriteError> {
         check_key(key)?;
-        self.change(keyspace, |pending| pending.delete(key, Digest::of(key)))
+        self.change(keyspace, |pending, undo| pending.delete(key, Digest::of(key), undo))
     }
 
     pub(super) fn merge(
@@ -59,7 +59,7 @@ impl Writes {
         if keyspace.inner.operators.merge.is_none() {
             return Err(WriteError::NoMergeOperator { name: keyspace.name().to_owned() });
         }
-        self.change(keyspace, |pending| pending.merge(key, Digest::of(key), operand))
+        self.change(keyspace, |pending, undo| pending.merge(key, Digest::of(key), operand, undo))
     }
 
     pub(super) fn delete_range<K: AsRef<[u8]>>(
@@ -68,7 +68,7 @@ impl Writes {
         range: impl RangeBounds<K>,
     ) -> Result<(), WriteError> {
         match normalize_range(range)? {
-            Some(span) => self.change(keyspace, |pending| pending.delete_range(span)),
+            Some(span) => self.change(keyspace, |pending, undo| pending.delete_range(span, undo)),
             None => Ok(()),
         }
     }
@@ -88,7 +88,7 @@ impl Writes {
     fn change(
         &mut self,
         keyspace: &Keyspace,
-        change: impl FnOnce(&mut Pending) -> Before,
+        change: impl FnOnce(&mut Pending, bool) -> Option<Before>,
     ) -> Result<(), WriteError> {
         self.check(keyspace)?;
         let place = self.keyspaces.iter().position(|written| written.keyspace.id == keyspace.inner.id);
@@ -96,8 +96,10 @@ impl Writes {
             self.keyspaces.push(Written { keyspace: keyspace.inner.clone(), pending: Arc::default() });
             self.keyspaces.len() - 1
         });
-        let before = change(Arc::make_mut(&mut self.keyspaces[place].pending));
-        self.savepoints.note(place, before);
+        let undo = self.savepoints.any();
+        if let Some(before) = change(Arc::make_mut(&mut self.keyspaces[place].pending), undo) {
+            self.savepoints.note(place, before);
+        }
         Ok(())
     }
 

@@ -4,6 +4,7 @@
 mod groups;
 mod histories;
 mod history;
+mod prepared;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
