@@ -39,6 +39,9 @@ impl Edge {
     }
 }
 
+/// A transaction, and whether it was reached by a `rw`: all that a search asks of the edge before.
+type State = (usize, bool);
+
 pub(super) struct Graph {
     /// By the transaction that comes first.
     edges: Vec<Vec<Edge>>,
@@ -62,9 +65,8 @@ impl Graph {
 
     /// Returns the shortest path between two transactions over edges that `may` be taken, given the one before.
     fn path(&self, first: &Edge, may: impl Fn(&Edge, &Edge) -> bool) -> Option<Vec<Edge>> {
-        // A state is a transaction and whether it was reached by a `rw`: all that `may` asks of the edge before.
         let state = |edge: &Edge| (edge.to, edge.by == Dependency::Replaces);
-        let mut reached: BTreeMap<(usize, bool), (Edge, Option<(usize, bool)>)> = BTreeMap::new();
+        let mut reached: BTreeMap<State, (Edge, Option<State>)> = BTreeMap::new();
         let mut queue = VecDeque::from([state(first)]);
         reached.insert(state(first), (*first, None));
         while let Some(at) = queue.pop_front() {
