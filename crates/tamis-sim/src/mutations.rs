@@ -225,6 +225,7 @@ const OF_TRANSACTIONS: &[Mutation] = &[
             find: r#"        let view = part.keyspace.view.load();
 "#,
             replace: r#"        let early = self.history.since(part.keyspace.id, part.since, |_| {});
+        crate::sync::point();
         let view = part.keyspace.view.load();
         if early.is_some_and(|kept| kept.is_empty()) {
             let met = view.memtables.iter().find_map(|slot| part.meets_memtable(&slot.memtable));

@@ -87,9 +87,7 @@ impl Overlay {
             let ahead = self.ahead_front.as_ref().or(self.ahead_back.as_ref());
             let ahead = ahead.filter(|(key, _)| self.is_within(key)).cloned();
             let pending = self.pending.first(borrowed(&self.from), borrowed(&self.to));
-            let Some((key, value)) = self.chosen(ahead, pending, |ahead, pending| ahead < pending) else {
-                return None;
-            };
+            let (key, value) = self.chosen(ahead, pending, |ahead, pending| ahead < pending)?;
             self.ahead_front.take_if(|(ahead, _)| *ahead <= key);
             self.from = Bound::Excluded(key.to_vec());
             match value {
@@ -120,9 +118,7 @@ impl Overlay {
             let ahead = self.ahead_back.as_ref().filter(within);
             let ahead = ahead.or(self.ahead_front.as_ref().filter(within)).cloned();
             let pending = self.pending.last(borrowed(&self.from), borrowed(&self.to));
-            let Some((key, value)) = self.chosen(ahead, pending, |ahead, pending| ahead > pending) else {
-                return None;
-            };
+            let (key, value) = self.chosen(ahead, pending, |ahead, pending| ahead > pending)?;
             self.ahead_back.take_if(|(ahead, _)| *ahead >= key);
             self.to = Bound::Excluded(key.to_vec());
             match value {

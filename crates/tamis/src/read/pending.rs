@@ -254,14 +254,12 @@ impl Pending {
 
     /// Returns about how many bytes the writes take in a batch.
     pub(crate) fn batch_bytes(&self) -> usize {
-        let key = |(key, writes): (&Box<[u8]>, &PendingKey)| {
+        let bytes = |(key, writes): (&[u8], &PendingKey)| {
             let value = if let PendingBase::Value(value) = &writes.base { value.len() } else { 0 };
-            key.len()
-                + value
-                + 16
-                + writes.operands.iter().map(|operand| key.len() + operand.len() + 16).sum::<usize>()
+            let operands = writes.operands.iter().map(|operand| key.len() + operand.len() + 16);
+            key.len() + value + 16 + operands.sum::<usize>()
         };
-        self.keys.iter().map(key).sum()
+        self.keys().map(bytes).sum()
     }
 
     /// Adds the writes to a batch.
@@ -285,7 +283,9 @@ impl Pending {
 mod tests {
     use super::*;
 
-    fn spans(list: &[(&str, Option<&str>)]) -> Vec<Span> {
+    type List<'a> = &'a [(&'a str, Option<&'a str>)];
+
+    fn spans(list: List<'_>) -> Vec<Span> {
         list.iter()
             .map(|(start, end)| (start.as_bytes().to_vec(), end.map(|end| end.as_bytes().to_vec())))
             .collect()
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn ranges_that_overlap_or_touch_become_one() {
-        let cases: [(&[(&str, Option<&str>)], &[(&str, Option<&str>)]); 5] = [
+        let cases: [(List<'_>, List<'_>); 5] = [
             (&[("b", Some("d")), ("f", Some("h"))], &[("b", Some("d")), ("f", Some("h"))]),
             (&[("b", Some("d")), ("f", Some("h")), ("d", Some("f"))], &[("b", Some("h"))]),
             (&[("b", Some("d")), ("f", Some("h")), ("a", Some("g"))], &[("a", Some("h"))]),

@@ -135,6 +135,7 @@ fn an_error_says_whether_this_process_has_the_database_open() {
 /// A process that holds the lock until its input ends: this test program itself.
 #[cfg(unix)]
 #[test]
+#[expect(clippy::print_stdout, reason = "tells the other process that the database is open")]
 fn an_error_says_that_another_process_has_the_database_open() {
     use std::io::{BufRead, BufReader};
     use std::process::{Command, Stdio};
