@@ -10,6 +10,7 @@ mod plan;
 mod run;
 mod settings;
 mod shrink;
+mod transactions;
 
 use std::io::{self, Read};
 use std::path::PathBuf;
@@ -79,6 +80,18 @@ enum Command {
         #[arg(long, default_value_t = 300)]
         seconds: u64,
     },
+    /// Runs concurrent transactions under the schedules of seeds, and judges what they saw.
+    Transactions {
+        /// The maximum number of seeds to run.
+        #[arg(long, default_value_t = u64::MAX)]
+        seeds: u64,
+        /// The maximum time to run, in seconds.
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+        /// The first seed.
+        #[arg(long, default_value_t = 0)]
+        from: u64,
+    },
     /// Injects known bugs into copies of the engine, one at a time, and reports which are found.
     Mutations {
         /// The root of the repository.
@@ -110,6 +123,7 @@ fn main() -> ExitCode {
         Some(Command::Mutations { root, seconds, only, .. }) => {
             mutations::hunt_all(&root, Duration::from_secs(seconds), only.as_deref())
         }
+        Some(Command::Transactions { seeds, seconds, from }) => Ok(run_transactions(from, seeds, seconds)),
         Some(Command::Work { from, stride }) => {
             hunt::work(from, stride);
             Ok(true)
@@ -166,6 +180,17 @@ fn run_seeds(run: &Run) -> io::Result<bool> {
         println!("{failure}");
     }
     Ok(false)
+}
+
+fn run_transactions(from: u64, seeds: u64, seconds: u64) -> bool {
+    let seeds = seeds.min(u64::MAX - from);
+    let (ran, failure) = transactions::hunt(from, seeds, Duration::from_secs(seconds));
+    println!("{ran} histories of transactions");
+    if let Some((seed, failure)) = &failure {
+        println!("{seed} failed: {failure}");
+        println!("again: tamis-sim transactions --from {seed} --seeds 1");
+    }
+    failure.is_none()
 }
 
 fn load(plan: &str) -> io::Result<Plan> {

@@ -195,10 +195,85 @@ const MUTATIONS: &[Mutation] = &[
     },
 ];
 
+/// Bugs of transactions, for [`transactions`](crate::transactions) to find.
+const OF_TRANSACTIONS: &[Mutation] = &[
+    Mutation {
+        name: "kept-too-late",
+        story: "a flushed memtable is kept only after it left the view",
+        edits: &[
+            Edit {
+                file: "crates/tamis/src/db/flush.rs",
+                find: r#"        self.keep_for_transactions(keyspace, std::slice::from_ref(slot));
+"#,
+                replace: "",
+            },
+            Edit {
+                file: "crates/tamis/src/db/flush.rs",
+                find: r#"        // Under the lock: an image that is taken next has this flush.
+"#,
+                replace: r#"        sync::point();
+        self.keep_for_transactions(keyspace, std::slice::from_ref(slot));
+"#,
+            },
+        ],
+    },
+    Mutation {
+        name: "history-before-view",
+        story: "what is kept is asked for before the view",
+        edits: &[Edit {
+            file: "crates/tamis/src/db/transaction/condition.rs",
+            find: r#"        let view = part.keyspace.view.load();
+"#,
+            replace: r#"        let early = self.history.since(part.keyspace.id, part.since, |_| {});
+        crate::sync::point();
+        let view = part.keyspace.view.load();
+        if early.is_some_and(|kept| kept.is_empty()) {
+            let met = view.memtables.iter().find_map(|slot| part.meets_memtable(&slot.memtable));
+            return met.map_or(Ok(()), |key| Err(conflict(part, key)));
+        }
+"#,
+        }],
+    },
+    Mutation {
+        name: "judged-up-to-now",
+        story: "what was judged ahead of the lock is taken for judged up to the moment of its end",
+        edits: &[Edit {
+            file: "crates/tamis/src/db/transaction/condition.rs",
+            find: r#"            part.since = seen;"#,
+            replace: r#"            crate::sync::point();
+            part.since = self.visible();"#,
+        }],
+    },
+    Mutation {
+        name: "group-not-compared",
+        story: "a transaction is not compared with the batches before it in its group",
+        edits: &[Edit {
+            file: "crates/tamis/src/db/transaction/condition.rs",
+            find: r#"        if let Some((part, key)) = met {
+            return Err(conflict(part, key));
+        }"#,
+            replace: r#"        let _ = met;"#,
+        }],
+    },
+    Mutation {
+        name: "floor-forgotten",
+        story: "memtables beyond the limit are forgotten without a trace",
+        edits: &[Edit {
+            file: "crates/tamis/src/db/history.rs",
+            find: r#"is_some_and(|floor| *floor > since)"#,
+            replace: r#"is_some_and(|floor| *floor > since && since == SeqNo::MAX)"#,
+        }],
+    },
+];
+
+fn all() -> impl Iterator<Item = &'static Mutation> {
+    MUTATIONS.iter().chain(OF_TRANSACTIONS)
+}
+
 /// Reports whether each bug still has exactly one place in the engine.
 pub fn check(root: &Path) -> io::Result<bool> {
     let mut sound = true;
-    for mutation in MUTATIONS {
+    for mutation in all() {
         for edit in mutation.edits {
             let places = std::fs::read_to_string(root.join(edit.file))?.matches(edit.find).count();
             if places != 1 {
@@ -209,7 +284,7 @@ pub fn check(root: &Path) -> io::Result<bool> {
     }
     println!(
         "{} mistakes, {}",
-        MUTATIONS.len(),
+        all().count(),
         if sound { "all have their places" } else { "not all have a place" }
     );
     Ok(sound)
@@ -224,10 +299,10 @@ pub fn hunt_all(root: &Path, limit: Duration, only: Option<&str>) -> io::Result<
     let copy = work.path().join("tree");
     copy_tree(root, &copy)?;
     let (mut found, mut missed) = (0, Vec::new());
-    for mutation in MUTATIONS.iter().filter(|m| only.is_none_or(|only| m.name.contains(only))) {
+    for mutation in all().filter(|m| only.is_none_or(|only| m.name.contains(only))) {
         let originals = apply(mutation, &copy)?;
         println!("{}: {}", mutation.name, mutation.story);
-        match look_for(&copy, &work.path().join("target"), limit)? {
+        match look_for(mutation, &copy, &work.path().join("target"), limit)? {
             Some((after, how)) => {
                 found += 1;
                 println!("  found after {:.0} s: {how}", after.as_secs_f64());
@@ -260,7 +335,12 @@ fn apply(mutation: &Mutation, copy: &Path) -> io::Result<Vec<(PathBuf, String)>>
 }
 
 /// Builds the copy and runs seeds until one fails.
-fn look_for(copy: &Path, target: &Path, limit: Duration) -> io::Result<Option<(Duration, String)>> {
+fn look_for(
+    mutation: &Mutation,
+    copy: &Path,
+    target: &Path,
+    limit: Duration,
+) -> io::Result<Option<(Duration, String)>> {
     let manifest = copy.join("crates/tamis-sim/Cargo.toml");
     let built = Command::new("cargo")
         .args(["build", "--quiet", "--locked", "--profile", "mutant", "--manifest-path"])
@@ -272,8 +352,11 @@ fn look_for(copy: &Path, target: &Path, limit: Duration) -> io::Result<Option<(D
         return Err(io::Error::other("the engine with the bug does not compile"));
     }
     let started = Instant::now();
+    let of_transactions = OF_TRANSACTIONS.iter().any(|other| other.name == mutation.name);
+    let how = if of_transactions { &["transactions"][..] } else { &["--shrink-seconds", "0"] };
     let output = Command::new(target.join("mutant/tamis-sim"))
-        .args(["--shrink-seconds", "0", "--seconds", &limit.as_secs().to_string()])
+        .args(how)
+        .args(["--seconds", &limit.as_secs().to_string()])
         .output()?;
     let text = String::from_utf8_lossy(&output.stdout);
     let how = text.lines().find(|line| line.contains(" failed: ") || line.contains("ended the process"));

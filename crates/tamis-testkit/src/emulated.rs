@@ -349,6 +349,10 @@ impl FileSystem for EmulatedFs {
         self.base.lock(path)
     }
 
+    fn is_locked_here(&self, path: &Path) -> io::Result<bool> {
+        self.base.is_locked_here(path)
+    }
+
     fn available_space(&self, path: &Path) -> io::Result<Option<u64>> {
         self.base.available_space(path)
     }

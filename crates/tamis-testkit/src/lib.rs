@@ -29,6 +29,7 @@
 mod emulated;
 mod faulty;
 pub mod fuzz;
+pub mod isolation;
 mod ledger;
 mod random;
 pub mod script;

@@ -102,10 +102,7 @@ impl WriteBatch {
 
     /// Adds an operation with a key and a value.
     fn pair(&mut self, tag: u8, keyspace: KeyspaceId, key: &[u8], value: &[u8]) -> &mut Self {
-        if value.len() > MAX_VALUE_BYTES {
-            return self.refuse(WriteError::ValueTooLong { len: value.len(), max: MAX_VALUE_BYTES });
-        }
-        if let Err(e) = check_key(key) {
+        if let Err(e) = check_value(value).and_then(|()| check_key(key)) {
             return self.refuse(e);
         }
         self.bytes.reserve(key.len() + value.len() + 1 + 5 + 3 + 5);
@@ -147,6 +144,48 @@ impl WriteBatch {
         self
     }
 
+    /// Like [`put_id`](Self::put_id), with the digest of `key`. Key and value were checked.
+    pub(crate) fn put_digested(&mut self, keyspace: KeyspaceId, key: &[u8], digest: Digest, value: &[u8]) {
+        self.begin(TAG_PUT, keyspace);
+        self.put_key_digested(key, digest);
+        self.bytes.put_bytes(value);
+    }
+
+    /// The same with a value that was not checked.
+    pub(crate) fn put_checked(
+        &mut self,
+        keyspace: KeyspaceId,
+        key: &[u8],
+        digest: Digest,
+        value: &[u8],
+    ) -> Result<(), WriteError> {
+        check_value(value)?;
+        self.put_digested(keyspace, key, digest, value);
+        Ok(())
+    }
+
+    /// Like [`delete_id`](Self::delete_id), with the digest of `key`, which was checked.
+    pub(crate) fn delete_digested(&mut self, keyspace: KeyspaceId, key: &[u8], digest: Digest) {
+        self.begin(TAG_DELETE, keyspace);
+        self.put_key_digested(key, digest);
+    }
+
+    /// Like [`merge_id`](Self::merge_id), with the digest of `key`. Key and operand were checked.
+    pub(crate) fn merge_digested(
+        &mut self,
+        keyspace: KeyspaceId,
+        key: &[u8],
+        digest: Digest,
+        operand: &[u8],
+    ) {
+        self.begin(TAG_MERGE, keyspace);
+        self.put_key_digested(key, digest);
+        self.bytes.put_bytes(operand);
+        if !self.merged.contains(&keyspace) {
+            self.merged.push(keyspace);
+        }
+    }
+
     /// Returns a batch of one operation that changes nothing and takes the sequence number of an ingestion, so that
     /// the log's sequence numbers have no gap.
     pub(crate) fn ingestion(keyspace: KeyspaceId) -> WriteBatch {
@@ -166,8 +205,12 @@ impl WriteBatch {
     }
 
     fn put_key(&mut self, key: &[u8]) {
+        self.put_key_digested(key, Digest::of(key));
+    }
+
+    fn put_key_digested(&mut self, key: &[u8], digest: Digest) {
         self.bytes.put_bytes(key);
-        self.digests.push(Digest::of(key));
+        self.digests.push(digest);
     }
 
     fn refuse(&mut self, error: WriteError) -> &mut Self {
@@ -249,10 +292,17 @@ impl WriteBatch {
     }
 }
 
-fn check_key(key: &[u8]) -> Result<(), WriteError> {
+pub(crate) fn check_key(key: &[u8]) -> Result<(), WriteError> {
     match key.len() {
         0..=MAX_KEY_BYTES => Ok(()),
         len => Err(WriteError::KeyTooLong { len, max: MAX_KEY_BYTES }),
+    }
+}
+
+pub(crate) fn check_value(value: &[u8]) -> Result<(), WriteError> {
+    match value.len() {
+        0..=MAX_VALUE_BYTES => Ok(()),
+        len => Err(WriteError::ValueTooLong { len, max: MAX_VALUE_BYTES }),
     }
 }
 

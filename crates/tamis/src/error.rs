@@ -164,13 +164,23 @@ pub enum OptionsError {
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// Another process (or another handle in this one) has the directory open.
+    /// Another process has the database open (or this one, on a file system that cannot tell).
     #[error(
-        "{} is locked: another process, or another handle in this one, has the database open for writing; close it, \
-         or open the database read-only, which shows what has been written so far",
+        "{} is locked: another process has the database open for writing; close it there, or open the database \
+         read-only, which shows what has been written so far",
         path.display()
     )]
     Locked {
+        /// The lock file.
+        path: PathBuf,
+    },
+    /// This process has the database open already. Handles are cheap to clone: share the one that is there.
+    #[error(
+        "{} is locked: this process has the database open already; clone that handle instead of opening it again, or drop \
+         it first, with all its keyspaces, snapshots and transactions",
+        path.display()
+    )]
+    OpenHere {
         /// The lock file.
         path: PathBuf,
     },
@@ -350,6 +360,113 @@ pub enum WriteError {
     Storage(#[from] StorageError),
 }
 
+/// Why a transaction, or an update of a key, did not succeed.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransactionError {
+    /// Somebody else has written what the transaction depends on since it began. Nothing was committed; another attempt may succeed.
+    #[error(
+        "a concurrent write of key {} in keyspace `{keyspace}` is in conflict; nothing was committed, try again",
+        excerpt_of_key(key)
+    )]
+    Conflict {
+        /// The keyspace's name.
+        keyspace: String,
+        /// The key that was written; for a range that was deleted or ingested, a key of the transaction in it.
+        key: Vec<u8>,
+    },
+    /// More was written since the transaction began than is kept to validate it. Nothing was committed; another attempt that takes less
+    /// time may succeed.
+    #[error(
+        "the transaction has outlived what is kept to validate it in keyspace `{keyspace}`; nothing was committed: commit \
+         sooner, or set a larger `transaction_history_bytes`"
+    )]
+    TooOld {
+        /// The keyspace's name.
+        keyspace: String,
+    },
+    /// A lock was held by others for longer than the transaction waits. It holds its own locks until it is dropped.
+    #[error(
+        "key {} in keyspace `{keyspace}` is locked by {}; drop this transaction and begin again",
+        excerpt_of_key(key),
+        transactions(holders)
+    )]
+    LockTimeout {
+        /// The keyspace's name.
+        keyspace: String,
+        /// The key, or the first one of the range.
+        key: Vec<u8>,
+        /// The numbers of the transactions that hold it.
+        holders: Vec<u64>,
+    },
+    /// To wait for a lock would have closed a circle of transactions that wait for each other. This one holds its own locks until it is
+    /// dropped.
+    #[error("a deadlock: {}; drop this transaction and begin again", circle(cycle))]
+    Deadlock {
+        /// The circle, beginning with this transaction: each waits for the next one.
+        cycle: Vec<WaitsFor>,
+    },
+    /// Another transaction is prepared under this name.
+    #[error("there is already a prepared transaction called {}", excerpt_of_key(name))]
+    PreparedExists {
+        /// The name.
+        name: Vec<u8>,
+    },
+    /// The prepared transaction was committed or aborted already, or is at this moment.
+    #[error("the prepared transaction {} was committed or aborted already", excerpt_of_key(name))]
+    NotPrepared {
+        /// The name.
+        name: Vec<u8>,
+    },
+    /// A savepoint that was forgotten by a rollback to an earlier one, or belongs to another transaction.
+    #[error("the savepoint was undone by a rollback to an earlier one, or belongs to another transaction")]
+    NoSavepoint,
+    /// A read failed.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The commit failed, or one of the transaction's writes was refused.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+}
+
+impl TransactionError {
+    /// Reports whether another attempt may succeed: after a conflict, a deadlock or a timeout, or if the transaction took too long.
+    pub fn is_retryable(&self) -> bool {
+        use TransactionError::{Conflict, Deadlock, LockTimeout, TooOld};
+        matches!(self, Conflict { .. } | TooOld { .. } | LockTimeout { .. } | Deadlock { .. })
+    }
+}
+
+/// One transaction that waits for a lock of another one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WaitsFor {
+    /// The number of the transaction that waits.
+    pub transaction: u64,
+    /// The keyspace's name.
+    pub keyspace: String,
+    /// The key, or the first one of a range.
+    pub key: Vec<u8>,
+    /// The number of the transaction that holds it.
+    pub holder: u64,
+}
+
+fn transactions(numbers: &[u64]) -> String {
+    let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
+    format!("transaction {}", numbers.join(", "))
+}
+
+fn circle(cycle: &[WaitsFor]) -> String {
+    let step = |step: &WaitsFor| {
+        let (key, keyspace) = (excerpt_of_key(&step.key), &step.keyspace);
+        format!(
+            "transaction {} waits for key {key} in `{keyspace}`, held by {}",
+            step.transaction, step.holder
+        )
+    };
+    cycle.iter().map(step).collect::<Vec<_>>().join("; ")
+}
+
 /// Why an administrative operation (flush, compact, checkpoint, keyspaces) failed.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -372,8 +489,8 @@ pub enum AdminError {
         /// The name.
         name: String,
     },
-    /// The default keyspace cannot be dropped.
-    #[error("the default keyspace cannot be dropped")]
+    /// The default keyspace cannot be dropped or renamed.
+    #[error("the default keyspace cannot be dropped or renamed")]
     DefaultKeyspace,
     /// An option names an operator that is neither built in nor among the options' `operators`.
     #[error(
@@ -506,6 +623,9 @@ pub enum Error {
     /// From writing.
     #[error(transparent)]
     Write(#[from] WriteError),
+    /// From transactions.
+    #[error(transparent)]
+    Transaction(#[from] TransactionError),
     /// From administrative operations.
     #[error(transparent)]
     Admin(#[from] AdminError),

@@ -24,6 +24,7 @@
 //!   log.
 //! * [`WriteBatch`]: several writes, all or none, across keyspaces. [`Durability`]: when a write survives a power
 //!   cut.
+//! * [`Transaction`]: reads and writes that depend on each other, isolated from those of others.
 //! * [`Snapshot`]: the state at one point in time. [`Iter`]: ordered iteration from both ends. [`Readable`]: any of these
 //!   that can be read, for generic functions.
 //! * [`Slice`]: bytes returned without a copy.
@@ -135,11 +136,20 @@ pub mod stats {
     pub use crate::table::ReadCost;
 }
 
+pub mod transactions {
+    //! The options of [transactions](crate::Transaction), and what else only they need.
+
+    pub use crate::db::{
+        Isolation, LockOptions, LockTransaction, Mismatch, PreparedTransaction, Savepoint, TransactionOptions,
+    };
+    pub use crate::error::WaitsFor;
+}
+
 pub use batch::WriteBatch;
-pub use db::{Db, Keyspace, Readable, Snapshot, SnapshotView, inspect};
+pub use db::{Db, Keyspace, Readable, Snapshot, SnapshotView, Transaction, TransactionView, inspect};
 pub use error::{
     AdminError, Corruption, Error, ExternalTableError, IoFailure, OpenError, OptionsError, ReadError,
-    StorageError, WriteError,
+    StorageError, TransactionError, WriteError,
 };
 pub use key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use options::definition::{KeyspaceOptions, Options};

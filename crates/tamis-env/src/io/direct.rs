@@ -106,6 +106,10 @@ impl FileSystem for DirectFs {
         self.buffered.lock(path)
     }
 
+    fn is_locked_here(&self, path: &Path) -> io::Result<bool> {
+        self.buffered.is_locked_here(path)
+    }
+
     fn available_space(&self, path: &Path) -> io::Result<Option<u64>> {
         self.buffered.available_space(path)
     }

@@ -14,11 +14,12 @@
 //!
 //! Everything here may be called from any thread; nothing takes a lock.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Access, DirLock, FileSystem, Mapping, Overlap, ReadFile, Usage, WriteFile};
 
@@ -300,10 +301,35 @@ impl ReadFile for DiskReader {
     }
 }
 
+/// The canonical paths of the locks that this process holds.
+static HELD: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+fn held() -> std::sync::MutexGuard<'static, BTreeSet<PathBuf>> {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The lock lives as long as the open file.
 #[derive(Debug)]
 struct DiskLock {
     _file: File,
+    /// Its path among those held.
+    path: Option<PathBuf>,
+}
+
+impl DiskLock {
+    fn new(file: File, path: &Path) -> DiskLock {
+        let path = fs::canonicalize(path).ok();
+        held().extend(path.clone());
+        DiskLock { _file: file, path }
+    }
+}
+
+impl Drop for DiskLock {
+    fn drop(&mut self) {
+        if let Some(path) = &self.path {
+            held().remove(path);
+        }
+    }
 }
 
 impl DirLock for DiskLock {}
@@ -315,7 +341,7 @@ fn lock(path: &Path) -> io::Result<Option<DiskLock>> {
     use rustix::fs::{FlockOperation, flock};
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Some(DiskLock { _file: file })),
+        Ok(()) => Ok(Some(DiskLock::new(file, path))),
         Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
         Err(e) => Err(e.into()),
     }
@@ -329,7 +355,7 @@ fn lock(path: &Path) -> io::Result<Option<DiskLock>> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).share_mode(0);
     match options.open(path) {
-        Ok(file) => Ok(Some(DiskLock { _file: file })),
+        Ok(file) => Ok(Some(DiskLock::new(file, path))),
         Err(e) if e.raw_os_error() == Some(SHARING_VIOLATION) => Ok(None),
         Err(e) => Err(e),
     }
@@ -427,6 +453,10 @@ impl FileSystem for DiskFs {
 
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DirLock>>> {
         Ok(lock(path)?.map(|lock| Box::new(lock) as Box<dyn DirLock>))
+    }
+
+    fn is_locked_here(&self, path: &Path) -> io::Result<bool> {
+        Ok(held().contains(&fs::canonicalize(path)?))
     }
 
     fn available_space(&self, path: &Path) -> io::Result<Option<u64>> {

@@ -373,6 +373,10 @@ impl FileSystem for MemFs {
         Ok(Some(Box::new(MemLock { fs: self.clone(), path })))
     }
 
+    fn is_locked_here(&self, path: &Path) -> io::Result<bool> {
+        Ok(self.names().locked.contains(&normal(path)))
+    }
+
     fn available_space(&self, _path: &Path) -> io::Result<Option<u64>> {
         Ok(None)
     }

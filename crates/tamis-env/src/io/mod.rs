@@ -169,6 +169,12 @@ pub trait FileSystem: Send + Sync + Debug {
     /// Takes the exclusive lock named by `path`, or returns `None` if it is already held.
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DirLock>>>;
 
+    /// Reports whether this process holds the lock named by `path`, rather than another one. For messages: if that is not known, the
+    /// answer is `false`.
+    fn is_locked_here(&self, _path: &Path) -> io::Result<bool> {
+        Ok(false)
+    }
+
     /// Returns the free bytes on the device of `path`, if known.
     fn available_space(&self, path: &Path) -> io::Result<Option<u64>>;
 }

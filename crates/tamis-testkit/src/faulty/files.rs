@@ -311,6 +311,10 @@ impl FileSystem for FaultyFs {
         Ok(Some(Box::new(Lock { fs: self.clone(), path })))
     }
 
+    fn is_locked_here(&self, path: &Path) -> io::Result<bool> {
+        Ok(self.machine().locked.contains(&parts(path)?))
+    }
+
     /// Returns the space left below the capacity.
     fn available_space(&self, _path: &Path) -> io::Result<Option<u64>> {
         let machine = self.machine();

@@ -161,7 +161,7 @@ impl Catalogue {
 
     /// Returns the keyspace of this name.
     pub(crate) fn named(&self, name: &str) -> Option<&Arc<KeyspaceInner>> {
-        self.keyspaces.values().find(|keyspace| keyspace.name == name)
+        self.keyspaces.values().find(|keyspace| keyspace.name() == name)
     }
 
     /// Reports whether edits can be made.

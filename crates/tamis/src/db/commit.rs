@@ -4,9 +4,11 @@
 //! one log record, with one sync if any of them asks for it. The others sleep until their result is available, or until they
 //! become leader themselves.
 //!
+//! A transaction's batch has a [`Condition`]: the leader leaves it out of the group if the condition does not hold.
+//!
 //! # Invariants
 //!
-//! The order within a commit is the engine's guarantee: room is made (which may stall); the record is appended; it is synced if
+//! The order within a commit is the engine's guarantee: conditions are judged; room is made (which may stall); the record is appended; it is synced if
 //! requested (earlier logs first); the operations are inserted into the memtables; the new sequence number becomes visible; the
 //! writers are notified. Nothing in it computes a digest: each batch brings those of its keys.
 //!
@@ -32,6 +34,7 @@ use tamis_filter::Digest;
 use crate::batch::{BatchOp, WriteBatch};
 use crate::db::inner::{DbInner, KeyspaceInner};
 use crate::db::log::{Current, Log};
+use crate::db::transaction::condition::Condition;
 use crate::error::WriteError;
 use crate::ids::KeyspaceId;
 use crate::key::{Kind, SeqNo};
@@ -59,7 +62,16 @@ struct Queue {
 struct Pending {
     batch: WriteBatch,
     sync: bool,
+    condition: Option<Arc<Condition>>,
     waiter: Arc<Waiter>,
+}
+
+/// The batches of a group in the order in which they commit, the leader's first.
+#[derive(Debug)]
+struct Members<'g> {
+    batches: SmallVec<[&'g WriteBatch; 8]>,
+    /// The conditions under which they commit; empty if there is none.
+    conditions: SmallVec<[Option<&'g Condition>; 0]>,
 }
 
 /// The place where one writer waits for its turn. The turn, and whether the writer sleeps, are behind the lock. `given` is a hint that
@@ -74,7 +86,7 @@ struct Waiter {
 #[derive(Debug)]
 enum Turn {
     Done(Result<(), WriteError>),
-    Lead(WriteBatch, bool),
+    Lead(WriteBatch, bool, Option<Arc<Condition>>),
 }
 
 impl Waiter {
@@ -138,7 +150,7 @@ impl Drop for Group<'_> {
         }
         let mut queue = self.committer.queue.lock();
         match queue.pending.pop_front() {
-            Some(next) => next.waiter.give(Turn::Lead(next.batch, next.sync)),
+            Some(next) => next.waiter.give(Turn::Lead(next.batch, next.sync, next.condition)),
             None => queue.leading = false,
         }
     }
@@ -156,6 +168,12 @@ impl Committer {
         self.visible_seq.load(Ordering::Acquire)
     }
 
+    /// Returns how many writers wait.
+    #[cfg(test)]
+    pub(crate) fn queued(&self) -> usize {
+        self.queue.lock().pending.len()
+    }
+
     /// Makes everything up to `seq` visible. Only for the holder of the log's lock, and for opening.
     pub(crate) fn publish(&self, seq: SeqNo) {
         self.visible_seq.store(seq, Ordering::Release);
@@ -167,24 +185,25 @@ impl Committer {
         &self,
         batch: WriteBatch,
         sync: bool,
+        condition: Option<Arc<Condition>>,
         log: &Log,
-        commit: impl FnOnce(&mut Current, &[&WriteBatch], bool) -> Result<(), WriteError>,
+        commit: impl FnOnce(&mut Current, Members<'_>, bool) -> Result<(), WriteError>,
     ) -> Result<(), WriteError> {
         let waiter = {
             let mut queue = self.queue.lock();
             if queue.leading {
                 let waiter = Arc::<Waiter>::default();
-                queue.pending.push_back(Pending { batch, sync, waiter: waiter.clone() });
+                queue.pending.push_back(Pending { batch, sync, condition, waiter: waiter.clone() });
                 waiter
             } else {
                 queue.leading = true;
                 drop(queue);
-                return self.lead(batch, sync, log, commit);
+                return self.lead(batch, sync, condition, log, commit);
             }
         };
         match waiter.wait() {
             Turn::Done(result) => result,
-            Turn::Lead(batch, sync) => self.lead(batch, sync, log, commit),
+            Turn::Lead(batch, sync, condition) => self.lead(batch, sync, condition, log, commit),
         }
     }
 
@@ -192,17 +211,22 @@ impl Committer {
         &self,
         batch: WriteBatch,
         sync: bool,
+        condition: Option<Arc<Condition>>,
         log: &Log,
-        commit: impl FnOnce(&mut Current, &[&WriteBatch], bool) -> Result<(), WriteError>,
+        commit: impl FnOnce(&mut Current, Members<'_>, bool) -> Result<(), WriteError>,
     ) -> Result<(), WriteError> {
         let mut group = Group { committer: self, followers: SmallVec::new(), result: None };
         let result = {
             let mut current = log.lock();
             group.gather(batch.byte_len());
             let sync = sync || group.followers.iter().any(|follower| follower.sync);
-            let batches: SmallVec<[&WriteBatch; 8]> =
-                std::iter::once(&batch).chain(group.followers.iter().map(|f| &f.batch)).collect();
-            commit(&mut current, &batches, sync)
+            let batches = std::iter::once(&batch).chain(group.followers.iter().map(|f| &f.batch)).collect();
+            let mut members = Members { batches, conditions: SmallVec::new() };
+            if condition.is_some() || group.followers.iter().any(|follower| follower.condition.is_some()) {
+                let others = group.followers.iter().map(|follower| follower.condition.as_deref());
+                members.conditions.extend(std::iter::once(condition.as_deref()).chain(others));
+            }
+            commit(&mut current, members, sync)
         };
         group.result = Some(result.clone());
         result
@@ -212,6 +236,17 @@ impl Committer {
 impl DbInner {
     /// Commits a batch; an empty batch with `sync` makes everything before it durable.
     pub(crate) fn write(&self, batch: WriteBatch, sync: bool) -> Result<(), WriteError> {
+        self.commit(batch, sync, None)
+    }
+
+    /// Commits a batch if its `condition` holds, or without one in any case. The condition has its verdict if this succeeds.
+    #[inline]
+    pub(crate) fn commit(
+        &self,
+        batch: WriteBatch,
+        sync: bool,
+        condition: Option<&Arc<Condition>>,
+    ) -> Result<(), WriteError> {
         self.check_ready()?;
         batch.check()?;
         self.reserve.admit(&batch)?;
@@ -219,12 +254,12 @@ impl DbInner {
         if batch.is_empty() && !sync {
             return Ok(());
         }
-        let commit = |log: &mut Current, batches: &[&WriteBatch], sync| self.commit_group(log, batches, sync);
-        self.committer.submit(batch, sync, &self.log, commit)
+        let commit = |log: &mut Current, members: Members<'_>, sync| self.commit_group(log, members, sync);
+        self.committer.submit(batch, sync, condition.cloned(), &self.log, commit)
     }
 
     /// Checks that merge operands only go to keyspaces with a merge operator, and nothing to keyspaces that lack an operator.
-    fn check_operators(&self, batch: &WriteBatch) -> Result<(), WriteError> {
+    pub(crate) fn check_operators(&self, batch: &WriteBatch) -> Result<(), WriteError> {
         if self.lacks_operators {
             let directory = self.directory.load();
             let mut keyspaces = batch.keyspaces().iter().filter_map(|id| directory.get(id));
@@ -234,14 +269,26 @@ impl DbInner {
         let Some(directory) = directory else { return Ok(()) };
         let mut merged = batch.merged().iter().filter_map(|id| directory.get(id));
         match merged.find(|keyspace| keyspace.operators.merge.is_none()) {
-            Some(keyspace) => Err(WriteError::NoMergeOperator { name: keyspace.name.clone() }),
+            Some(keyspace) => Err(WriteError::NoMergeOperator { name: keyspace.name().to_owned() }),
             None => Ok(()),
         }
     }
 
-    /// Logs the batches as one record, inserts them into memtables and makes them visible.
-    fn commit_group(&self, log: &mut Current, batches: &[&WriteBatch], sync: bool) -> Result<(), WriteError> {
+    /// Logs the batches whose conditions hold as one record, inserts them into memtables and makes them visible.
+    fn commit_group(
+        &self,
+        log: &mut Current,
+        mut members: Members<'_>,
+        sync: bool,
+    ) -> Result<(), WriteError> {
         self.health.check_writable()?;
+        if !members.conditions.is_empty() {
+            self.leave_out_refused(log, &mut members);
+            if members.batches.is_empty() {
+                return Ok(());
+            }
+        }
+        let batches = &members.batches[..];
         let bytes: usize = batches.iter().map(|b| b.byte_len()).sum();
         let count: u64 = batches.iter().map(|b| b.len() as u64).sum();
         if count > 0 {
@@ -260,6 +307,20 @@ impl DbInner {
             self.write_counters.writes.add(count);
         }
         Ok(())
+    }
+
+    /// Judges the conditions of a group in order, and leaves out the batches whose conditions do not hold.
+    #[cold]
+    fn leave_out_refused(&self, log: &Current, members: &mut Members<'_>) {
+        let all = std::mem::take(&mut members.batches);
+        let (before, mut last) = (log.last_seq(), log.last_seq());
+        for (batch, condition) in all.into_iter().zip(&members.conditions) {
+            let seq = last + batch.len() as u64;
+            if condition.is_none_or(|condition| self.judge(condition, before, &members.batches, seq)) {
+                members.batches.push(batch);
+                last = seq;
+            }
+        }
     }
 
     fn make_room(&self, log: &mut Current, batches: &[&WriteBatch], bytes: usize) -> Result<(), WriteError> {
@@ -339,13 +400,15 @@ mod tests {
             let leader = scope.spawn("leader".to_owned(), || {
                 let mut batch = WriteBatch::new();
                 batch.put("key", "lost");
-                let commit = |_: &mut Current, _: &[&WriteBatch], _| {
+                let commit = |_: &mut Current, _: Members<'_>, _| {
                     while inner.committer.queue.lock().pending.len() < 2 {
                         sync::thread::sleep(std::time::Duration::from_millis(1));
                     }
                     panic!("while leading");
                 };
-                catch_unwind(AssertUnwindSafe(|| inner.committer.submit(batch, false, &inner.log, commit)))
+                catch_unwind(AssertUnwindSafe(|| {
+                    inner.committer.submit(batch, false, None, &inner.log, commit)
+                }))
             });
             let leader = leader.unwrap();
             while !inner.committer.queue.lock().leading {

@@ -133,7 +133,7 @@ impl DbInner {
                 Due::Plan(_) | Due::Nothing => None,
             };
             let what = lack.map(|(needed, free)| {
-                let (name, needed, free) = (&keyspace.name, human(needed), human(free));
+                let (name, needed, free) = (keyspace.name(), human(needed), human(free));
                 format!("compaction of keyspace `{name}` needs {needed}, but only {free} are free: it waits for more room")
             });
             let waited = state.scheduler.note_room(keyspace.id, what.clone()).is_some();
@@ -201,7 +201,7 @@ impl DbInner {
                     state.scheduler.compaction_failed(keyspace.id, error, self.room.free());
                     self.write_counters.set_aside.add(1);
                     if state.scheduler.should_warn(keyspace.id) {
-                        let name = &keyspace.name;
+                        let name = keyspace.name();
                         self.warn(format!(
                             "a compaction of keyspace `{name}` was undone and will be retried later: {error}"
                         ));
@@ -284,7 +284,7 @@ impl DbInner {
                     rules: keyspace.rules(expired),
                     lineage: Lineage {
                         keyspace: keyspace.id,
-                        keyspace_name: &keyspace.name,
+                        keyspace_name: keyspace.name(),
                         merge: Some(MergeLineage { mark, inputs: &inputs, before: &before }),
                     },
                     control: &CompactionControl { db: self, keyspace, progress, cancel },

@@ -59,6 +59,8 @@ macro_rules! write_counters {
 write_counters! {
     /// Operations written (each put, merge, delete or range delete of a batch counts as one).
     writes,
+    /// Commits of transactions, and attempts to change one key, that were refused because of a conflict.
+    conflicts,
     /// Bytes of the keys and values written.
     user_bytes,
     /// Bytes appended to the log.

@@ -102,7 +102,7 @@ impl DbInner {
         match result {
             Ok(Ok(_)) => {}
             Ok(Err(why)) => {
-                log::warn!("keyspace `{}`: its global filter is not complete: {why}", keyspace.name);
+                log::warn!("keyspace `{}`: its global filter is not complete: {why}", keyspace.name());
             }
             Err(panic) => std::panic::resume_unwind(panic),
         }
@@ -119,7 +119,7 @@ impl DbInner {
         built
             .warnings
             .iter()
-            .for_each(|warning| self.warn(format!("keyspace `{}`: {warning}", keyspace.name)));
+            .for_each(|warning| self.warn(format!("keyspace `{}`: {warning}", keyspace.name())));
         let complete = built.is_complete();
         let mut work = grf.work();
         grf.catch_up(&mut work, &built);
@@ -261,7 +261,7 @@ impl DbInner {
             }
             Err(NotSaved::Later) => false,
             Err(NotSaved::Failed(why)) => {
-                log::debug!("keyspace `{}`: images are due again: {why}", keyspace.name);
+                log::debug!("keyspace `{}`: images are due again: {why}", keyspace.name());
                 false
             }
         }
@@ -290,14 +290,14 @@ impl DbInner {
         let state = self.state();
         keyspace.filter.turn(&work, turn, &keyspace.view.load().version);
         state.catalogue.publish_selector(keyspace);
-        log::info!("keyspace `{}`: {turn:?} its global filter", keyspace.name);
+        log::info!("keyspace `{}`: {turn:?} its global filter", keyspace.name());
         true
     }
 
     /// Forwards the warnings of a keyspace's filter.
     pub(crate) fn warn_of_filter(&self, keyspace: &KeyspaceInner) {
         let warnings = keyspace.filter.take_warnings().into_iter();
-        warnings.for_each(|warning| self.warn(format!("keyspace `{}`: {warning}", keyspace.name)));
+        warnings.for_each(|warning| self.warn(format!("keyspace `{}`: {warning}", keyspace.name())));
     }
 
     /// Waits until no keyspace's filter has work under way or due.

@@ -95,6 +95,7 @@ impl DbInner {
         edit.added.extend(opened.iter().map(|table| (keyspace.id, 0, run, (*table.meta).clone())));
         edit.log_floor = state.catalogue.log_floors(state.logs.current(), slot);
         let without = |memtables: &Memtables| memtables.without(std::slice::from_ref(slot));
+        self.keep_for_transactions(keyspace, std::slice::from_ref(slot));
         if edit.added.is_empty() {
             // Everything in it was shadowed: no table is needed, but neither is the log any more.
             self.commit_edit(&mut state, edit, opened, |_, _| unreachable!("no tables change"))?;
@@ -148,7 +149,7 @@ impl DbInner {
             guard_bits: None,
             written: (self.now(), self.now()),
             rules: keyspace.rules(expired),
-            lineage: Lineage { keyspace: keyspace.id, keyspace_name: &keyspace.name, merge: None },
+            lineage: Lineage { keyspace: keyspace.id, keyspace_name: keyspace.name(), merge: None },
             control: &FlushControl { db: self, cancellable },
         };
         let mut cursor = MergeCursor::new(Tables::List(Vec::new()), CursorOptions::default(), 1);

@@ -316,6 +316,7 @@ impl DbInner {
                 edit.added.push((keyspace.id, 0, run, (*table.meta).clone()));
             }
             opened.extend(tables.keep());
+            self.keep_for_transactions(&keyspace, &slots);
             flushed.push((keyspace.id, slots));
         }
         edit.log_floor = state.catalogue.keyspaces().keys().map(|&id| (id, log_id)).collect();
@@ -388,7 +389,10 @@ impl DbInner {
             return;
         }
         if self.state().scheduler.flush_failed(keyspace.id, error) {
-            self.warn(format!("a flush of keyspace `{}` failed and will be retried: {error}", keyspace.name));
+            self.warn(format!(
+                "a flush of keyspace `{}` failed and will be retried: {error}",
+                keyspace.name()
+            ));
         }
     }
 
@@ -403,8 +407,9 @@ impl DbInner {
         let unsettled = state.catalogue.unsettled();
         troubles.extend(unsettled.map(|cause| format!("the manifest has to be rewritten: {cause}")));
         for keyspace in state.catalogue.keyspaces().values() {
-            let tell =
-                |(work, cause)| format!("{work} of keyspace `{}` are being retried: {cause}", keyspace.name);
+            let tell = |(work, cause)| {
+                format!("{work} of keyspace `{}` are being retried: {cause}", keyspace.name())
+            };
             troubles.extend(state.scheduler.troubles(keyspace.id).into_iter().map(tell));
         }
         troubles.sort();

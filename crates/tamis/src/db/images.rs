@@ -397,7 +397,7 @@ impl DbInner {
         }
         self.write_images(keyspace, images, reclaim).map_err(|error| {
             if before.is_none() {
-                let name = &keyspace.name;
+                let name = keyspace.name();
                 self.warn(format!(
                     "keyspace `{name}`: its global filter was not saved, which costs time at the next opening; \
                      this will be retried: {error}"

@@ -12,6 +12,9 @@
 //! | [`Health`] | whether writes may proceed |
 //! | [`Reserve`] | space on the device that is held in reserve |
 //! | [`Expiry`] | when writes were made |
+//! | [`History`] | recent commits that transactions may have to be validated against |
+//! | [`Locks`] | which transactions hold which keys and ranges |
+//! | [`Prepared`] | which transactions are prepared |
 //! | [`FilterFiles`] | the filter files that were opened |
 //! | [`Monitor`] | the `state` lock, and waiting for a change of what is behind it: |
 //! | [`Catalogue`] | – the keyspaces, their trees, and the manifest |
@@ -26,7 +29,7 @@
 //! # Locks
 //!
 //! Taken in this order; none is held while a read is served. The lock of a session that has not begun
-//! ([`begin`](super::begin)) comes before all of them, and then the one that is held while images of filters are saved
+//! ([`begin`](super::begin)) comes before all of them, then that of [`Prepared`], and then the one that is held while images of filters are saved
 //! ([`images`](super::images)). The lock of memory that several databases share ([`memory`](crate::memory)) is taken with none of these
 //! held; under it only the division of read memory and what follows it here are taken, of any of these databases.
 //!
@@ -43,7 +46,7 @@
 //! 8. The in-memory state of elastic filters ([`Elastic`]).
 //!
 //! Leaf locks, which may be taken while any of these is held and under which no other is taken: the queue of writers and their turns,
-//! a memtable's two, the reserve's, the list of opened filter files, the cause of a late beginning, those within a global filter, obsolete files, scrub, warnings,
+//! a memtable's two, recent commits ([`History`]), the table of [`Locks`], the reserve's, the list of opened filter files, the cause of a late beginning, those within a global filter, obsolete files, scrub, warnings,
 //! decisions, the directory lock.
 //!
 //! The mutexes within [`Background`], [`Room`] and [`Health`] (free space, the budget of background writes, why writes are
@@ -59,8 +62,8 @@
 use crate::sync::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use tamis_model::engine::Workload;
@@ -77,6 +80,7 @@ use crate::db::expiry::{Age, Expiry};
 use crate::db::filters::FilterUpkeep;
 use crate::db::for_reads::ReadDebts;
 use crate::db::health::{Health, Warnings};
+use crate::db::history::History;
 use crate::db::images::FilterFiles;
 use crate::db::jobs::Background;
 use crate::db::log::{Log, LogFiles};
@@ -90,6 +94,8 @@ use crate::db::scheduler::Scheduler;
 use crate::db::scrub::Scrub;
 use crate::db::snapshot::PinnedViews;
 use crate::db::throttle::Throttle;
+use crate::db::transaction::locks::Locks;
+use crate::db::transaction::prepared::{PREPARED_KEYSPACE, Prepared};
 use crate::db::tune::Decisions;
 use crate::error::{StorageError, WriteError};
 use crate::hotness::Sampler;
@@ -108,11 +114,44 @@ use crate::tree::edit::VersionEdit;
 use crate::tree::open_table::{Garbage, OpenTable};
 use crate::tree::version::Version;
 
+/// The names that a keyspace has had while it is open, the last one in use. Former names stay in memory, since callers may still
+/// look at them.
+#[derive(Debug)]
+pub(crate) struct Names {
+    name: String,
+    next: OnceLock<Box<Names>>,
+}
+
+impl Names {
+    fn new(name: &str) -> Names {
+        Names { name: name.to_owned(), next: OnceLock::new() }
+    }
+
+    fn last(&self) -> &str {
+        let mut names = self;
+        while let Some(next) = names.next.get() {
+            names = next;
+        }
+        &names.name
+    }
+
+    /// Adds a name. Under the `state` lock.
+    pub(crate) fn add(&self, name: &str) {
+        let mut names = self;
+        while let Some(next) = names.next.get() {
+            names = next;
+        }
+        let added = names.next.set(Box::new(Names::new(name)));
+        debug_assert!(added.is_ok(), "one thread adds at a time");
+    }
+}
+
 /// One keyspace of an open database.
 #[derive(Debug)]
 pub(crate) struct KeyspaceInner {
     pub(crate) id: KeyspaceId,
-    pub(crate) name: String,
+    /// Changed under `state`, read without a lock.
+    pub(crate) names: Names,
     /// The options at opening; those that may change since are in `shaping`.
     pub(crate) options: KeyspaceOptions,
     /// The workload declared when the keyspace was opened or created.
@@ -165,7 +204,7 @@ impl KeyspaceInner {
         let selector = Arc::new(filter.selector(&version, options.filter_allocation));
         KeyspaceInner {
             id,
-            name: name.to_owned(),
+            names: Names::new(name),
             age: Age::new(&options, None, 0),
             shaping: ArcSwap::from_pointee(Shaping::new(options.clone())),
             declared: options.workload,
@@ -177,6 +216,16 @@ impl KeyspaceInner {
             pressure: KnownPressure::default(),
             reads,
         }
+    }
+
+    /// Returns the keyspace's current name.
+    pub(crate) fn name(&self) -> &str {
+        self.names.last()
+    }
+
+    /// Reports whether programs do not see the keyspace.
+    pub(crate) fn is_hidden(&self) -> bool {
+        self.name() == PREPARED_KEYSPACE
     }
 
     /// Returns an empty memtable whose writes go into `log` or a later one.
@@ -216,7 +265,7 @@ impl KeyspaceInner {
     /// Refuses writes to a keyspace that lacks an operator.
     pub(crate) fn check_operators(&self) -> Result<(), WriteError> {
         self.operators.check_complete().map_err(|Unregistered { option, name }| WriteError::Unregistered {
-            keyspace: self.name.clone(),
+            keyspace: self.name().to_string(),
             option,
             name,
         })
@@ -269,6 +318,11 @@ pub(crate) struct DbInner {
     /// The report if this opening was a salvage.
     pub(crate) salvaged: Mutex<Option<SalvageReport>>,
     pub(crate) expiry: Expiry,
+    /// Recent commits, for transactions.
+    pub(crate) history: History,
+    /// The locks of transactions that lock.
+    pub(crate) locks: Locks,
+    pub(crate) prepared: Prepared,
 
     pub(crate) numbers: Arc<FileNumbers>,
     pub(crate) beginning: Beginning,

@@ -327,6 +327,9 @@ pub fn dump_manifest(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> R
             for (id, name, _) in &edit.create_keyspaces {
                 writeln!(out, "  create keyspace {id} `{name}`")?;
             }
+            for (id, name) in &edit.rename_keyspaces {
+                writeln!(out, "  rename keyspace {id} to `{name}`")?;
+            }
             for id in &edit.drop_keyspaces {
                 writeln!(out, "  drop keyspace {id}")?;
             }

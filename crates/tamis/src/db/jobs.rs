@@ -131,7 +131,7 @@ impl JobStats {
     /// Returns the running compactions.
     pub(crate) fn all(state: &State, paused: bool) -> Vec<JobStats> {
         let of_keyspace = |keyspace: &Arc<KeyspaceInner>| {
-            let name = keyspace.name.clone();
+            let name = keyspace.name().to_owned();
             state.scheduler.running(keyspace.id).iter().map(move |job| JobStats {
                 keyspace: name.clone(),
                 reason: reason(job.progress.reason).to_owned(),

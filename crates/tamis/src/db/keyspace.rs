@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arc_swap::Guard;
+use tamis_filter::Digest;
 
 use crate::batch::WriteBatch;
 use crate::compaction::shape::KeyRange;
@@ -17,7 +18,7 @@ use crate::db::snapshot::SnapshotPin;
 use crate::db::stats::KeyspaceStats;
 use crate::db::{Db, Handle, IngestOptions, IngestReport};
 use crate::error::{AdminError, ReadError, WriteError};
-use crate::key::KeyEnd;
+use crate::key::{KeyEnd, SeqNo};
 use crate::options::KeyspaceOptions;
 use crate::read::explain::ExplainRecorder;
 #[cfg(feature = "measure")]
@@ -47,7 +48,7 @@ pub struct Keyspace {
 impl Keyspace {
     /// Returns the keyspace's name.
     pub fn name(&self) -> &str {
-        &self.inner.name
+        self.inner.name()
     }
 
     /// Returns the options in effect. Changes that wait for the end of a compaction round are not included.
@@ -126,9 +127,9 @@ impl Keyspace {
         self.handle.inner.set_options(&self.inner, changes)
     }
 
-    fn check(&self) -> Result<(), ReadError> {
+    pub(super) fn check(&self) -> Result<(), ReadError> {
         if self.inner.is_dropped() {
-            return Err(ReadError::Dropped { name: self.inner.name.clone() });
+            return Err(ReadError::Dropped { name: self.inner.name().to_owned() });
         }
         Ok(())
     }
@@ -155,12 +156,37 @@ impl Keyspace {
 
     #[inline]
     pub(crate) fn lookup(&self, key: &[u8], pin: Option<&SnapshotPin>) -> Result<Lookup, ReadError> {
-        self.check()?;
+        self.lookup_digested(key, pin).0
+    }
+
+    /// Looks up a key and returns its digest, too, if the lookup computed it.
+    #[inline]
+    pub(crate) fn lookup_digested(
+        &self,
+        key: &[u8],
+        pin: Option<&SnapshotPin>,
+    ) -> (Result<Lookup, ReadError>, Option<Digest>) {
+        if let Err(error) = self.check() {
+            return (Err(error), None);
+        }
+        self.lookup_at(key, &self.read_at(pin))
+    }
+
+    #[inline]
+    fn lookup_at(&self, key: &[u8], at: &ReadAt<'_>) -> (Result<Lookup, ReadError>, Option<Digest>) {
         let mut get = Counted::default();
-        let found = self.read_at(pin).get(key, &mut get);
+        let found = at.get(key, &mut get);
         get.cost.found = u64::from(matches!(found, Ok(Lookup::Found { .. })));
         self.inner.reads.add_get(key, &get);
-        found
+        (found, get.digest)
+    }
+
+    /// Looks up a key as of now; returns its digest, too, and the last write that the lookup saw.
+    pub(crate) fn lookup_now(&self, key: &[u8]) -> Result<(Option<Slice>, Digest, SeqNo), ReadError> {
+        self.check()?;
+        let at = self.read_at(None);
+        let (found, digest) = self.lookup_at(key, &at);
+        Ok((found?.value(), digest.unwrap_or_else(|| Digest::of(key)), at.seq))
     }
 
     pub(crate) fn lookup_many<K: AsRef<[u8]>>(
@@ -229,10 +255,31 @@ impl Keyspace {
         self.write_alive(batch)
     }
 
+    /// Deletes all keys that start with `prefix`, at the cost of one write regardless of how many there are. An empty prefix is that of
+    /// every key.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::delete_range`], and [`WriteError::Dropped`](crate::WriteError::Dropped).
+    pub fn delete_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<(), WriteError> {
+        let Bounds { start, end } = Bounds::prefix(prefix.as_ref());
+        self.delete_range((Bound::Included(start), end.map_or(Bound::Unbounded, Bound::Excluded)))
+    }
+
+    /// Deletes all keys of the keyspace, at the cost of one write. Space is given back by compactions, which drop whole tables first. A
+    /// snapshot taken before still sees the keys.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`delete`](Keyspace::delete).
+    pub fn clear(&self) -> Result<(), WriteError> {
+        self.delete_prefix("")
+    }
+
     /// Commits a batch for this keyspace, unless it was dropped.
     fn write_alive(&self, batch: WriteBatch) -> Result<(), WriteError> {
         if self.inner.is_dropped() {
-            return Err(WriteError::Dropped { name: self.inner.name.clone() });
+            return Err(WriteError::Dropped { name: self.inner.name().to_owned() });
         }
         self.handle.write(batch, None)
     }
@@ -386,7 +433,7 @@ impl WriteBatch {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> &mut Self {
-        self.claim(keyspace.handle.inner.instance, &keyspace.inner.name);
+        self.claim(keyspace.handle.inner.instance, keyspace.inner.name());
         self.put_id(keyspace.inner.id, key.as_ref(), value.as_ref())
     }
 
@@ -397,13 +444,13 @@ impl WriteBatch {
         key: impl AsRef<[u8]>,
         operand: impl AsRef<[u8]>,
     ) -> &mut Self {
-        self.claim(keyspace.handle.inner.instance, &keyspace.inner.name);
+        self.claim(keyspace.handle.inner.instance, keyspace.inner.name());
         self.merge_id(keyspace.inner.id, key.as_ref(), operand.as_ref())
     }
 
     /// Deletes `key` in `keyspace`.
     pub fn delete_in(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> &mut Self {
-        self.claim(keyspace.handle.inner.instance, &keyspace.inner.name);
+        self.claim(keyspace.handle.inner.instance, keyspace.inner.name());
         self.delete_id(keyspace.inner.id, key.as_ref())
     }
 
@@ -413,7 +460,7 @@ impl WriteBatch {
         keyspace: &Keyspace,
         range: impl RangeBounds<K>,
     ) -> &mut Self {
-        self.claim(keyspace.handle.inner.instance, &keyspace.inner.name);
+        self.claim(keyspace.handle.inner.instance, keyspace.inner.name());
         self.delete_range_id(keyspace.inner.id, range)
     }
 }

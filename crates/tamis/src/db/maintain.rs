@@ -181,7 +181,7 @@ impl DbInner {
                 return Ok(());
             };
             if let Some((needed, free)) = self.lack_of_room(keyspace, &plan, shape.room) {
-                return Err(AdminError::NoRoom { keyspace: keyspace.name.clone(), needed, free });
+                return Err(AdminError::NoRoom { keyspace: keyspace.name().to_owned(), needed, free });
             }
             let job = self.start(&mut state, keyspace, &plan);
             drop(state);

@@ -1,5 +1,7 @@
 //! The database: the public handle, and the state shared by opening, writing and background work.
 
+mod approximate;
+mod atomic;
 mod background;
 mod begin;
 mod beside;
@@ -15,12 +17,14 @@ mod filters;
 mod flush;
 mod for_reads;
 mod health;
+mod history;
 pub(crate) mod images;
 mod ingest;
 mod inner;
 pub mod inspect;
 mod jobs;
 mod keyspace;
+mod keyspaces;
 mod layout;
 mod log;
 mod maintain;
@@ -40,6 +44,7 @@ mod scrub;
 mod snapshot;
 mod stats;
 mod throttle;
+pub(crate) mod transaction;
 mod tune;
 mod verify;
 
@@ -52,17 +57,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::batch::WriteBatch;
 use crate::error::{AdminError, Error, OpenError, ReadError, StorageError, WriteError};
 use crate::ids::DEFAULT_KEYSPACE;
-use crate::operators::Unregistered;
-use crate::options::{Durability, KeyspaceOptions, Options};
+use crate::options::{Durability, Options};
 use crate::read::Explanation;
 use crate::tree::edit::VersionEdit;
 
+pub use atomic::Mismatch;
 use background::Workers;
 pub use counters::WriteCost;
 pub use elastic::{ElasticStats, SegmentStats};
-use expiry::Age;
 pub use ingest::{IngestOptions, IngestReport, IngestedTable};
-use inner::{DbInner, KeyspaceInner};
+use inner::DbInner;
 pub use jobs::{CancelToken, CompactOptions, CompactionPause, JobStats};
 pub use keyspace::Keyspace;
 pub use layout::TableStats;
@@ -71,6 +75,10 @@ pub use salvage::{SalvageReport, SalvagedKeyspace, SalvagedLog, SalvagedTable, T
 pub use scrub::{DamagedTable, ScrubStats};
 pub use snapshot::{Snapshot, SnapshotView};
 pub use stats::{KeyspaceStats, LevelStats, OverlapStats, RunStats, SnapshotStats, Stats};
+pub use transaction::{
+    Isolation, LockOptions, LockTransaction, PreparedTransaction, Savepoint, Transaction, TransactionOptions,
+    TransactionView,
+};
 pub use tune::TuningDecision;
 pub use verify::{VerifiedFile, VerifiedKind, VerifyReport};
 
@@ -194,8 +202,8 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`OpenError::Locked`] if another handle or process has the database open; [`OpenError::Incompatible`] if an option
-    /// contradicts the stored database, naming the option; damage, with its file and offset.
+    /// [`OpenError::OpenHere`] if this process has the database open, [`OpenError::Locked`] if another one has;
+    /// [`OpenError::Incompatible`] if an option contradicts the stored database, naming the option; damage, with its file and offset.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db, OpenError> {
         let inner = open::open(path.as_ref(), options, false)?;
         let workers = Workers::start(&inner)
@@ -343,6 +351,24 @@ impl Db {
     /// ```
     pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<(), WriteError> {
         self.default.delete_range(range)
+    }
+
+    /// Deletes all keys of the default keyspace that start with `prefix`: see [`Keyspace::delete_prefix`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`delete_range`](Db::delete_range).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// # for key in ["a/1", "a/2", "b/1"] { db.put(key, "value")?; }
+    /// db.delete_prefix("a/")?;
+    /// assert_eq!(db.first()?.unwrap().0, "b/1");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn delete_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<(), WriteError> {
+        self.default.delete_prefix(prefix)
     }
 
     /// Commits a batch atomically, across keyspaces, with the database's durability.
@@ -555,7 +581,7 @@ impl Db {
     ) -> Result<IngestReport, AdminError> {
         let groups = files.iter().map(|(keyspace, paths)| {
             if keyspace.handle.inner.instance != self.inner().instance {
-                return Err(WriteError::ForeignKeyspace { name: keyspace.inner.name.clone() });
+                return Err(WriteError::ForeignKeyspace { name: keyspace.inner.name().to_owned() });
             }
             let paths = paths.as_ref().iter().map(|path| path.as_ref().to_owned()).collect();
             Ok((keyspace.inner.clone(), paths))
@@ -607,48 +633,6 @@ impl Db {
         &self.default
     }
 
-    /// Returns the keyspace called `name`.
-    ///
-    /// # Errors
-    ///
-    /// [`AdminError::NoKeyspace`] if there is none of that name.
-    pub fn keyspace(&self, name: &str) -> Result<Keyspace, AdminError> {
-        let directory = self.inner().directory.load();
-        let found = directory.values().find(|ks| ks.name == name && !ks.is_dropped());
-        match found {
-            Some(inner) => Ok(Keyspace { handle: self.handle().clone(), inner: inner.clone() }),
-            None => Err(AdminError::NoKeyspace { name: name.to_owned() }),
-        }
-    }
-
-    /// Creates a keyspace; its options are stored with the database.
-    ///
-    /// # Errors
-    ///
-    /// [`AdminError::KeyspaceExists`], [`AdminError::BadName`], [`AdminError::Options`] for options out of range,
-    /// [`AdminError::Unregistered`] for an operator that the database does not know, [`AdminError::Write`] or
-    /// [`AdminError::Storage`] if it cannot be stored.
-    pub fn create_keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace, AdminError> {
-        let inner = self.inner().create_keyspace(name, options)?;
-        Ok(Keyspace { handle: self.handle().clone(), inner })
-    }
-
-    /// Drops the keyspace called `name` with all its data. Its handles return errors from then on; existing iterators stay
-    /// usable.
-    ///
-    /// # Errors
-    ///
-    /// [`AdminError::NoKeyspace`], [`AdminError::DefaultKeyspace`], [`AdminError::Write`] or [`AdminError::Storage`] if
-    /// it cannot be stored.
-    pub fn drop_keyspace(&self, name: &str) -> Result<(), AdminError> {
-        self.inner().drop_keyspace(name)
-    }
-
-    /// Returns the names of all keyspaces, in order of creation.
-    pub fn keyspaces(&self) -> Vec<String> {
-        self.inner().state().catalogue.keyspaces().values().map(|ks| ks.name.clone()).collect()
-    }
-
     /// Returns the database's directory.
     pub fn path(&self) -> &Path {
         self.inner().dir()
@@ -689,72 +673,5 @@ impl Options {
             OpenError::Storage(StorageError::corrupt(&path, None, "the options are not text"))
         })?;
         Ok(Some(Options::from_text(&text)?))
-    }
-}
-
-impl DbInner {
-    fn create_keyspace(
-        &self,
-        name: &str,
-        options: KeyspaceOptions,
-    ) -> Result<Arc<KeyspaceInner>, AdminError> {
-        self.check_ready()?;
-        options.check()?;
-        if name.is_empty() || name.len() > 255 || name.chars().any(char::is_control) {
-            return Err(AdminError::BadName { name: name.to_owned() });
-        }
-        let operators = self.options.operators.resolve(options.operators());
-        let operators =
-            operators.map_err(|Unregistered { option, name }| AdminError::Unregistered { option, name })?;
-        let mut state = self.state();
-        if state.catalogue.named(name).is_some() {
-            return Err(AdminError::KeyspaceExists { name: name.to_owned() });
-        }
-        let id = state.catalogue.tree().next_keyspace;
-        let edit = VersionEdit {
-            create_keyspaces: vec![(id, name.to_owned(), options.to_text())],
-            log_floor: vec![(id, state.logs.current())],
-            ages: Age::new(&options, None, 0).ages().map(|ages| (id, ages)).into_iter().collect(),
-            ..VersionEdit::default()
-        };
-        self.commit_edit(&mut state, edit, Vec::new(), |_, _| unreachable!("no tables change"))?;
-        let inner = Arc::new(KeyspaceInner::empty(
-            id,
-            name,
-            options,
-            &self.options,
-            operators,
-            &self.elastic.sampler,
-            &self.read_counters,
-        ));
-        state.catalogue.add(inner.clone());
-        self.publish_directory(&state);
-        Ok(inner)
-    }
-
-    fn drop_keyspace(&self, name: &str) -> Result<(), AdminError> {
-        self.check_ready()?;
-        let mut state = self.state();
-        let found = state.catalogue.named(name).cloned();
-        let keyspace = found.ok_or_else(|| AdminError::NoKeyspace { name: name.to_owned() })?;
-        if keyspace.id == DEFAULT_KEYSPACE {
-            return Err(AdminError::DefaultKeyspace);
-        }
-        let edit = VersionEdit { drop_keyspaces: vec![keyspace.id], ..VersionEdit::default() };
-        let dropped = self.commit_edit(&mut state, edit, Vec::new(), |_, _| unreachable!("no tables change"));
-        // If the drop took effect after all, later writes to the keyspace would be lost.
-        dropped.inspect_err(|error| self.health.suspend(error))?;
-        state.catalogue.remove(&keyspace);
-        self.elastic.dropped(&keyspace.view.load().version);
-        self.publish_directory(&state);
-        self.release_logs(&mut state);
-        drop(state);
-        self.monitor.notify();
-        Ok(())
-    }
-
-    fn publish_directory(&self, state: &inner::State) {
-        self.expiry.configure(state.catalogue.keyspaces().values().map(|keyspace| &**keyspace));
-        state.catalogue.publish_keyspaces();
     }
 }

@@ -19,6 +19,7 @@ use crate::db::expiry::{Age, Expiry};
 use crate::db::filters::FilterUpkeep;
 use crate::db::for_reads::ReadDebts;
 use crate::db::health::{Health, Warnings};
+use crate::db::history::History;
 use crate::db::images::FilterFiles;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::Background;
@@ -103,7 +104,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         }
         let path = lock_path(dir);
         let lock = fs.lock(&path).map_err(|e| io("lock", &path, e))?;
-        Some(lock.ok_or(OpenError::Locked { path })?)
+        Some(lock.ok_or_else(|| locked(&*fs, path))?)
     };
     let mut warnings = Vec::new();
     let salvage = if options.salvage { salvage::prepare(&*fs, dir, &options)? } else { None };
@@ -266,6 +267,9 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         snapshots: Mutex::default(),
         salvaged: Mutex::default(),
         expiry,
+        history: History::new(options.transaction_history_bytes),
+        locks: Default::default(),
+        prepared: Default::default(),
         reserve,
         beginning: Default::default(),
         numbers,
@@ -303,6 +307,14 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     let found = Found { logs: &logs, files, manifest_end: manifest_end.as_ref(), salvage };
     recover(&inner, found)?;
     Ok(Arc::new(inner))
+}
+
+/// Returns the error of a lock that is held, and says by whom.
+pub(crate) fn locked(fs: &dyn FileSystem, path: PathBuf) -> OpenError {
+    match fs.is_locked_here(&path) {
+        Ok(true) => OpenError::OpenHere { path },
+        _ => OpenError::Locked { path },
+    }
 }
 
 /// The state shared by the keyspaces of a database that is being opened.

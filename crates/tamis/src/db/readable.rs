@@ -1,4 +1,4 @@
-//! Reads: one implementation for the database, a keyspace, a snapshot and a snapshot's view of a keyspace.
+//! Reads: one implementation for the database, a keyspace, a snapshot, a transaction, and their views of a keyspace.
 //!
 //! Each of them names a [`Place`], and all reads are made there. The inherent methods are for users without the trait in
 //! scope; they and the trait share one body.
@@ -7,26 +7,58 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use crate::db::snapshot::SnapshotPin;
-use crate::db::{Db, Keyspace, Snapshot, SnapshotView};
+use crate::db::{Db, Keyspace, Snapshot, SnapshotView, Transaction, TransactionView};
 use crate::error::ReadError;
 use crate::read::{Bounds, Iter, Lookup};
 use crate::slice::Slice;
 
-/// Where a read is made: in a keyspace as of now, or as of a snapshot.
+/// Where a read is made: in a keyspace as of now, as of a snapshot, or within a transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
-    pub(super) keyspace: &'a Keyspace,
-    pub(super) pin: Option<&'a Arc<SnapshotPin>>,
+    keyspace: &'a Keyspace,
+    pin: Option<&'a Arc<SnapshotPin>>,
+    transaction: Option<&'a Transaction>,
 }
 
-impl Place<'_> {
+impl<'a> Place<'a> {
+    /// A keyspace as of now.
+    #[inline]
+    pub(super) fn now(keyspace: &'a Keyspace) -> Place<'a> {
+        Place { keyspace, pin: None, transaction: None }
+    }
+
+    /// A keyspace as of a snapshot.
+    #[inline]
+    pub(super) fn pinned(keyspace: &'a Keyspace, pin: &'a Arc<SnapshotPin>) -> Place<'a> {
+        Place { keyspace, pin: Some(pin), transaction: None }
+    }
+
+    /// A keyspace as a transaction sees it.
+    #[inline]
+    pub(super) fn within(keyspace: &'a Keyspace, transaction: &'a Transaction) -> Place<'a> {
+        Place { keyspace, pin: None, transaction: Some(transaction) }
+    }
+
     #[inline]
     fn lookup(&self, key: &[u8]) -> Result<Lookup, ReadError> {
-        self.keyspace.lookup(key, self.pin.map(|pin| &**pin))
+        match self.transaction {
+            None => self.keyspace.lookup(key, self.pin.map(|pin| &**pin)),
+            Some(transaction) => transaction.lookup(self.keyspace, key),
+        }
+    }
+
+    fn lookup_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>, ReadError> {
+        match self.transaction {
+            None => self.keyspace.lookup_many(keys, self.pin.map(|pin| &**pin)),
+            Some(transaction) => transaction.lookup_many(self.keyspace, keys),
+        }
     }
 
     fn scan(&self, bounds: Bounds) -> Iter {
-        self.keyspace.scan(bounds, self.pin)
+        match self.transaction {
+            None => self.keyspace.scan(bounds, self.pin),
+            Some(transaction) => transaction.scan(self.keyspace, bounds),
+        }
     }
 }
 
@@ -37,7 +69,7 @@ pub trait HasPlace {
 }
 
 /// Something to read keys from: a [`Db`] (its default keyspace), a [`Keyspace`], a [`Snapshot`] (the default keyspace at
-/// its moment) or a [`SnapshotView`].
+/// its moment), a [`Transaction`] (the default keyspace with its own writes), a [`SnapshotView`] or a [`TransactionView`].
 ///
 /// All of them have these methods themselves; the trait is for functions that take any of them. It is sealed: no other
 /// type can implement it, so later versions may add methods.
@@ -87,8 +119,7 @@ pub trait Readable: HasPlace {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>, ReadError> {
-        let place = self.place();
-        place.keyspace.lookup_many(keys, place.pin.map(|pin| &**pin))
+        self.place().lookup_many(keys)
     }
 
     /// Reports whether `key` has a value, at the cost of a [`get`](Readable::get).
@@ -126,6 +157,34 @@ pub trait Readable: HasPlace {
     fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
         self.place().scan(Bounds::prefix(prefix.as_ref()))
     }
+
+    /// Returns the item with the smallest key, if there is any. Costs a seek in every run; behind many deleted keys, a step over each
+    /// of them.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Readable::get).
+    fn first(&self) -> Result<Option<(Slice, Slice)>, ReadError> {
+        self.iter().next().transpose()
+    }
+
+    /// Returns the item with the largest key, at the cost of [`first`](Readable::first).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Readable::get).
+    fn last(&self) -> Result<Option<(Slice, Slice)>, ReadError> {
+        self.iter().next_back().transpose()
+    }
+
+    /// Reports whether there is no key at all, at the cost of [`first`](Readable::first).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Readable::get).
+    fn is_empty(&self) -> Result<bool, ReadError> {
+        Ok(self.first()?.is_none())
+    }
 }
 
 impl HasPlace for Db {
@@ -138,7 +197,7 @@ impl HasPlace for Db {
 impl HasPlace for Keyspace {
     #[inline]
     fn place(&self) -> Place<'_> {
-        Place { keyspace: self, pin: None }
+        Place::now(self)
     }
 }
 
@@ -215,6 +274,33 @@ macro_rules! readable {
             pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
                 Readable::prefix(self, prefix)
             }
+
+            /// Returns the item with the smallest key, if there is any. See [`Readable::first`].
+            ///
+            /// # Errors
+            ///
+            /// Those of [`Readable::get`].
+            pub fn first(&self) -> Result<Option<(Slice, Slice)>, ReadError> {
+                Readable::first(self)
+            }
+
+            /// Returns the item with the largest key, if there is any. See [`Readable::first`].
+            ///
+            /// # Errors
+            ///
+            /// Those of [`Readable::get`].
+            pub fn last(&self) -> Result<Option<(Slice, Slice)>, ReadError> {
+                Readable::last(self)
+            }
+
+            /// Reports whether there is no key at all. See [`Readable::first`].
+            ///
+            /// # Errors
+            ///
+            /// Those of [`Readable::get`].
+            pub fn is_empty(&self) -> Result<bool, ReadError> {
+                Readable::is_empty(self)
+            }
         }
 
         impl IntoIterator for &$type {
@@ -228,4 +314,4 @@ macro_rules! readable {
     )*};
 }
 
-readable!(Db, Keyspace, Snapshot, SnapshotView<'_>);
+readable!(Db, Keyspace, Snapshot, SnapshotView<'_>, Transaction, TransactionView<'_>);

@@ -137,7 +137,7 @@ impl DbInner {
             return Err(OptionsError::Fixed { name: "filter".to_owned() }.into());
         }
         if keyspace.is_dropped() {
-            return Err(AdminError::NoKeyspace { name: keyspace.name.clone() });
+            return Err(AdminError::NoKeyspace { name: keyspace.name().to_owned() });
         }
         let stored = state.reshaping.to_store(keyspace.id, &options);
         let edit =
@@ -164,7 +164,7 @@ impl DbInner {
     /// Puts waiting options into effect, if there are any.
     pub(crate) fn begin_round(&self, state: &mut State, keyspace: &KeyspaceInner) {
         if let Some(next) = state.reshaping.of(keyspace.id).waiting.take() {
-            log::info!("keyspace {}: {} from now on", keyspace.name, next.policy.name());
+            log::info!("keyspace {}: {} from now on", keyspace.name(), next.policy.name());
             self.put_into_effect(state, keyspace, next);
         }
     }

@@ -305,7 +305,7 @@ impl DbInner {
                     let Some(why) = table.table.flaw().get() else { continue };
                     let meta = &table.meta;
                     found.push(DamagedTable {
-                        keyspace: keyspace.name.clone(),
+                        keyspace: keyspace.name().to_owned(),
                         table: meta.id,
                         path: table.table.path().to_owned(),
                         level: run.level,

@@ -12,9 +12,9 @@
 //! The list is behind the `snapshots` lock. Reads from a snapshot take no lock.
 
 use crate::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use arc_swap::ArcSwapOption;
+use arc_swap::ArcSwap;
 
 use crate::db::inner::{DbInner, KeyspaceInner};
 use crate::db::keyspace::Keyspace;
@@ -31,10 +31,13 @@ type Views = Vec<(KeyspaceId, Arc<View>)>;
 pub(crate) struct PinnedViews {
     /// When it was taken, in seconds since 1970.
     pub(crate) taken: u64,
+    /// Whether a transaction reads from it, and may ask for the writes after it.
+    pub(crate) transaction: bool,
     /// Horizons of the keyspaces where something had expired.
     expired: Vec<(KeyspaceId, SeqNo)>,
-    /// Pinned views of the keyspaces whose policy drops data. Views are only ever added, under the `snapshots` lock.
-    views: ArcSwapOption<Views>,
+    /// Pinned views of the keyspaces whose policy drops data; unset while there is none, which is usual and cheap to begin and end. Views
+    /// are only ever added, under the `snapshots` lock.
+    views: OnceLock<ArcSwap<Views>>,
 }
 
 impl PinnedViews {
@@ -46,13 +49,13 @@ impl PinnedViews {
     /// Returns the view to read a keyspace from, if it is not the current one. A reader must load the current view before
     /// calling this: `None` then means that nothing had been dropped from that view.
     pub(crate) fn view(&self, keyspace: KeyspaceId) -> Option<Arc<View>> {
-        let views = self.views.load();
-        views.as_ref()?.iter().find(|(id, _)| *id == keyspace).map(|(_, view)| view.clone())
+        let views = self.views.get()?.load();
+        views.iter().find(|(id, _)| *id == keyspace).map(|(_, view)| view.clone())
     }
 
     /// Returns all pinned views.
     pub(crate) fn views(&self) -> Option<Arc<Views>> {
-        self.views.load_full()
+        self.views.get().map(ArcSwap::load_full)
     }
 }
 
@@ -65,8 +68,8 @@ pub(crate) struct SnapshotPin {
 }
 
 impl SnapshotPin {
-    /// Costs a lock and a visit to every keyspace.
-    pub(crate) fn new(handle: &Arc<Handle>) -> Arc<SnapshotPin> {
+    /// Costs a lock and a visit to every keyspace. `transaction`: whether it is that of a transaction.
+    pub(crate) fn new(handle: &Arc<Handle>, transaction: bool) -> Arc<SnapshotPin> {
         let db = &handle.inner;
         let taken = db.now();
         // Under the lock, so that a merge that has already read the list has seen a visible number at or below ours, and has
@@ -86,8 +89,11 @@ impl SnapshotPin {
                 break (seq, expired, views);
             }
         };
-        let views = ArcSwapOption::new((!views.is_empty()).then(|| Arc::new(views)));
-        let held = Arc::new(PinnedViews { taken, expired, views });
+        let views = match views.is_empty() {
+            true => OnceLock::new(),
+            false => OnceLock::from(ArcSwap::from_pointee(views)),
+        };
+        let held = Arc::new(PinnedViews { taken, transaction, expired, views });
         live.entry(seq).or_default().push(held.clone());
         drop(live);
         Arc::new(SnapshotPin { handle: handle.clone(), seq, held })
@@ -109,6 +115,10 @@ impl Drop for SnapshotPin {
                 live.remove(&self.seq);
             }
         }
+        drop(live);
+        if self.held.transaction {
+            self.handle.inner.trim_history();
+        }
         // The views are released after the lock, when `self.held` is dropped.
     }
 }
@@ -122,9 +132,12 @@ impl DbInner {
         }
         let live = self.snapshots.lock();
         for held in live.values().flatten().filter(|held| held.view(keyspace.id).is_none()) {
-            let mut views = held.views.load_full().map_or_else(Views::new, |views| (*views).clone());
+            let mut views = held.views().map_or_else(Views::new, |views| (*views).clone());
             views.push((keyspace.id, keyspace.view.load_full()));
-            held.views.store(Some(Arc::new(views)));
+            match held.views.get() {
+                Some(known) => known.store(Arc::new(views)),
+                None => _ = held.views.set(ArcSwap::from_pointee(views)),
+            }
         }
     }
 }
@@ -151,7 +164,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     pub(crate) fn new(db: &Db) -> Snapshot {
-        Snapshot { db: db.clone(), pin: SnapshotPin::new(db.handle()) }
+        Snapshot { db: db.clone(), pin: SnapshotPin::new(db.handle(), false) }
     }
 
     /// Returns the sequence number up to which the snapshot sees writes.
@@ -171,7 +184,7 @@ impl Snapshot {
     }
 
     pub(super) fn default_place(&self) -> Place<'_> {
-        Place { keyspace: self.db.default_keyspace(), pin: Some(&self.pin) }
+        Place::pinned(self.db.default_keyspace(), &self.pin)
     }
 }
 
@@ -185,6 +198,6 @@ pub struct SnapshotView<'s> {
 
 impl SnapshotView<'_> {
     pub(super) fn pinned_place(&self) -> Place<'_> {
-        Place { keyspace: self.keyspace, pin: Some(&self.snapshot.pin) }
+        Place::pinned(self.keyspace, &self.snapshot.pin)
     }
 }

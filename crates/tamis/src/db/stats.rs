@@ -10,6 +10,7 @@ use crate::db::elastic::ElasticStats;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::JobStats;
 use crate::db::scrub::{DamagedTable, ScrubStats};
+use crate::db::transaction::prepared::PREPARED_KEYSPACE;
 use crate::db::tune::TuningDecision;
 use crate::ids::{KeyspaceId, TableId};
 use crate::key::KeyEnd;
@@ -47,6 +48,9 @@ pub struct Stats {
     pub log_allocated_bytes: u64,
     /// The size of all memtables.
     pub memtable_bytes: u64,
+    /// The size of flushed memtables kept for open transactions, within
+    /// [`transaction_history_bytes`](crate::Options::transaction_history_bytes).
+    pub transaction_history_bytes: u64,
     /// The size of all filters in memory.
     pub filter_bytes: u64,
     /// The elastic filters of all keyspaces, if any table has one.
@@ -243,6 +247,7 @@ impl Stats {
             log_bytes: db.log.bytes(&state.logs),
             log_allocated_bytes: db.log.allocated(&state.logs),
             memtable_bytes: sum(|k| k.memtable_bytes),
+            transaction_history_bytes: db.history.bytes(),
             filter_bytes: sum(|k| k.filter_bytes),
             elastic: db.elastic.report(),
             index_bytes: sum(|k| k.index_bytes),
@@ -260,7 +265,7 @@ impl Stats {
             tuning: db.decisions.lock().all(),
             jobs: JobStats::all(&state, db.background.is_paused()),
             warnings: db.warnings.all(),
-            keyspaces,
+            keyspaces: keyspaces.into_iter().filter(|keyspace| keyspace.name != PREPARED_KEYSPACE).collect(),
         }
     }
 }
@@ -330,7 +335,7 @@ impl KeyspaceStats {
         let global_bytes = global_filter.as_ref().map_or(0, |filter| filter.bytes + filter.old_bytes);
         let filter_bytes = sum(|t| t.filter_memory() as u64) + global_bytes;
         KeyspaceStats {
-            name: keyspace.name.clone(),
+            name: keyspace.name().to_owned(),
             policy: shaping.policy.name(),
             promise: shaping.policy.promise(&shape),
             next_epoch: stored.map_or(0, |stored| stored.next_epoch),

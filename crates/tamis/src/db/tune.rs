@@ -316,7 +316,7 @@ impl DbInner {
             (entries >= FEWEST_ENTRIES).then(ask).flatten()
         });
         let asked = catch_unwind(think).unwrap_or_else(|_| {
-            self.warn(format!("keyspace `{}`: its options could not be reconsidered", keyspace.name));
+            self.warn(format!("keyspace `{}`: its options could not be reconsidered", keyspace.name()));
             None
         });
         let mut state = self.state();
@@ -378,10 +378,10 @@ impl DbInner {
     ) {
         let set: Vec<(&str, &str)> = changes.iter().map(|(name, value)| (&name[..], &value[..])).collect();
         if let Err(error) = self.set_options(keyspace, &set) {
-            log::warn!("keyspace {}: a change of options was refused: {error}", keyspace.name);
+            log::warn!("keyspace {}: a change of options was refused: {error}", keyspace.name());
             return;
         }
-        let decision = decision(&keyspace.name, workload, changes, change);
+        let decision = decision(keyspace.name(), workload, changes, change);
         log::info!("keyspace {}: {}", decision.keyspace, decision.reason);
         self.decisions.lock().add(decision);
     }

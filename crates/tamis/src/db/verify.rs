@@ -99,14 +99,14 @@ impl DbInner {
         let keyspaces: Vec<_> = self.state().catalogue.keyspaces().values().cloned().collect();
         for keyspace in keyspaces {
             let view = keyspace.view.load_full();
-            check_shape(&keyspace.name, &view.version, &mut report.problems);
-            check_epochs(&keyspace.name, &view.version, &mut report.problems);
+            check_shape(keyspace.name(), &view.version, &mut report.problems);
+            check_epochs(keyspace.name(), &view.version, &mut report.problems);
             for table in &view.version.tables {
                 let before = report.problems.len();
                 check_table(table, report);
                 let problems = report.problems[before..].to_vec();
                 let name = name_of(table.table.path());
-                report.note(name, VerifiedKind::Table, &keyspace.name, table.meta.entries, problems);
+                report.note(name, VerifiedKind::Table, keyspace.name(), table.meta.entries, problems);
             }
             let named = self.named_filter_files(keyspace.id);
             let (files, wrong) = self.check_filter_files(&*self.fs, keyspace.id, &mut |bytes| {
@@ -117,9 +117,9 @@ impl DbInner {
             for id in named {
                 let path = filter_path(&self.dir, id);
                 let of_it = wrong.iter().filter(|why| why.path() == path).map(ToString::to_string).collect();
-                report.note(name_of(&path), VerifiedKind::Filter, &keyspace.name, 0, of_it);
+                report.note(name_of(&path), VerifiedKind::Filter, keyspace.name(), 0, of_it);
             }
-            report.problems.extend(wrong.iter().map(|why| format!("keyspace `{}`: {why}", keyspace.name)));
+            report.problems.extend(wrong.iter().map(|why| format!("keyspace `{}`: {why}", keyspace.name())));
         }
     }
 

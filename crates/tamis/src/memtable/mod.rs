@@ -54,7 +54,7 @@ use crossbeam_utils::CachePadded;
 use tamis_filter::{AtomicBlockedBloom, Digest};
 
 use crate::key::{Entry, KeyBytes, KeyEnd, Kind, MAX_KEY_BYTES, MAX_SEQNO, MAX_VALUE_BYTES, SeqNo};
-use node::Version;
+use node::{Target, Version};
 use skiplist::{ListWriter, SkipList};
 
 /// The filter's size is the budget divided by this.
@@ -228,6 +228,13 @@ impl Memtable {
         Some(Entry { seq: node.seq(), kind: node.kind(), value })
     }
 
+    /// Estimates the number of versions of keys from `start` up to and without `end` (`None`: no end). Costs a search and a few hundred
+    /// steps.
+    pub(crate) fn estimate(&self, start: &[u8], end: Option<&[u8]>) -> usize {
+        let end = end.map(|end| Target::new(end, MAX_SEQNO));
+        self.list().estimate(&Target::new(start, MAX_SEQNO), end.as_ref())
+    }
+
     /// Returns an unpositioned cursor over all versions.
     pub(crate) fn cursor(self: &Arc<Self>) -> MemCursor {
         MemCursor::new(self.clone())
@@ -256,7 +263,6 @@ impl Memtable {
     }
 
     /// Returns the bytes of all keys and values inserted, without range tombstones.
-    #[cfg(test)]
     #[inline]
     pub(crate) fn data_bytes(&self) -> usize {
         self.counters.data_bytes.load(Ordering::Relaxed)
@@ -269,10 +275,27 @@ impl Memtable {
         (seq != u64::MAX).then_some(seq)
     }
 
-    /// Returns the largest sequence number inserted, range tombstones included.
-    #[cfg(test)]
+    /// Returns the largest sequence number inserted, range tombstones included. Complete for whoever is ordered after the insertion.
+    #[inline]
     pub(crate) fn max_seq(&self) -> Option<SeqNo> {
-        self.min_seq().map(|_| self.counters.max_seq.load(Ordering::Relaxed))
+        let seq = self.counters.max_seq.load(Ordering::Relaxed);
+        (seq > 0).then_some(seq)
+    }
+
+    /// Passes the range tombstones after `since`, newest first, to `ask` until it has an answer. Takes the tombstones' lock if there are
+    /// any.
+    pub(crate) fn newest_range_tombstones<T>(
+        &self,
+        since: SeqNo,
+        mut ask: impl FnMut(&[u8], &KeyEnd) -> Option<T>,
+    ) -> Option<T> {
+        if !self.has_range_tombstones() {
+            return None;
+        }
+        let tombstones = self.range_tombstones.lock().unwrap_or_else(PoisonError::into_inner);
+        // They are in the order of their insertion, which is that of their numbers.
+        let mut newer = tombstones.iter().rev().take_while(|(_, _, seq)| *seq > since);
+        newer.find_map(|(start, end, _)| ask(start, end))
     }
 
     /// Widens the range of sequence numbers. Writers of versions and of range tombstones may call this concurrently.

@@ -18,6 +18,9 @@ use super::node::{MAX_HEIGHT, Node, NodeRef, Target, Version, write_node};
 use super::sync::{AtomicUsize, Mutex, MutexGuard, Ordering, load_as_writer};
 use crate::key::{Kind, SeqNo};
 
+/// From this many nodes of a level on, their number is an estimate of those below.
+const ENOUGH: usize = 64;
+
 pub(super) struct SkipList {
     head: NonNull<Node>,
     /// The number of levels in use, a hint for readers.
@@ -129,6 +132,31 @@ impl SkipList {
             }
         }
         (at != self.head()).then_some(at)
+    }
+
+    /// Estimates the number of versions that are not before `from` and, if given, before `to`: counts the nodes of the highest level with
+    /// enough of them there, of which each stands for 4 on the level below. Exact below [`ENOUGH`].
+    ///
+    /// Cost: O(log n), and a few hundred steps.
+    pub(super) fn estimate(&self, from: &Target<'_>, to: Option<&Target<'_>>) -> usize {
+        let mut at = self.head();
+        for level in (0..self.height.load(Ordering::Relaxed)).rev() {
+            while let Some(next) = at.next(level)
+                && next.is_before(from)
+            {
+                at = next;
+            }
+            let (mut inside, mut count) = (at, 0usize);
+            while let Some(next) = inside.next(level)
+                && to.is_none_or(|to| next.is_before(to))
+            {
+                (inside, count) = (next, count + 1);
+            }
+            if count >= ENOUGH || level == 0 {
+                return count << (2 * level);
+            }
+        }
+        0
     }
 
     /// Returns the newest version of `key` that is not newer than `snapshot`.

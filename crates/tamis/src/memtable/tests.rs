@@ -403,3 +403,23 @@ fn writers_take_turns_without_losing_versions() {
     }
     assert_eq!(linked, 8000);
 }
+
+#[test]
+fn an_estimate_is_exact_for_few_and_near_for_many() {
+    let memtable = Memtable::new(1 << 20, true);
+    let keys: Vec<String> = (0..20_000).map(|i| format!("{i:05}")).collect();
+    for (i, key) in keys.iter().enumerate() {
+        memtable.insert(key.as_bytes(), Digest::of(key.as_bytes()), i as u64 + 1, Kind::Put, b"v");
+    }
+    for (from, to) in [(0, 20_000), (100, 110), (5000, 5000), (1000, 3000), (19_990, 20_000), (0, 63)] {
+        let end = keys.get(to).map(String::as_bytes);
+        let found = memtable.estimate(keys[from].as_bytes(), end);
+        let exact = to - from;
+        if exact < 64 {
+            assert_eq!(found, exact, "{from}..{to}");
+        } else {
+            assert!((exact / 2..exact * 2).contains(&found), "{found} of {exact}");
+        }
+    }
+    assert_eq!(Memtable::new(1 << 20, true).estimate(b"", None), 0);
+}

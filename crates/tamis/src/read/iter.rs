@@ -10,6 +10,8 @@ use crate::read::ReadCounters;
 use crate::read::View;
 use crate::read::merge::{MergeCursor, Tables};
 use crate::read::operands::{Base, Operands, Order};
+use crate::read::overlay::Overlay;
+use crate::read::watch::RangeRead;
 use crate::slice::Slice;
 use crate::table::CursorOptions;
 use crate::table::ReadCost;
@@ -92,6 +94,15 @@ pub struct Iter {
     cost: ReadCost,
     /// The end that was positioned last, if that is a sample of the keyspace's queries; until its first item is known.
     sampled: Option<Sampled>,
+    /// In a transaction: its own writes, and the record of what it reads.
+    within: Option<Box<Within>>,
+}
+
+/// The part of an iterator that only a transaction has.
+#[derive(Debug)]
+struct Within {
+    overlay: Option<Overlay>,
+    watch: Option<Arc<RangeRead>>,
 }
 
 /// An end whose positioning is sampled.
@@ -130,7 +141,16 @@ impl Iter {
             back: End::default(),
             cost: ReadCost::default(),
             sampled: None,
+            within: None,
         }
+    }
+
+    /// Returns the iterator of a transaction: with its pending writes laid over it, and with a record of what it reads.
+    pub(crate) fn within(mut self, overlay: Option<Overlay>, watch: Option<Arc<RangeRead>>) -> Iter {
+        if overlay.is_some() || watch.is_some() {
+            self.within = Some(Box::new(Within { overlay, watch }));
+        }
+        self
     }
 
     /// Called when an end was positioned.
@@ -188,7 +208,21 @@ impl Iter {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<(), ReadError> {
-        let start = key.as_ref().max(&self.bounds.start[..]);
+        let sought = self.seek_committed(key.as_ref());
+        if let Some(within) = &mut self.within {
+            let start = key.as_ref().max(&self.bounds.start[..]);
+            if let Some(watch) = &within.watch {
+                watch.seek(start);
+            }
+            if let Some(overlay) = &mut within.overlay {
+                overlay.seek(start, sought.is_err());
+            }
+        }
+        sought
+    }
+
+    fn seek_committed(&mut self, key: &[u8]) -> Result<(), ReadError> {
+        let start = key.max(&self.bounds.start[..]);
         let mut cursor = match self.front.cursor.take() {
             Some(cursor) => cursor,
             None => self.cursor(),
@@ -363,10 +397,47 @@ fn counted(
     position(cursor).inspect_err(|_| cursor.drain_cost(cost))
 }
 
-impl Iterator for Iter {
-    type Item = Result<(Slice, Slice), ReadError>;
+/// What an iterator returns.
+type Item = Result<(Slice, Slice), ReadError>;
 
-    fn next(&mut self) -> Option<Self::Item> {
+/// Returns the key of an item for the record of what was read. After an error the whole rest counts as read.
+fn key_of(item: &Option<Item>) -> Option<&[u8]> {
+    match item {
+        Some(Ok((key, _))) => Some(key),
+        _ => None,
+    }
+}
+
+impl Iter {
+    #[cold]
+    fn next_within(&mut self, mut within: Box<Within>) -> Option<Item> {
+        let item = match &mut within.overlay {
+            Some(overlay) => overlay.next(self),
+            None => self.next_committed(),
+        };
+        if let Some(watch) = &within.watch {
+            watch.front(key_of(&item));
+        }
+        self.within = Some(within);
+        item
+    }
+
+    #[cold]
+    fn next_back_within(&mut self, mut within: Box<Within>) -> Option<Item> {
+        let item = match &mut within.overlay {
+            Some(overlay) => overlay.next_back(self),
+            None => self.next_back_committed(),
+        };
+        if let Some(watch) = &within.watch {
+            watch.back(key_of(&item));
+        }
+        self.within = Some(within);
+        item
+    }
+
+    /// Returns the next committed item from the front.
+    #[inline]
+    pub(super) fn next_committed(&mut self) -> Option<Item> {
         if self.front.finished {
             return None;
         }
@@ -376,10 +447,10 @@ impl Iterator for Iter {
         self.front.failed = matches!(item, Some(Err(_)));
         item
     }
-}
 
-impl DoubleEndedIterator for Iter {
-    fn next_back(&mut self) -> Option<Self::Item> {
+    /// Returns the next committed item from the back.
+    #[inline]
+    pub(super) fn next_back_committed(&mut self) -> Option<Item> {
         if self.back.finished {
             return None;
         }
@@ -388,6 +459,28 @@ impl DoubleEndedIterator for Iter {
         self.back.finished = !matches!(item, Some(Ok(_)));
         self.back.failed = matches!(item, Some(Err(_)));
         item
+    }
+}
+
+impl Iterator for Iter {
+    type Item = Result<(Slice, Slice), ReadError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.within.take() {
+            None => self.next_committed(),
+            Some(within) => self.next_within(within),
+        }
+    }
+}
+
+impl DoubleEndedIterator for Iter {
+    #[inline]
+    fn next_back(&mut self) -> Option<Self::Item> {
+        match self.within.take() {
+            None => self.next_back_committed(),
+            Some(within) => self.next_back_within(within),
+        }
     }
 }
 

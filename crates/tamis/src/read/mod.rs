@@ -9,17 +9,22 @@ mod lookup;
 pub(crate) mod merge;
 mod multi_get;
 mod operands;
+mod overlay;
+pub(crate) mod pending;
 mod read_at;
 pub(crate) mod run_cursor;
 mod sample;
 #[cfg(test)]
 mod tests;
 mod view;
+mod watch;
 
 pub(crate) use counters::{AllReads, Counted, ReadCounters};
 pub use explain::{ExplainBlock, ExplainOutcome, ExplainStep, ExplainUnits, Explanation, FilterAnswer};
 pub use iter::Iter;
 pub(crate) use iter::{Bounds, IterContext};
 pub(crate) use lookup::{Lookup, Recorder};
+pub(crate) use overlay::Overlay;
 pub(crate) use read_at::ReadAt;
 pub(crate) use view::{MemtableSlot, Memtables, View};
+pub(crate) use watch::RangeRead;

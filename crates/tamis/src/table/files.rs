@@ -237,6 +237,10 @@ impl FileSystem for OpenFiles {
         self.with_room(|| self.fs.lock(path))
     }
 
+    fn is_locked_here(&self, path: &Path) -> io::Result<bool> {
+        self.fs.is_locked_here(path)
+    }
+
     fn available_space(&self, path: &Path) -> io::Result<Option<u64>> {
         self.fs.available_space(path)
     }

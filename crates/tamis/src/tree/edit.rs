@@ -21,7 +21,7 @@ pub(crate) const MAX_LEVEL: u32 = 63;
 /// The exclusive upper bound of file, run and epoch numbers.
 pub(crate) const NUMBER_LIMIT: u64 = 1 << 56;
 
-/// An atomic change of the database's shape. Within one edit, keyspaces are created first, then options and log floors set,
+/// An atomic change of the database's shape. Within one edit, keyspaces are created first, then renamed, then options and log floors set,
 /// tables removed, tables added, filter files removed and added, and keyspaces dropped last. A table that moves to another level is removed and added under the
 /// same id by one edit.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -45,6 +45,8 @@ pub(crate) struct VersionEdit {
     pub(crate) create_keyspaces: Vec<(KeyspaceId, String, String)>,
     /// New option texts of keyspaces.
     pub(crate) set_options: Vec<(KeyspaceId, String)>,
+    /// New names of keyspaces.
+    pub(crate) rename_keyspaces: Vec<(KeyspaceId, String)>,
     /// Dropped keyspaces, with all their tables.
     pub(crate) drop_keyspaces: Vec<KeyspaceId>,
     /// Tables added to a keyspace: keyspace, level, run, table.
@@ -91,6 +93,8 @@ mod tag {
     pub(super) const TIMES: u64 = 27;
     /// Even: a reader that does not know it would return old entries whose replacements have since been dropped.
     pub(super) const AGES: u64 = 28;
+    /// Even: a reader that does not know it would find the data under a name that it no longer has.
+    pub(super) const RENAME_KEYSPACE: u64 = 30;
     /// Odd: a reader that does not know it learns the hotness anew.
     pub(super) const HOTNESS: u64 = 29;
     /// Odd, both of them: a reader that does not know filter files builds the filters from the tables.
@@ -134,6 +138,12 @@ impl VersionEdit {
                 f.put_varint((*keyspace).into());
                 f.put_bytes(name.as_bytes());
                 f.put_bytes(options.as_bytes());
+            });
+        }
+        for (keyspace, name) in &self.rename_keyspaces {
+            out.put(tag::RENAME_KEYSPACE, |f| {
+                f.put_varint((*keyspace).into());
+                f.put_bytes(name.as_bytes());
             });
         }
         for (keyspace, options) in &self.set_options {
@@ -219,6 +229,7 @@ impl VersionEdit {
                 tag::CREATE_KEYSPACE => {
                     edit.create_keyspaces.push((keyspace(&mut f)?, text(&mut f)?, text(&mut f)?));
                 }
+                tag::RENAME_KEYSPACE => edit.rename_keyspaces.push((keyspace(&mut f)?, text(&mut f)?)),
                 tag::SET_OPTIONS => edit.set_options.push((keyspace(&mut f)?, text(&mut f)?)),
                 tag::DROP_KEYSPACE => edit.drop_keyspaces.push(keyspace(&mut f)?),
                 tag::ADD_TABLE => {
@@ -587,6 +598,7 @@ pub(crate) mod tests {
                 next_keyspace: counters.4,
                 next_epochs: keyspaces.2.iter().map(|&(id, n)| (id, n)).collect(),
                 create_keyspaces: keyspaces.0,
+                rename_keyspaces: keyspaces.1.iter().rev().cloned().collect(),
                 set_options: keyspaces.1,
                 log_floor: keyspaces.2,
                 drop_keyspaces: keyspaces.3,

@@ -164,6 +164,9 @@ impl ManifestState {
         for (id, name, options) in &edit.create_keyspaces {
             self.create_keyspace(*id, name, options)?;
         }
+        for (id, name) in &edit.rename_keyspaces {
+            self.rename_keyspace(*id, name)?;
+        }
         for (id, options) in &edit.set_options {
             self.keyspace(*id)?.options.clone_from(options);
         }
@@ -261,6 +264,18 @@ impl ManifestState {
             return Err(format!("there is already a keyspace with number {id}"));
         }
         raise(&mut self.next_keyspace, Some(next));
+        Ok(())
+    }
+
+    fn rename_keyspace(&mut self, id: KeyspaceId, name: &str) -> Result<(), String> {
+        if id == DEFAULT_KEYSPACE {
+            return Err("the default keyspace cannot be renamed".into());
+        }
+        let former = std::mem::replace(&mut self.keyspace(id)?.name, name.into());
+        self.names.remove(&former);
+        if !self.names.insert(name.into()) {
+            return Err(format!("there is already a keyspace named `{name}`"));
+        }
         Ok(())
     }
 
@@ -388,6 +403,31 @@ mod tests {
         state.snapshot().encode(&mut bytes);
         let mut rebuilt = ManifestState::default();
         rebuilt.apply(&VersionEdit::decode(&bytes).unwrap()).unwrap();
+        assert_eq!(rebuilt, state);
+    }
+
+    #[test]
+    fn a_keyspace_keeps_everything_but_its_name() {
+        let mut state = state();
+        let renamed =
+            |id, name: &str| VersionEdit { rename_keyspaces: vec![(id, name.into())], ..Default::default() };
+        let tables = state.keyspaces[&1].runs.clone();
+        state.apply(&renamed(1, "new")).unwrap();
+        assert_eq!((&*state.keyspaces[&1].name, &state.keyspaces[&1].runs), ("new", &tables));
+        // The former name is free again, and the new one is not.
+        let create = |id, name: &str| VersionEdit {
+            create_keyspaces: vec![(id, name.into(), String::new())],
+            ..Default::default()
+        };
+        assert!(state.clone().apply(&create(2, "new")).is_err());
+        state.apply(&create(2, "other")).unwrap();
+        assert!(state.clone().apply(&renamed(2, "new")).is_err(), "taken");
+        assert!(state.clone().apply(&renamed(2, "default")).is_err(), "taken");
+        assert!(state.clone().apply(&renamed(0, "x")).is_err(), "the default keyspace");
+        assert!(state.clone().apply(&renamed(9, "x")).is_err(), "unknown");
+        state.apply(&renamed(1, "new")).unwrap();
+        let mut rebuilt = ManifestState::default();
+        rebuilt.apply(&state.snapshot()).unwrap();
         assert_eq!(rebuilt, state);
     }
 

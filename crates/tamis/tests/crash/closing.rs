@@ -14,16 +14,16 @@ use crate::ledger::read_all;
 fn a_directory_can_be_open_only_once_at_a_time() {
     let fs = FaultyFs::new(1);
     let db = lab::open(&fs).unwrap();
-    assert!(matches!(lab::open(&fs), Err(OpenError::Locked { .. })));
+    assert!(matches!(lab::open(&fs), Err(OpenError::OpenHere { .. })));
     let clone = db.clone();
     drop(db);
-    assert!(matches!(lab::open(&fs), Err(OpenError::Locked { .. })), "a clone holds it");
+    assert!(matches!(lab::open(&fs), Err(OpenError::OpenHere { .. })), "a clone holds it");
     let iter = clone.iter();
     clone.close().unwrap();
     let again = lab::open(&fs).expect("an iterator does not hold it");
     drop((iter, again));
     let snapshot = lab::open(&fs).unwrap().snapshot();
-    assert!(matches!(lab::open(&fs), Err(OpenError::Locked { .. })), "a snapshot holds it");
+    assert!(matches!(lab::open(&fs), Err(OpenError::OpenHere { .. })), "a snapshot holds it");
     drop(snapshot);
     lab::open(&fs).unwrap();
 }

@@ -3,7 +3,11 @@
 use std::path::PathBuf;
 
 use proptest::prelude::*;
-use tamis::{AdminError, Db, Durability, Error, Keyspace, OpenError, WriteBatch, WriteError};
+use tamis::transactions::TransactionOptions;
+use tamis::{
+    AdminError, Db, Durability, Error, Keyspace, OpenError, Transaction, TransactionError, WriteBatch,
+    WriteError,
+};
 use tamis_testkit::FaultyFs;
 
 use crate::lab;
@@ -38,6 +42,8 @@ pub(crate) enum Step {
     Settle,
     Create(usize),
     Drop(usize),
+    /// Renames one of the two keyspaces that are not the default one to the other's name, if that is free.
+    Rename(usize),
     Checkpoint,
     Reopen,
     /// Reads and compares all contents.
@@ -65,6 +71,7 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Settle),
         2 => (1..NAMES.len()).prop_map(Step::Create),
         1 => (1..NAMES.len()).prop_map(Step::Drop),
+        1 => (1..NAMES.len()).prop_map(Step::Rename),
         1 => Just(Step::Checkpoint),
         1 => Just(Step::Reopen),
         2 => Just(Step::Read),
@@ -99,13 +106,22 @@ pub(crate) fn tour() -> Vec<Step> {
     fill(&mut steps, 18, 100);
     steps.push(Step::Drop(2));
     steps.push(Step::Read);
+    steps.push(Step::Rename(1));
+    steps.push(Step::Write { writes: vec![put(2, 3, 50)], synced: false });
     steps.push(Step::Reopen);
     fill(&mut steps, 5, 100);
+    steps.push(Step::Rename(2));
     steps.push(Step::Flush);
     steps.push(Step::Compact(0));
     steps.push(Step::Read);
     fill(&mut steps, 11, 3);
     steps
+}
+
+/// Writes that become one.
+enum Made {
+    Batch(WriteBatch),
+    Transaction(Transaction),
 }
 
 /// A database in use, with its ledger. `db` is `None` where it could not be reopened.
@@ -143,6 +159,7 @@ impl Session {
             Step::Settle => db.settle().map_err(Into::into),
             Step::Create(space) => self.create(&db, NAMES[*space]),
             Step::Drop(space) => self.drop_keyspace(&db, NAMES[*space]),
+            Step::Rename(space) => self.rename(&db, NAMES[*space], NAMES[3 - *space]),
             Step::Checkpoint => self.checkpoint(&db),
             Step::Reopen => {
                 drop(db);
@@ -186,30 +203,62 @@ impl Session {
 
     fn write(&mut self, db: &Db, writes: &[Write], synced: bool) -> Result<(), Error> {
         self.serial += 1;
-        let mut batch = WriteBatch::new();
         let mut noted = Batch::new();
+        // Every other write is a transaction, which reads what it writes.
+        let mut made = match self.serial % 2 {
+            0 => Made::Batch(WriteBatch::new()),
+            _ => Made::Transaction(db.transaction_with(TransactionOptions {
+                durability: Some(if synced { Durability::Synced } else { Durability::Buffered }),
+                ..TransactionOptions::default()
+            })),
+        };
         for write in writes {
             match *write {
                 Write::Put { space, key: k, len } => {
                     let (keyspace, id) = self.space(db, space);
                     let value = format!("{}:{}", self.serial, "v".repeat(len)).into_bytes();
-                    batch.put_in(&keyspace, key(k), &value);
+                    match &mut made {
+                        Made::Batch(batch) => _ = batch.put_in(&keyspace, key(k), &value),
+                        Made::Transaction(tx) => {
+                            // A failing device may fail this, too.
+                            let _ = tx.of(&keyspace).get(key(k));
+                            tx.put_in(&keyspace, key(k), &value)?;
+                        }
+                    }
                     noted.push(Op::Put(id, key(k), value));
                 }
                 Write::Delete { space, key: k } => {
                     let (keyspace, id) = self.space(db, space);
-                    batch.delete_in(&keyspace, key(k));
+                    match &mut made {
+                        Made::Batch(batch) => _ = batch.delete_in(&keyspace, key(k)),
+                        Made::Transaction(tx) => tx.delete_in(&keyspace, key(k))?,
+                    }
                     noted.push(Op::Delete(id, key(k)));
                 }
                 Write::DeleteRange { space, from, to } => {
                     let (keyspace, id) = self.space(db, space);
-                    batch.delete_range_in(&keyspace, key(from)..key(to));
+                    match &mut made {
+                        Made::Batch(batch) => _ = batch.delete_range_in(&keyspace, key(from)..key(to)),
+                        Made::Transaction(tx) => {
+                            let _ = tx.of(&keyspace).range(key(from)..key(to)).count();
+                            tx.delete_range_in(&keyspace, key(from)..key(to))?;
+                        }
+                    }
                     noted.push(Op::DeleteRange(id, key(from), key(to)));
                 }
             }
         }
-        let durability = if synced { Durability::Synced } else { Durability::Buffered };
-        let result = db.write_with(batch, durability);
+        let result = match made {
+            Made::Batch(batch) => {
+                let durability = if synced { Durability::Synced } else { Durability::Buffered };
+                db.write_with(batch, durability)
+            }
+            Made::Transaction(tx) => match tx.commit() {
+                Ok(_) => Ok(()),
+                Err(TransactionError::Write(error)) => Err(error),
+                Err(other) => panic!("nobody else writes: {other}"),
+            },
+        };
         let ledger = &mut self.ledger;
         match result {
             Ok(()) => {
@@ -262,6 +311,26 @@ impl Session {
         db.drop_keyspace(name)?;
         self.ledger.names.remove(name);
         Ok(())
+    }
+
+    fn rename(&mut self, db: &Db, from: &str, to: &str) -> Result<(), Error> {
+        let Some(&(id, Presence::There)) = self.ledger.names.get(from) else { return Ok(()) };
+        if self.ledger.names.contains_key(to) {
+            return Ok(());
+        }
+        let result = db.rename_keyspace(from, to);
+        match &result {
+            Ok(()) => {
+                self.ledger.names.remove(from);
+                self.ledger.names.insert(to.to_owned(), (id, Presence::There));
+            }
+            Err(_) => {
+                for name in [from, to] {
+                    self.ledger.names.insert(name.to_owned(), (id, Presence::OneOf));
+                }
+            }
+        }
+        result.map_err(Into::into)
     }
 
     fn checkpoint(&mut self, db: &Db) -> Result<(), Error> {

@@ -33,6 +33,8 @@ pub(crate) enum Presence {
     There,
     /// Its creation or its drop failed: both are allowed.
     Unknown,
+    /// Its renaming failed: it exists under this name or under the other one of the same incarnation.
+    OneOf,
 }
 
 #[derive(Clone, Debug)]
@@ -108,6 +110,13 @@ impl Ledger {
         let missing = self.names.iter().find(|(name, p)| p.1 == Presence::There && !found.contains(name));
         if let Some((missing, _)) = missing {
             return Err(format!("keyspace `{missing}` is missing"));
+        }
+        for (name, (id, _)) in self.names.iter().filter(|(_, (_, p))| *p == Presence::OneOf) {
+            let same = self.names.iter().filter(|(_, (other, _))| other == id);
+            let there = same.filter(|(name, _)| found.contains(name)).count();
+            if there != 1 {
+                return Err(format!("keyspace `{name}`, perhaps renamed, is there {there} times"));
+            }
         }
         self.names.retain(|name, _| found.contains(&name));
         self.names.values_mut().for_each(|p| p.1 = Presence::There);

@@ -27,3 +27,4 @@ mod rolling;
 mod salvage;
 mod seams;
 mod sub_jobs;
+mod transactions;

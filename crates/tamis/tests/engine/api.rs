@@ -18,10 +18,11 @@ use tamis::options::{
     CompactionChoice, Compression, FilterChoice, FilterPolicy, ParseValueError, PrefixFilter,
 };
 use tamis::stats::Stats;
+use tamis::transactions::{LockTransaction, PreparedTransaction};
 use tamis::{
     AdminError, Db, Durability, Error, ExternalTableError, IoFailure, Iter, Keyspace, KeyspaceOptions,
     OpenError, Options, OptionsError, ReadError, Readable, Slice, Snapshot, SnapshotView, StorageError,
-    WriteBatch, WriteError,
+    Transaction, TransactionError, WriteBatch, WriteError,
 };
 use tamis_testkit::{FaultPlan, FaultyFs};
 
@@ -224,7 +225,11 @@ fn handles_cross_threads() {
     shared::<CompactionPause>();
     shared::<Error>();
     shared::<ParseValueError>();
+    shared::<PreparedTransaction>();
+    shared::<TransactionError>();
     moved::<Iter>();
+    moved::<Transaction>();
+    moved::<LockTransaction>();
     moved::<ExternalTableBuilder>();
     // Not `'static`: a view borrows its snapshot.
     fn view<'s>(view: SnapshotView<'s>) -> impl Send + Sync + Copy + use<'s> {

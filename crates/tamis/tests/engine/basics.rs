@@ -198,7 +198,7 @@ fn a_second_open_is_refused_and_a_read_only_one_shows_the_log() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path(), small()).unwrap();
     db.put("in the log", "yes").unwrap();
-    assert!(matches!(Db::open(dir.path(), small()), Err(OpenError::Locked { .. })));
+    assert!(matches!(Db::open(dir.path(), small()), Err(OpenError::OpenHere { .. })));
     let reader = Db::open_read_only(dir.path(), small()).unwrap();
     assert_eq!(reader.get("in the log").unwrap().unwrap(), "yes");
     assert!(matches!(reader.put("x", "y"), Err(WriteError::ReadOnly)));

@@ -58,7 +58,9 @@ fn refuse_if_open(dir: &Path) -> Result<(), Failure> {
     let options = tamis::Options { create_if_missing: false, ..tamis::Options::default() };
     match tamis::Db::open(dir, options) {
         Ok(db) => Ok(db.close()?),
-        Err(locked @ tamis::OpenError::Locked { .. }) => Err(locked.into()),
+        Err(locked @ (tamis::OpenError::Locked { .. } | tamis::OpenError::OpenHere { .. })) => {
+            Err(locked.into())
+        }
         Err(_) => Ok(()),
     }
 }

@@ -147,7 +147,7 @@ impl Elastic {
                     for (segment, known) in inner.manager.segments_of(table.meta.id).enumerate() {
                         let next = segment + 1;
                         all.push(SegmentStats {
-                            keyspace: keyspace.name.clone(),
+                            keyspace: keyspace.name().to_owned(),
                             level: run.level,
                             run: run.id,
                             table: table.meta.id,

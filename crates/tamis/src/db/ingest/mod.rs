@@ -39,6 +39,7 @@ use std::sync::Arc;
 
 use crate::compaction::policy::Pressure;
 use crate::compaction::shape::KeyRange;
+use crate::db::history::Ingested;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::log::Current;
 use crate::error::{AdminError, ExternalTableError, WriteError};
@@ -234,6 +235,8 @@ impl DbInner {
         // Even on failure: the number is spent.
         self.committer.publish(seq);
         self.expiry.note_visible();
+        drop(log);
+        self.trim_history();
         result
     }
 
@@ -266,7 +269,7 @@ impl DbInner {
                 let shaping = keyspace.shaping.load();
                 Depth::of(&shaping.options, shaping.policy.drops_data())
             };
-            let dropped = || WriteError::Dropped { name: keyspace.name.clone() };
+            let dropped = || WriteError::Dropped { name: keyspace.name().to_owned() };
             let epoch = state.catalogue.take_epoch(keyspace.id).ok_or_else(dropped)?;
             edit.next_epochs.push((keyspace.id, epoch + 1));
             keyspace.filter.note_missing(epoch);
@@ -280,7 +283,7 @@ impl DbInner {
                 report.bytes += meta.file_bytes;
                 report.tables.push(IngestedTable {
                     source: file.source,
-                    keyspace: keyspace.name.clone(),
+                    keyspace: keyspace.name().to_owned(),
                     table: meta.id,
                     level: place.level,
                     entries: meta.entries,
@@ -293,6 +296,12 @@ impl DbInner {
             }
         }
         staging.keep();
+        let ranges = edit.added.iter().map(|(keyspace, _, _, meta)| Ingested {
+            keyspace: *keyspace,
+            seq,
+            range: KeyRange { smallest: meta.smallest.clone(), largest: meta.largest.clone() },
+        });
+        self.note_ingested(ranges);
         let keyspaces = state.catalogue.keyspaces().clone();
         let ingested = self.commit_edit(&mut state, edit, opened, |id, old| {
             // Sealed and without writes since: readers that still hold the old view must not see later ones.
@@ -314,7 +323,7 @@ impl DbInner {
 
 fn check_alive(keyspace: &KeyspaceInner) -> Result<(), WriteError> {
     match keyspace.is_dropped() {
-        true => Err(WriteError::Dropped { name: keyspace.name.clone() }),
+        true => Err(WriteError::Dropped { name: keyspace.name().to_owned() }),
         false => Ok(()),
     }
 }

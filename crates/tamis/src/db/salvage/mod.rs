@@ -33,7 +33,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::collections::{HashMap, HashSet};
-use crate::db::open::file_system;
+use crate::db::open::{file_system, locked};
 use crate::db::replay::replay;
 use crate::error::{OpenError, StorageError};
 use crate::ids::{KeyspaceId, LogId, TableId};
@@ -420,9 +420,7 @@ pub(super) fn look(dir: &Path, options: &Options) -> Result<SalvageReport, OpenE
     let io = |operation, e: std::io::Error| StorageError::io(operation, &path, e);
     // Locking creates the lock file.
     let _lock = match fs.exists(&path).map_err(|e| io("look for", e))? {
-        true => {
-            Some(fs.lock(&path).map_err(|e| io("lock", e))?.ok_or(OpenError::Locked { path: path.clone() })?)
-        }
+        true => Some(fs.lock(&path).map_err(|e| io("lock", e))?.ok_or_else(|| locked(&*fs, path.clone()))?),
         false => None,
     };
     let salvage = prepare(&*fs, dir, options)?;

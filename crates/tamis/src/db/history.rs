@@ -1,0 +1,224 @@
+//! Recent commits, for the validation of transactions: was a key, or any key of a range, written after some moment?
+//!
+//! The memtables have the answer already: every write since their beginning, under its sequence number, with a filter by digest in
+//! front and in the order of keys. So writers pay nothing for transactions, and keep nothing for them. What is missing are memtables that
+//! were flushed and ingestions that never were in one. While a transaction that may ask for them is open, they are kept here.
+//!
+//! # Invariants
+//!
+//! * For every keyspace, the view's memtables and those kept here hold all writes after the keyspace's *floor*. A transaction that
+//!   began before the floor cannot be validated, and its commit is refused ([`TransactionError::TooOld`]).
+//! * A memtable is kept before it leaves the view, and whoever asks loads the view first: it finds every memtable in one or the other.
+//! * An ingestion is recorded before its number becomes visible.
+//! * Nothing is kept that every open transaction has seen from its beginning; without a transaction nothing is kept.
+//!
+//! # Bounds
+//!
+//! The memtables kept take at most `transaction_history_bytes`; beyond that the oldest are given up, which raises floors. Of ingestions
+//! the newest [`MOST_INGESTED`] files are kept.
+//!
+//! # Threads and locks
+//!
+//! One leaf lock. Flushes and ingestions keep (under `state`), transactions that end give up, and both do so under `snapshots`, so that
+//! the list of open transactions does not change meanwhile. The holder of the log's lock asks. Nothing under the lock can fail.
+//!
+//! [`TransactionError::TooOld`]: crate::TransactionError::TooOld
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use crate::collections::HashMap;
+use crate::compaction::shape::KeyRange;
+use crate::db::inner::{DbInner, KeyspaceInner};
+use crate::db::snapshot::PinnedViews;
+use crate::db::transaction::bugs::{Bug, Bugs};
+use crate::ids::KeyspaceId;
+use crate::key::SeqNo;
+use crate::read::MemtableSlot;
+use crate::sync::Mutex;
+
+/// The most ingested files that are remembered.
+const MOST_INGESTED: usize = 4096;
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct History {
+    limit: u64,
+    /// Whether anything is kept: only a hint for transactions that end. Set and cleared under the lock.
+    any: AtomicBool,
+    kept: Mutex<Kept>,
+    /// What tests let it, and whoever asks it, do wrong.
+    pub(crate) bugs: Bugs,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    /// Oldest first.
+    memtables: VecDeque<KeptMemtable>,
+    bytes: u64,
+    /// Oldest first.
+    ingested: VecDeque<Ingested>,
+    /// For each keyspace the newest write that is no longer kept; 0 if it is not listed.
+    floors: HashMap<KeyspaceId, SeqNo>,
+}
+
+#[derive(Debug)]
+struct KeptMemtable {
+    keyspace: KeyspaceId,
+    slot: Arc<MemtableSlot>,
+    /// Its last write.
+    last: SeqNo,
+    bytes: u64,
+}
+
+/// The key range of one ingested file.
+#[derive(Debug)]
+pub(crate) struct Ingested {
+    pub(crate) keyspace: KeyspaceId,
+    pub(crate) seq: SeqNo,
+    pub(crate) range: KeyRange,
+}
+
+impl Kept {
+    fn raise_floor(&mut self, keyspace: KeyspaceId, seq: SeqNo) {
+        let floor = self.floors.entry(keyspace).or_default();
+        *floor = (*floor).max(seq);
+    }
+
+    /// Gives up the memtables for which `gone` holds, and returns them: freeing one takes a while.
+    fn give_up(&mut self, gone: impl Fn(&KeptMemtable) -> bool) -> Vec<KeptMemtable> {
+        let mut given_up = Vec::new();
+        for memtable in std::mem::take(&mut self.memtables) {
+            if gone(&memtable) {
+                self.bytes -= memtable.bytes;
+                self.raise_floor(memtable.keyspace, memtable.last);
+                given_up.push(memtable);
+            } else {
+                self.memtables.push_back(memtable);
+            }
+        }
+        given_up
+    }
+}
+
+impl History {
+    pub(crate) fn new(limit: u64) -> History {
+        History { limit, any: AtomicBool::new(false), kept: Mutex::default(), bugs: Bugs::default() }
+    }
+
+    /// Returns what is kept of a keyspace for a transaction that began at `since`: memtables and ingested ranges with later writes.
+    /// `None` if some of it was given up. Load the keyspace's view before.
+    pub(crate) fn since(
+        &self,
+        keyspace: KeyspaceId,
+        since: SeqNo,
+        mut ingested: impl FnMut(&KeyRange),
+    ) -> Option<Vec<Arc<MemtableSlot>>> {
+        let kept = self.kept.lock();
+        if self.bugs.make(Bug::Flushed) {
+            return Some(Vec::new());
+        }
+        if kept.floors.get(&keyspace).is_some_and(|floor| *floor > since) {
+            return None;
+        }
+        let later = |of: KeyspaceId, seq: SeqNo| of == keyspace && seq > since;
+        kept.ingested.iter().filter(|one| later(one.keyspace, one.seq)).for_each(|one| ingested(&one.range));
+        let memtables = kept.memtables.iter().filter(|one| later(one.keyspace, one.last));
+        Some(memtables.map(|one| one.slot.clone()).collect())
+    }
+
+    /// Returns the bytes of the memtables kept.
+    pub(crate) fn bytes(&self) -> u64 {
+        if self.any.load(Relaxed) { self.kept.lock().bytes } else { 0 }
+    }
+
+    fn keep(
+        &self,
+        keyspace: KeyspaceId,
+        slots: &[Arc<MemtableSlot>],
+        oldest: Option<SeqNo>,
+    ) -> Vec<KeptMemtable> {
+        let mut kept = self.kept.lock();
+        let mut given_up = Vec::new();
+        for slot in slots {
+            let Some(last) = slot.memtable.max_seq() else { continue };
+            let bytes = slot.memtable.memory_bytes() as u64;
+            let wanted = oldest.is_some_and(|oldest| last > oldest) && bytes <= self.limit;
+            if !wanted {
+                kept.raise_floor(keyspace, last);
+            } else if !kept.memtables.iter().any(|known| Arc::ptr_eq(&known.slot, slot)) {
+                kept.memtables.push_back(KeptMemtable { keyspace, slot: slot.clone(), last, bytes });
+                kept.bytes += bytes;
+            }
+        }
+        while kept.bytes > self.limit {
+            let Some(oldest) = kept.memtables.iter().map(|memtable| memtable.last).min() else { break };
+            given_up.extend(kept.give_up(|memtable| memtable.last == oldest));
+        }
+        self.any.store(!kept.memtables.is_empty() || !kept.ingested.is_empty(), Relaxed);
+        given_up
+    }
+
+    fn note_ingested(&self, new: impl Iterator<Item = Ingested>) {
+        let mut kept = self.kept.lock();
+        kept.ingested.extend(new);
+        while kept.ingested.len() > MOST_INGESTED
+            && let Some(oldest) = kept.ingested.pop_front()
+        {
+            kept.raise_floor(oldest.keyspace, oldest.seq);
+        }
+        self.any.store(true, Relaxed);
+    }
+
+    /// Forgets a keyspace that was dropped: whoever depends on it cannot commit.
+    pub(crate) fn forget(&self, keyspace: KeyspaceId) {
+        let mut kept = self.kept.lock();
+        let given_up = kept.give_up(|memtable| memtable.keyspace == keyspace);
+        kept.floors.remove(&keyspace);
+        drop(kept);
+        drop(given_up);
+    }
+
+    /// Gives up what every open transaction has seen; `oldest` is where the oldest of them began, if there is any.
+    fn trim(&self, oldest: Option<SeqNo>) -> Vec<KeptMemtable> {
+        let mut kept = self.kept.lock();
+        let seen = |seq: SeqNo| oldest.is_none_or(|oldest| seq <= oldest);
+        let given_up = kept.give_up(|memtable| seen(memtable.last));
+        kept.ingested.retain(|one| !seen(one.seq));
+        self.any.store(!kept.memtables.is_empty() || !kept.ingested.is_empty(), Relaxed);
+        given_up
+    }
+}
+
+/// Returns where the oldest open transaction began.
+fn oldest_transaction(live: &BTreeMap<SeqNo, Vec<Arc<PinnedViews>>>) -> Option<SeqNo> {
+    live.iter().find(|(_, pins)| pins.iter().any(|pin| pin.transaction)).map(|(seq, _)| *seq)
+}
+
+impl DbInner {
+    /// Must be called before flushed memtables leave the keyspace's view.
+    pub(crate) fn keep_for_transactions(&self, keyspace: &KeyspaceInner, slots: &[Arc<MemtableSlot>]) {
+        // Under the lock, so that no transaction begins between the two: one that begins later has seen these memtables whole, for they
+        // were sealed before.
+        let live = self.snapshots.lock();
+        let given_up = self.history.keep(keyspace.id, slots, oldest_transaction(&live));
+        drop(live);
+        drop(given_up);
+    }
+
+    /// Must be called before the number of an ingestion becomes visible.
+    pub(crate) fn note_ingested(&self, ingested: impl Iterator<Item = Ingested>) {
+        self.history.note_ingested(ingested);
+    }
+
+    /// Gives up what no open transaction needs. For a transaction that has ended, and for an ingestion that has become visible.
+    pub(crate) fn trim_history(&self) {
+        if self.history.any.load(Relaxed) {
+            let live = self.snapshots.lock();
+            let given_up = self.history.trim(oldest_transaction(&live));
+            drop(live);
+            drop(given_up);
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The keyspaces of a database: finding, creating, renaming and dropping them.
+//!
+//! Each change is one edit of the manifest, made under the `state` lock: after a crash it has happened or it has not. After a failed
+//! edit it has not happened as long as the database is open; the next opening shows which. Only after a failed drop are writes suspended
+//! ([`health`](super::health)), since those to the keyspace might be lost.
+//!
+//! A keyspace is its number everywhere but in the catalogue: renaming one moves nothing, and its handles stay good.
+
+use std::sync::Arc;
+
+use crate::db::expiry::Age;
+use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::db::transaction::prepared::PREPARED_KEYSPACE;
+use crate::db::{Db, Keyspace};
+use crate::error::AdminError;
+use crate::ids::DEFAULT_KEYSPACE;
+use crate::operators::Unregistered;
+use crate::options::KeyspaceOptions;
+use crate::tree::edit::VersionEdit;
+
+impl Db {
+    /// Returns the keyspace called `name`.
+    ///
+    /// # Errors
+    ///
+    /// [`AdminError::NoKeyspace`] if there is none of that name.
+    pub fn keyspace(&self, name: &str) -> Result<Keyspace, AdminError> {
+        let directory = self.inner().directory.load();
+        let found = directory.values().find(|ks| ks.name() == name && !ks.is_dropped() && !ks.is_hidden());
+        match found {
+            Some(inner) => Ok(Keyspace { handle: self.handle().clone(), inner: inner.clone() }),
+            None => Err(AdminError::NoKeyspace { name: name.to_owned() }),
+        }
+    }
+
+    /// Creates a keyspace; its options are stored with the database.
+    ///
+    /// # Errors
+    ///
+    /// [`AdminError::KeyspaceExists`], [`AdminError::BadName`], [`AdminError::Options`] for options out of range,
+    /// [`AdminError::Unregistered`] for an operator that the database does not know, [`AdminError::Write`] or
+    /// [`AdminError::Storage`] if it cannot be stored.
+    pub fn create_keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace, AdminError> {
+        check_name(name)?;
+        let inner = self.inner().create_keyspace(name, options)?;
+        Ok(Keyspace { handle: self.handle().clone(), inner })
+    }
+
+    /// Returns the keyspace called `name`; creates it with these options if there is none. An existing one keeps its own options. Of
+    /// several callers at once, one creates it and all get it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`create_keyspace`](Db::create_keyspace), except `KeyspaceExists`.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// let users = db.get_or_create_keyspace("users", tamis::KeyspaceOptions::default())?;
+    /// # let again = db.get_or_create_keyspace("users", tamis::KeyspaceOptions::default())?;
+    /// # users.put("ada", "1815")?;
+    /// # assert_eq!(again.get("ada")?.unwrap(), "1815");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn get_or_create_keyspace(
+        &self,
+        name: &str,
+        options: KeyspaceOptions,
+    ) -> Result<Keyspace, AdminError> {
+        loop {
+            if let Ok(known) = self.keyspace(name) {
+                return Ok(known);
+            }
+            match self.create_keyspace(name, options.clone()) {
+                // Another thread came first; it may also have been dropped again.
+                Err(AdminError::KeyspaceExists { .. }) => {}
+                created => return created,
+            }
+        }
+    }
+
+    /// Gives the keyspace called `name` another name, which no keyspace may have. Costs a write to the manifest, whatever it holds. Its
+    /// handles stay usable, and so do snapshots and transactions that read it.
+    ///
+    /// # Errors
+    ///
+    /// [`AdminError::NoKeyspace`], [`AdminError::KeyspaceExists`] and [`AdminError::BadName`] for the names,
+    /// [`AdminError::DefaultKeyspace`], [`AdminError::Write`] or [`AdminError::Storage`] if it cannot be stored: then the keyspace keeps
+    /// its name as long as the database is open, and the next opening may find either.
+    pub fn rename_keyspace(&self, name: &str, new_name: &str) -> Result<(), AdminError> {
+        self.inner().rename_keyspace(name, new_name)
+    }
+
+    /// Drops the keyspace called `name` with all its data. Its handles return errors from then on; existing iterators stay
+    /// usable.
+    ///
+    /// # Errors
+    ///
+    /// [`AdminError::NoKeyspace`], [`AdminError::DefaultKeyspace`], [`AdminError::Write`] or [`AdminError::Storage`] if
+    /// it cannot be stored.
+    pub fn drop_keyspace(&self, name: &str) -> Result<(), AdminError> {
+        self.inner().drop_keyspace(name)
+    }
+
+    /// Returns the names of all keyspaces, in order of creation.
+    pub fn keyspaces(&self) -> Vec<String> {
+        let state = self.inner().state();
+        let shown = state.catalogue.keyspaces().values().filter(|keyspace| !keyspace.is_hidden());
+        shown.map(|keyspace| keyspace.name().to_owned()).collect()
+    }
+}
+
+impl DbInner {
+    /// The name was checked.
+    pub(super) fn create_keyspace(
+        &self,
+        name: &str,
+        options: KeyspaceOptions,
+    ) -> Result<Arc<KeyspaceInner>, AdminError> {
+        self.check_ready()?;
+        options.check()?;
+        let operators = self.options.operators.resolve(options.operators());
+        let operators =
+            operators.map_err(|Unregistered { option, name }| AdminError::Unregistered { option, name })?;
+        let mut state = self.state();
+        if state.catalogue.named(name).is_some() {
+            return Err(AdminError::KeyspaceExists { name: name.to_owned() });
+        }
+        let id = state.catalogue.tree().next_keyspace;
+        let edit = VersionEdit {
+            create_keyspaces: vec![(id, name.to_owned(), options.to_text())],
+            log_floor: vec![(id, state.logs.current())],
+            ages: Age::new(&options, None, 0).ages().map(|ages| (id, ages)).into_iter().collect(),
+            ..VersionEdit::default()
+        };
+        self.commit_edit(&mut state, edit, Vec::new(), |_, _| unreachable!("no tables change"))?;
+        let inner = Arc::new(KeyspaceInner::empty(
+            id,
+            name,
+            options,
+            &self.options,
+            operators,
+            &self.elastic.sampler,
+            &self.read_counters,
+        ));
+        state.catalogue.add(inner.clone());
+        self.publish_directory(&state);
+        Ok(inner)
+    }
+
+    fn rename_keyspace(&self, name: &str, new_name: &str) -> Result<(), AdminError> {
+        self.check_ready()?;
+        check_shown(name)?;
+        check_name(new_name)?;
+        let mut state = self.state();
+        let found = state.catalogue.named(name).cloned();
+        let keyspace = found.ok_or_else(|| AdminError::NoKeyspace { name: name.to_owned() })?;
+        if keyspace.id == DEFAULT_KEYSPACE {
+            return Err(AdminError::DefaultKeyspace);
+        }
+        if new_name == name {
+            return Ok(());
+        }
+        if state.catalogue.named(new_name).is_some() {
+            return Err(AdminError::KeyspaceExists { name: new_name.to_owned() });
+        }
+        let edit = VersionEdit {
+            rename_keyspaces: vec![(keyspace.id, new_name.to_owned())],
+            ..VersionEdit::default()
+        };
+        self.commit_edit(&mut state, edit, Vec::new(), |_, _| unreachable!("no tables change"))?;
+        keyspace.names.add(new_name);
+        Ok(())
+    }
+
+    fn drop_keyspace(&self, name: &str) -> Result<(), AdminError> {
+        self.check_ready()?;
+        check_shown(name)?;
+        let mut state = self.state();
+        let found = state.catalogue.named(name).cloned();
+        let keyspace = found.ok_or_else(|| AdminError::NoKeyspace { name: name.to_owned() })?;
+        if keyspace.id == DEFAULT_KEYSPACE {
+            return Err(AdminError::DefaultKeyspace);
+        }
+        let edit = VersionEdit { drop_keyspaces: vec![keyspace.id], ..VersionEdit::default() };
+        let dropped = self.commit_edit(&mut state, edit, Vec::new(), |_, _| unreachable!("no tables change"));
+        // If the drop took effect after all, later writes to the keyspace would be lost.
+        dropped.inspect_err(|error| self.health.suspend(error))?;
+        state.catalogue.remove(&keyspace);
+        self.elastic.dropped(&keyspace.view.load().version);
+        self.history.forget(keyspace.id);
+        self.publish_directory(&state);
+        self.release_logs(&mut state);
+        drop(state);
+        self.monitor.notify();
+        Ok(())
+    }
+
+    fn publish_directory(&self, state: &State) {
+        self.expiry.configure(state.catalogue.keyspaces().values().map(|keyspace| &**keyspace));
+        state.catalogue.publish_keyspaces();
+    }
+}
+
+/// Refuses the name of a keyspace that is not for programs.
+fn check_shown(name: &str) -> Result<(), AdminError> {
+    match name == PREPARED_KEYSPACE {
+        true => Err(AdminError::NoKeyspace { name: name.to_owned() }),
+        false => Ok(()),
+    }
+}
+
+fn check_name(name: &str) -> Result<(), AdminError> {
+    if name.is_empty() || name.len() > 255 || name.chars().any(char::is_control) {
+        return Err(AdminError::BadName { name: name.to_owned() });
+    }
+    Ok(())
+}

@@ -1,0 +1,163 @@
+//! What a transaction depends on: the keys and ranges that nobody else may have written since it read them. Plain data.
+//!
+//! A footprint is compared with the memtables, which hold everything that is committed, and with the batches before it in its group,
+//! which hold what is about to be. Digests are compared first, and keys where they are equal: no two keys are ever confused.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tamis_filter::Digest;
+
+use crate::batch::{BatchOp, WriteBatch};
+use crate::compaction::shape::KeyRange;
+use crate::db::inner::KeyspaceInner;
+use crate::key::{KeyEnd, MAX_SEQNO, SeqNo};
+use crate::memtable::Memtable;
+use crate::read::pending::{Span, reaches};
+
+/// A key with its digest.
+#[derive(Debug)]
+pub(crate) struct Point {
+    pub(crate) digest: Digest,
+    pub(crate) key: Box<[u8]>,
+}
+
+/// The footprint in one keyspace.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) keyspace: Arc<KeyspaceInner>,
+    /// The last write that the transaction has seen of it.
+    pub(crate) since: SeqNo,
+    /// By their digests.
+    points: SmallVec<[Point; 1]>,
+    ranges: Vec<Span>,
+}
+
+fn overlap(a: (&[u8], Option<&[u8]>), b: (&[u8], Option<&[u8]>)) -> bool {
+    reaches(a.1, b.0) && reaches(b.1, a.0)
+}
+
+impl Part {
+    /// Ranges are not empty.
+    pub(crate) fn new(
+        keyspace: Arc<KeyspaceInner>,
+        since: SeqNo,
+        mut points: SmallVec<[Point; 1]>,
+        ranges: Vec<Span>,
+    ) -> Part {
+        points.sort_unstable_by_key(|point| point.digest.get());
+        Part { keyspace, since, points, ranges }
+    }
+
+    /// Returns the same part once more.
+    pub(crate) fn again(&self) -> Part {
+        let points = self.points.iter().map(|point| Point { digest: point.digest, key: point.key.clone() });
+        let (keyspace, ranges) = (self.keyspace.clone(), self.ranges.clone());
+        Part { keyspace, since: self.since, points: points.collect(), ranges }
+    }
+
+    /// Reports whether the transaction depends on nothing in the keyspace but its existence.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.points.is_empty() && self.ranges.is_empty()
+    }
+
+    pub(crate) fn has_ranges(&self) -> bool {
+        !self.ranges.is_empty()
+    }
+
+    fn has_point(&self, key: &[u8], digest: Digest) -> bool {
+        let first = self.points.partition_point(|point| point.digest.get() < digest.get());
+        let mut same = self.points[first..].iter().take_while(|point| point.digest == digest);
+        same.any(|point| *point.key == *key)
+    }
+
+    fn in_range(&self, key: &[u8]) -> bool {
+        self.ranges.iter().any(|(start, end)| &start[..] <= key && reaches(end.as_deref(), key))
+    }
+
+    /// Returns a key of the footprint that a write of the range changes, if it does.
+    fn meets_range(&self, range: (&[u8], Option<&[u8]>)) -> Option<Vec<u8>> {
+        let within = |key: &[u8]| range.0 <= key && reaches(range.1, key);
+        if let Some(point) = self.points.iter().find(|point| within(&point.key)) {
+            return Some(point.key.to_vec());
+        }
+        let met = self.ranges.iter().find(|(start, end)| overlap((start, end.as_deref()), range));
+        met.map(|(start, _)| (&start[..]).max(range.0).to_vec())
+    }
+
+    /// Returns a key of the footprint that an ingested file may change.
+    pub(crate) fn meets_ingested(&self, range: &KeyRange) -> Option<Vec<u8>> {
+        let end = match &range.largest {
+            KeyEnd::Included(last) => Some([&last[..], &[0]].concat()),
+            KeyEnd::Excluded(end) => Some(end.to_vec()),
+            KeyEnd::Unbounded => None,
+        };
+        self.meets_range((&range.smallest, end.as_deref()))
+    }
+
+    /// Returns a key of the footprint that an operation of a batch writes; `digest` is that of its key, if it has one.
+    fn meets(&self, op: &BatchOp<'_>, digest: Option<Digest>) -> Option<Vec<u8>> {
+        match *op {
+            BatchOp::Put { key, .. } | BatchOp::Merge { key, .. } | BatchOp::Delete { key, .. } => {
+                let meets = digest.is_some_and(|digest| self.has_point(key, digest)) || self.in_range(key);
+                meets.then(|| key.to_vec())
+            }
+            BatchOp::DeleteRange { start, end, .. } => self.meets_range((start, end)),
+            BatchOp::Ingestion { .. } => None,
+        }
+    }
+
+    /// Returns a key of the footprint that a memtable holds a newer write of.
+    ///
+    /// Cost: a probe of the memtable's filter for each point, and a search if it says "maybe"; for a range, a step for each version that
+    /// the memtable has in it.
+    pub(crate) fn meets_memtable(&self, memtable: &Arc<Memtable>) -> Option<Vec<u8>> {
+        let since = self.since;
+        if memtable.max_seq().is_none_or(|last| last <= since) {
+            return None;
+        }
+        for Point { digest, key } in &self.points {
+            if memtable.may_contain(*digest)
+                && memtable.get(key, MAX_SEQNO).is_some_and(|newest| newest.seq > since)
+            {
+                return Some(key.to_vec());
+            }
+        }
+        for (start, end) in &self.ranges {
+            let mut cursor = memtable.cursor();
+            cursor.seek(start, MAX_SEQNO);
+            while cursor.valid() && reaches(end.as_deref(), cursor.key()) {
+                if cursor.seq() > since {
+                    return Some(cursor.key().to_vec());
+                }
+                cursor.next();
+            }
+        }
+        memtable.newest_range_tombstones(since, |start, end| {
+            let end = match end {
+                KeyEnd::Included(last) => Some([&last[..], &[0]].concat()),
+                KeyEnd::Excluded(end) => Some(end.to_vec()),
+                KeyEnd::Unbounded => None,
+            };
+            self.meets_range((start, end.as_deref()))
+        })
+    }
+}
+
+/// Returns the first part of a footprint that a batch writes to, with the key.
+pub(crate) fn met_by<'p>(parts: &'p [Part], batch: &WriteBatch) -> Option<(&'p Part, Vec<u8>)> {
+    if !parts.iter().any(|part| batch.keyspaces().contains(&part.keyspace.id)) {
+        return None;
+    }
+    let mut digests = batch.digests().iter();
+    for op in batch.ops() {
+        let op = op.expect("a batch decodes what it encoded");
+        let digest = op.key().and_then(|_| digests.next().copied());
+        for part in parts.iter().filter(|part| part.keyspace.id == op.keyspace()) {
+            if let Some(key) = part.meets(&op, digest) {
+                return Some((part, key));
+            }
+        }
+    }
+    None
+}

@@ -1,0 +1,464 @@
+//! Pessimistic transactions: what they read and write is locked first, so that others of their kind wait instead of failing late.
+//!
+//! Two-phase locking: locks are taken before each read and write, and given up together when the transaction ends. Reads see what is
+//! committed now, under its lock, through the transaction's own writes.
+//!
+//! Plain writes and optimistic transactions take no locks and are not held off. So that these do no harm either, the commit is validated
+//! like that of an optimistic transaction: whatever was read must not have been written since. Among transactions that lock, this never
+//! fails.
+
+use std::ops::RangeBounds;
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::{SmallVec, smallvec};
+use tamis_filter::Digest;
+
+use crate::batch::{WriteBatch, check_key, normalize_range};
+use crate::db::snapshot::SnapshotPin;
+use crate::db::transaction::condition::Condition;
+use crate::db::transaction::footprint::{Part, Point};
+use crate::db::transaction::locks::{Mode, NotGranted, Owner, Target};
+use crate::db::transaction::savepoint::Savepoint;
+use crate::db::transaction::writes::Writes;
+use crate::db::{Db, Keyspace, PreparedTransaction};
+use crate::error::TransactionError;
+use crate::key::SeqNo;
+use crate::options::Durability;
+use crate::read::pending::Span;
+use crate::read::{Bounds, Iter, Overlay};
+use crate::slice::Slice;
+
+/// The options of a transaction that locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockOptions {
+    /// How long it waits for each lock.
+    pub timeout: Duration,
+    /// When the commit survives a power cut; `None`: as the database's option says.
+    pub durability: Option<Durability>,
+}
+
+impl Default for LockOptions {
+    /// One second, with the database's durability.
+    fn default() -> LockOptions {
+        LockOptions { timeout: Duration::from_secs(1), durability: None }
+    }
+}
+
+/// A transaction that locks what it reads and writes, keys and ranges: others that lock wait, and its commit does not conflict with them.
+/// For keys that many want at once; where conflicts are rare, a [`Transaction`](crate::Transaction) costs less.
+///
+/// Serializable. Reads take shared locks and see what is committed at that moment; [`get_for_update`](LockTransaction::get_for_update)
+/// and writes take exclusive ones. Locks are held until the transaction ends. A lock that is not granted in time, or that would close a
+/// circle of transactions waiting for each other, is an error that names them: then drop the transaction, which gives up its locks, and
+/// begin again.
+///
+/// Writers that take no locks are not held off. If one of them writes what this transaction has read, the commit is refused with
+/// [`TransactionError::Conflict`].
+///
+/// Methods without a keyspace use the default one. Each lock costs a search under a mutex of the database, and memory until the end.
+///
+/// ```
+/// use tamis::{Db, Options};
+///
+/// # let dir = tempfile::tempdir()?;
+/// let db = Db::open(dir.path(), Options::default())?;
+/// db.put("seats", [2])?;
+/// let mut transaction = db.lock_transaction()?;
+/// let seats = transaction.get_for_update("seats")?.unwrap()[0];
+/// transaction.put("seats", [seats - 1])?;
+/// transaction.commit()?;
+/// assert_eq!(db.get("seats")?.unwrap(), [1]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a transaction that is dropped forgets its writes"]
+pub struct LockTransaction {
+    db: Db,
+    options: LockOptions,
+    /// Keeps recent commits, for the validation.
+    _pin: Arc<SnapshotPin>,
+    held: Held,
+    /// What was read, each as of its own moment.
+    reads: Vec<Part>,
+    writes: Writes,
+}
+
+/// The locks of a transaction, given up when it is dropped.
+#[derive(Debug)]
+struct Held {
+    db: Db,
+    owner: Owner,
+    /// Whether they belong to a prepared transaction by now.
+    passed_on: bool,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if !self.passed_on {
+            self.db.handle().inner.locks.release(self.owner);
+        }
+    }
+}
+
+impl Db {
+    /// Begins a transaction that locks. It costs as much as a [snapshot](Db::snapshot).
+    ///
+    /// # Errors
+    ///
+    /// [`TransactionError::Read`] if the transactions that were prepared before the database was opened cannot be read, which hold locks.
+    pub fn lock_transaction(&self) -> Result<LockTransaction, TransactionError> {
+        self.lock_transaction_with(LockOptions::default())
+    }
+
+    /// Begins a transaction that locks, with its own timeout and durability.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`lock_transaction`](Db::lock_transaction).
+    pub fn lock_transaction_with(&self, options: LockOptions) -> Result<LockTransaction, TransactionError> {
+        self.load_prepared()?;
+        let inner = &self.handle().inner;
+        Ok(LockTransaction {
+            db: self.clone(),
+            options,
+            _pin: SnapshotPin::new(self.handle(), true),
+            held: Held { db: self.clone(), owner: inner.locks.owner(), passed_on: false },
+            reads: Vec::new(),
+            writes: Writes::new(inner.instance),
+        })
+    }
+}
+
+impl LockTransaction {
+    /// Returns the number by which errors of other transactions name this one.
+    pub fn number(&self) -> u64 {
+        self.held.owner
+    }
+
+    fn default_keyspace(&self) -> Keyspace {
+        self.db.default_keyspace().clone()
+    }
+
+    fn lock(&self, keyspace: &Keyspace, target: Target, mode: Mode) -> Result<(), TransactionError> {
+        self.writes.check(keyspace)?;
+        let (locks, owner) = (&self.db.handle().inner.locks, self.held.owner);
+        let place = (keyspace.inner.id, keyspace.name());
+        let key = match &target {
+            Target::Key(key) | Target::Range((key, _)) => key.clone(),
+        };
+        locks.acquire(owner, place, target, mode, self.options.timeout).map_err(|why| match why {
+            NotGranted::Timeout { holders } => {
+                TransactionError::LockTimeout { keyspace: keyspace.name().to_owned(), key, holders }
+            }
+            NotGranted::Deadlock(cycle) => TransactionError::Deadlock { cycle },
+        })
+    }
+
+    fn lock_key(&self, keyspace: &Keyspace, key: &[u8], mode: Mode) -> Result<(), TransactionError> {
+        check_key(key).map_err(TransactionError::Write)?;
+        self.lock(keyspace, Target::Key(key.to_vec()), mode)
+    }
+
+    /// Reads a key that is locked.
+    fn read(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Slice>, TransactionError> {
+        let pending = self.writes.of(keyspace.inner.id).cloned();
+        let writes = pending.as_ref().and_then(|pending| pending.get(key));
+        let hidden = writes.is_none() && pending.as_ref().is_some_and(|pending| pending.hides(key));
+        let committed = match writes {
+            Some(writes) if !writes.needs_committed() => None,
+            None if hidden => None,
+            _ => {
+                let (value, digest, since) = keyspace.lookup_now(key)?;
+                self.note(keyspace, since, smallvec![Point { digest, key: key.into() }], Vec::new());
+                value
+            }
+        };
+        let operator = keyspace.inner.operators.merge.as_deref();
+        Ok(writes.map_or(Ok(committed.clone()), |writes| writes.value(key, committed, operator))?)
+    }
+
+    fn note(&mut self, keyspace: &Keyspace, since: SeqNo, points: SmallVec<[Point; 1]>, ranges: Vec<Span>) {
+        self.reads.push(Part::new(keyspace.inner.clone(), since, points, ranges));
+    }
+
+    /// Returns the value of `key`, under a shared lock.
+    ///
+    /// # Errors
+    ///
+    /// [`TransactionError::LockTimeout`], [`TransactionError::Deadlock`], and [`TransactionError::Read`] as for [`Db::get`].
+    pub fn get(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Slice>, TransactionError> {
+        self.get_in(&self.default_keyspace(), key)
+    }
+
+    /// Returns the value of `key`, under an exclusive lock: for a key that will be written. Two transactions that lock it shared first
+    /// would wait for each other.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](LockTransaction::get).
+    pub fn get_for_update(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Slice>, TransactionError> {
+        self.get_for_update_in(&self.default_keyspace(), key)
+    }
+
+    /// Iterates over the keys in a range, under a shared lock on all of it, whether they exist or not; as of this call.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](LockTransaction::get); [`TransactionError::Write`] for a reversed range. Errors of reading are items.
+    pub fn range<K: AsRef<[u8]>>(&mut self, range: impl RangeBounds<K>) -> Result<Iter, TransactionError> {
+        self.range_in(&self.default_keyspace(), range)
+    }
+
+    /// Sets the value of `key` to `value`, under an exclusive lock.
+    ///
+    /// # Errors
+    ///
+    /// [`TransactionError::LockTimeout`], [`TransactionError::Deadlock`], and [`TransactionError::Write`] as for
+    /// [`Transaction::put`](crate::Transaction::put).
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), TransactionError> {
+        self.put_in(&self.default_keyspace(), key, value)
+    }
+
+    /// Deletes `key`, under an exclusive lock.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`put`](LockTransaction::put).
+    pub fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<(), TransactionError> {
+        self.delete_in(&self.default_keyspace(), key)
+    }
+
+    /// Applies `operand` to the value of `key` with the keyspace's merge operator, under an exclusive lock, without reading it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`put`](LockTransaction::put).
+    pub fn merge(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<(), TransactionError> {
+        self.merge_in(&self.default_keyspace(), key, operand)
+    }
+
+    /// Deletes all keys in a range, under an exclusive lock on all of it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`put`](LockTransaction::put).
+    pub fn delete_range<K: AsRef<[u8]>>(
+        &mut self,
+        range: impl RangeBounds<K>,
+    ) -> Result<(), TransactionError> {
+        self.delete_range_in(&self.default_keyspace(), range)
+    }
+
+    /// Like [`get`](LockTransaction::get), in `keyspace`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](LockTransaction::get).
+    pub fn get_in(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<Slice>, TransactionError> {
+        self.lock_key(keyspace, key.as_ref(), Mode::Shared)?;
+        self.read(keyspace, key.as_ref())
+    }
+
+    /// Like [`get_for_update`](LockTransaction::get_for_update), in `keyspace`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](LockTransaction::get).
+    pub fn get_for_update_in(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<Slice>, TransactionError> {
+        self.lock_key(keyspace, key.as_ref(), Mode::Exclusive)?;
+        self.read(keyspace, key.as_ref())
+    }
+
+    /// Like [`range`](LockTransaction::range), in `keyspace`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`range`](LockTransaction::range).
+    pub fn range_in<K: AsRef<[u8]>>(
+        &mut self,
+        keyspace: &Keyspace,
+        range: impl RangeBounds<K>,
+    ) -> Result<Iter, TransactionError> {
+        let bounds = Bounds::of(&range);
+        if let Some(span) = normalize_range(range)? {
+            self.lock(keyspace, Target::Range(span.clone()), Mode::Shared)?;
+            // The number before the iterator: it sees all of this, and perhaps more.
+            let since = self.db.handle().inner.visible();
+            self.note(keyspace, since, SmallVec::new(), vec![span]);
+        }
+        let operator = keyspace.inner.operators.merge.clone();
+        let pending = self.writes.of(keyspace.inner.id).cloned();
+        let overlay = pending.map(|pending| Overlay::new(pending, operator, &bounds));
+        Ok(keyspace.scan(bounds, None).within(overlay, None))
+    }
+
+    /// Like [`put`](LockTransaction::put), in `keyspace`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`put`](LockTransaction::put).
+    pub fn put_in(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<(), TransactionError> {
+        self.lock_key(keyspace, key.as_ref(), Mode::Exclusive)?;
+        Ok(self.writes.put(keyspace, key.as_ref(), value.as_ref())?)
+    }
+
+    /// Like [`delete`](LockTransaction::delete), in `keyspace`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`put`](LockTransaction::put).
+    pub fn delete_in(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<(), TransactionError> {
+        self.lock_key(keyspace, key.as_ref(), Mode::Exclusive)?;
+        Ok(self.writes.delete(keyspace, key.as_ref())?)
+    }
+
+    /// Like [`merge`](LockTransaction::merge), in `keyspace`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`put`](LockTransaction::put).
+    pub fn merge_in(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<(), TransactionError> {
+        self.lock_key(keyspace, key.as_ref(), Mode::Exclusive)?;
+        Ok(self.writes.merge(keyspace, key.as_ref(), operand.as_ref())?)
+    }
+
+    /// Like [`delete_range`](LockTransaction::delete_range), in `keyspace`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`put`](LockTransaction::put).
+    pub fn delete_range_in<K: AsRef<[u8]>>(
+        &mut self,
+        keyspace: &Keyspace,
+        range: impl RangeBounds<K>,
+    ) -> Result<(), TransactionError> {
+        let Some((start, end)) = normalize_range(range)? else { return Ok(()) };
+        self.lock(keyspace, Target::Range((start.clone(), end.clone())), Mode::Exclusive)?;
+        let end = end.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
+        Ok(self.writes.delete_range(keyspace, (std::ops::Bound::Included(start), end))?)
+    }
+
+    /// Returns a point to which [`rollback_to`](LockTransaction::rollback_to) can return.
+    pub fn savepoint(&mut self) -> Savepoint {
+        self.writes.savepoint()
+    }
+
+    /// Undoes all writes made since `savepoint`. Locks stay.
+    ///
+    /// # Errors
+    ///
+    /// [`TransactionError::NoSavepoint`] if the savepoint was forgotten or is another transaction's.
+    pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<(), TransactionError> {
+        self.writes.rollback_to(savepoint)
+    }
+
+    /// Commits, gives up all locks, and returns the sequence number of the last write; without writes the last one visible.
+    ///
+    /// # Errors
+    ///
+    /// [`TransactionError::Conflict`] if somebody who took no lock has written what the transaction has read;
+    /// [`TransactionError::TooOld`] and [`TransactionError::Write`] as for
+    /// [`Transaction::commit`](crate::Transaction::commit). Locks are given up in any case.
+    pub fn commit(self) -> Result<u64, TransactionError> {
+        let inner = &self.db.handle().inner;
+        if self.writes.is_empty() {
+            return Ok(inner.visible());
+        }
+        let durability = self.options.durability.unwrap_or(inner.options.durability);
+        let batch = self.writes.batch();
+        let sync = durability == Durability::Synced;
+        // The locks are given up at the end of this call: after the commit is visible.
+        inner.write_if(batch, sync, Condition::new(self.parts()))
+    }
+
+    fn parts(&self) -> SmallVec<[Part; 1]> {
+        let mut parts: SmallVec<[Part; 1]> = self.reads.iter().map(Part::again).collect();
+        for keyspace in self.writes.keyspaces() {
+            parts.push(Part::new(keyspace.clone(), 0, SmallVec::new(), Vec::new()));
+        }
+        parts
+    }
+
+    /// Forgets the transaction's writes and gives up its locks, as dropping it does.
+    pub fn rollback(self) {}
+
+    /// Prepares the transaction for a commit that cannot fail for reasons of its own: its writes are stored under `name`, durably whatever
+    /// the durability, and become visible when it is [committed](PreparedTransaction::commit), by this process or, after a crash, by the
+    /// next one. For coordinating with another system: prepare both, then commit both.
+    ///
+    /// Shared locks are given up; exclusive ones are held until the commit or abort, by whichever process has the database open. Writers
+    /// that take no locks are not held off, and what they write in between is overwritten: keep to transactions that lock for such keys.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`commit`](LockTransaction::commit): then nothing is prepared. [`TransactionError::PreparedExists`] if another transaction is
+    /// prepared under this name. After a failed system call, the next opening shows whether it was prepared.
+    pub fn prepare(mut self, name: impl AsRef<[u8]>) -> Result<PreparedTransaction, TransactionError> {
+        check_key(name.as_ref()).map_err(TransactionError::Write)?;
+        let (name, owner) = (name.as_ref().to_vec(), self.held.owner);
+        let prepared = self.db.store_prepared(&name, owner, &self.writes.batch(), self.parts())?;
+        self.held.passed_on = true;
+        self.db.handle().inner.locks.release_shared(owner);
+        Ok(prepared)
+    }
+}
+
+/// Returns the exclusive locks that the writes of a batch need.
+pub(super) fn targets_of(batch: &[u8]) -> Option<Vec<(crate::ids::KeyspaceId, Target)>> {
+    use crate::batch::{BatchOp, Ops};
+    let target = |op: BatchOp<'_>| match op {
+        BatchOp::Put { keyspace, key, .. }
+        | BatchOp::Merge { keyspace, key, .. }
+        | BatchOp::Delete { keyspace, key } => Some((keyspace, Target::Key(key.to_vec()))),
+        BatchOp::DeleteRange { keyspace, start, end } => {
+            Some((keyspace, Target::Range((start.to_vec(), end.map(<[u8]>::to_vec)))))
+        }
+        BatchOp::Ingestion { .. } => None,
+    };
+    Ops::new(batch).map(|op| op.ok().and_then(target)).collect()
+}
+
+/// Rebuilds a batch from its encoded operations.
+pub(super) fn batch_of(bytes: &[u8], batch: &mut WriteBatch) -> Option<()> {
+    use crate::batch::{BatchOp, Ops};
+    for op in Ops::new(bytes) {
+        match op.ok()? {
+            BatchOp::Put { keyspace, key, value } => {
+                batch.put_digested(keyspace, key, Digest::of(key), value)
+            }
+            BatchOp::Merge { keyspace, key, operand } => {
+                batch.merge_digested(keyspace, key, Digest::of(key), operand);
+            }
+            BatchOp::Delete { keyspace, key } => batch.delete_digested(keyspace, key, Digest::of(key)),
+            BatchOp::DeleteRange { keyspace, start, end } => {
+                let end = end.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
+                batch.delete_range_id::<&[u8]>(keyspace, (std::ops::Bound::Included(start), end));
+            }
+            BatchOp::Ingestion { .. } => return None,
+        }
+    }
+    Some(())
+}

@@ -1,0 +1,247 @@
+//! Prepared transactions: decided by nobody yet, and durable.
+//!
+//! A prepared transaction is one entry of a keyspace of its own, under its name: the operations that its commit will write, in the encoding
+//! of batches (`docs/transactions.md` has the bytes). So it is recovered, checked, copied and compacted like all other data. Preparing
+//! writes the entry, committing deletes it and writes the operations in one batch, aborting deletes it: each is atomic, and synced.
+//!
+//! # Threads and locks
+//!
+//! What is prepared is read when the first transaction that locks begins, and takes its exclusive locks then. The mutex of this type is held
+//! for that; it comes before every lock of the database but that of a session that has not begun.
+//!
+//! # Failures
+//!
+//! After a failed commit or abort the transaction is still prepared, unless the process ends: then the next opening shows which.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use smallvec::SmallVec;
+
+use crate::batch::WriteBatch;
+use crate::db::transaction::condition::Condition;
+use crate::db::transaction::footprint::Part;
+use crate::db::transaction::lock_transaction::{batch_of, targets_of};
+use crate::db::transaction::locks::Owner;
+use crate::db::{Db, Keyspace};
+use crate::error::{AdminError, ReadError, StorageError, TransactionError, WriteError};
+use crate::options::KeyspaceOptions;
+use crate::sync::Mutex;
+
+/// The keyspace of prepared transactions. No program can make one of this name, for it has a control character.
+pub(crate) const PREPARED_KEYSPACE: &str = "\0prepared";
+
+/// The first byte of an entry.
+const VERSION: u8 = 1;
+
+/// What happens to a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// It is being prepared, committed or aborted.
+    Busy,
+    Prepared,
+}
+
+#[derive(Debug, Default)]
+struct Names {
+    loaded: bool,
+    by_name: BTreeMap<Vec<u8>, (Owner, Phase)>,
+}
+
+/// The prepared transactions of an open database.
+#[derive(Debug, Default)]
+pub(crate) struct Prepared {
+    names: Mutex<Names>,
+}
+
+/// A transaction that is [prepared](crate::transactions::LockTransaction::prepare): its writes are durable and not visible, and its exclusive
+/// locks are held. Dropping this changes nothing; [`Db::prepared_transactions`] returns it again, also after a crash.
+#[derive(Debug)]
+#[must_use = "it stays prepared, and holds its locks, until it is committed or aborted"]
+pub struct PreparedTransaction {
+    db: Db,
+    name: Vec<u8>,
+}
+
+impl PreparedTransaction {
+    /// Returns the name under which it was prepared.
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// Makes its writes visible and durable, and gives up its locks.
+    ///
+    /// # Errors
+    ///
+    /// [`TransactionError::NotPrepared`] if it was committed or aborted by way of another handle. [`WriteError::Dropped`] if one of its
+    /// keyspaces was dropped: then it can only be aborted. Those of [`Db::write`]: it is still prepared, and may be committed later.
+    pub fn commit(&self) -> Result<(), TransactionError> {
+        self.end(|entry, batch| self.db.write_prepared(entry, batch))
+    }
+
+    /// Forgets its writes, durably, and gives up its locks.
+    ///
+    /// # Errors
+    ///
+    /// [`TransactionError::NotPrepared`] if it was committed or aborted by way of another handle, and those of [`Db::write`].
+    pub fn abort(&self) -> Result<(), TransactionError> {
+        self.end(|_, _| Ok(()))
+    }
+
+    /// Deletes the entry, with whatever `and` adds to the batch.
+    fn end(
+        &self,
+        and: impl FnOnce(&[u8], &mut WriteBatch) -> Result<(), TransactionError>,
+    ) -> Result<(), TransactionError> {
+        let inner = &self.db.handle().inner;
+        let not_prepared = || TransactionError::NotPrepared { name: self.name.clone() };
+        let owner = match inner.prepared.names.lock().by_name.get_mut(&self.name) {
+            Some((owner, phase @ Phase::Prepared)) => {
+                *phase = Phase::Busy;
+                *owner
+            }
+            _ => return Err(not_prepared()),
+        };
+        let ended = (|| {
+            let keyspace = self.db.prepared_keyspace().ok_or_else(not_prepared)?;
+            let entry = keyspace.get(&self.name)?.ok_or_else(not_prepared)?;
+            let mut batch = WriteBatch::with_capacity(entry.len() + self.name.len() + 16);
+            batch.delete_in(&keyspace, &self.name);
+            and(&entry, &mut batch)?;
+            Ok(inner.write(batch, true)?)
+        })();
+        let mut names = inner.prepared.names.lock();
+        match &ended {
+            Ok(()) => _ = names.by_name.remove(&self.name),
+            Err(_) => {
+                if let Some((_, phase)) = names.by_name.get_mut(&self.name) {
+                    *phase = Phase::Prepared;
+                }
+            }
+        }
+        drop(names);
+        if ended.is_ok() {
+            inner.locks.release(owner);
+        }
+        ended
+    }
+}
+
+impl Db {
+    /// Returns the transactions that are prepared, by name: those of this process, and those that a crash or a close left behind.
+    ///
+    /// # Errors
+    ///
+    /// [`TransactionError::Read`] if they cannot be read.
+    pub fn prepared_transactions(&self) -> Result<Vec<PreparedTransaction>, TransactionError> {
+        self.load_prepared()?;
+        let names = self.handle().inner.prepared.names.lock();
+        let prepared = names.by_name.iter().filter(|(_, (_, phase))| *phase == Phase::Prepared);
+        Ok(prepared.map(|(name, _)| PreparedTransaction { db: self.clone(), name: name.clone() }).collect())
+    }
+
+    /// Returns the keyspace of prepared transactions, if there ever was one.
+    fn prepared_keyspace(&self) -> Option<Keyspace> {
+        let handle = self.handle();
+        let directory = handle.inner.directory.load();
+        let found = directory.values().find(|keyspace| keyspace.name() == PREPARED_KEYSPACE);
+        found.map(|inner| Keyspace { handle: handle.clone(), inner: inner.clone() })
+    }
+
+    /// Takes the locks of the transactions that were prepared before the database was opened. Only the first call has an effect.
+    pub(super) fn load_prepared(&self) -> Result<(), TransactionError> {
+        let inner = &self.handle().inner;
+        let mut names = inner.prepared.names.lock();
+        if names.loaded {
+            return Ok(());
+        }
+        let mut found = Vec::new();
+        if let Some(keyspace) = self.prepared_keyspace() {
+            for item in keyspace.iter() {
+                let (name, entry) = item?;
+                let targets = operations(&entry).and_then(targets_of).ok_or_else(|| self.damaged(&name))?;
+                found.push((name.to_vec(), targets));
+            }
+        }
+        // Nobody else has locks yet.
+        for (name, targets) in found {
+            let owner = inner.locks.owner();
+            for (keyspace, target) in targets {
+                inner.locks.restore(owner, keyspace, target);
+            }
+            names.by_name.insert(name, (owner, Phase::Prepared));
+        }
+        names.loaded = true;
+        Ok(())
+    }
+
+    fn damaged(&self, name: &[u8]) -> TransactionError {
+        let what = format!("the prepared transaction `{}` cannot be understood", name.escape_ascii());
+        ReadError::Storage(StorageError::corrupt(self.path(), None, what)).into()
+    }
+
+    /// Stores a transaction under a name, if what it has read was not written since.
+    pub(super) fn store_prepared(
+        &self,
+        name: &[u8],
+        owner: Owner,
+        writes: &WriteBatch,
+        parts: SmallVec<[Part; 1]>,
+    ) -> Result<PreparedTransaction, TransactionError> {
+        let inner = &self.handle().inner;
+        match inner.prepared.names.lock().by_name.entry(name.to_vec()) {
+            Entry::Occupied(_) => return Err(TransactionError::PreparedExists { name: name.to_vec() }),
+            Entry::Vacant(free) => _ = free.insert((owner, Phase::Busy)),
+        }
+        let stored = (|| {
+            inner.check_operators(writes)?;
+            let keyspace = self.create_prepared_keyspace()?;
+            let mut batch = WriteBatch::with_capacity(writes.byte_len() + name.len() + 16);
+            batch.put_in(&keyspace, name, [&[VERSION], writes.bytes()].concat());
+            batch.check()?;
+            inner.write_if(batch, true, Condition::new(parts))
+        })();
+        let mut names = inner.prepared.names.lock();
+        match stored {
+            Ok(_) => {
+                names.by_name.insert(name.to_vec(), (owner, Phase::Prepared));
+                Ok(PreparedTransaction { db: self.clone(), name: name.to_vec() })
+            }
+            Err(error) => {
+                names.by_name.remove(name);
+                Err(error)
+            }
+        }
+    }
+
+    fn create_prepared_keyspace(&self) -> Result<Keyspace, TransactionError> {
+        loop {
+            if let Some(keyspace) = self.prepared_keyspace() {
+                return Ok(keyspace);
+            }
+            match self.handle().inner.create_keyspace(PREPARED_KEYSPACE, KeyspaceOptions::default()) {
+                // Another thread came first.
+                Ok(_) | Err(AdminError::KeyspaceExists { .. }) => {}
+                Err(AdminError::Write(error)) => return Err(error.into()),
+                Err(AdminError::Storage(error)) => return Err(WriteError::Storage(error).into()),
+                Err(other) => unreachable!("default options are accepted: {other}"),
+            }
+        }
+    }
+
+    /// Adds the operations of an entry to a batch.
+    fn write_prepared(&self, entry: &[u8], batch: &mut WriteBatch) -> Result<(), TransactionError> {
+        let operations = operations(entry).ok_or_else(|| self.damaged(entry))?;
+        batch_of(operations, batch).ok_or_else(|| self.damaged(entry))?;
+        let directory = self.handle().inner.directory.load();
+        match batch.keyspaces().iter().find(|id| !directory.contains_key(id)) {
+            Some(gone) => Err(WriteError::Dropped { name: format!("number {gone}") }.into()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Returns the encoded operations of an entry.
+fn operations(entry: &[u8]) -> Option<&[u8]> {
+    entry.split_first().filter(|(version, _)| **version == VERSION).map(|(_, operations)| operations)
+}

@@ -1,0 +1,153 @@
+//! The pending writes of a transaction, in all keyspaces, with savepoints.
+
+use std::ops::RangeBounds;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tamis_filter::Digest;
+
+use crate::batch::{WriteBatch, check_key, check_value, normalize_range};
+use crate::db::Keyspace;
+use crate::db::inner::KeyspaceInner;
+use crate::db::transaction::footprint::Point;
+use crate::db::transaction::savepoint::{Savepoint, Savepoints};
+use crate::error::{TransactionError, WriteError};
+use crate::ids::KeyspaceId;
+use crate::read::pending::{Before, Pending, Span};
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(super) struct Writes {
+    /// The open database that all keyspaces must belong to.
+    instance: u64,
+    /// In the order in which keyspaces were first written to.
+    keyspaces: SmallVec<[Written; 1]>,
+    savepoints: Savepoints,
+}
+
+/// The pending writes of one keyspace. Shared with iterators, and copied if changed while one lives.
+#[derive(Debug)]
+struct Written {
+    keyspace: Arc<KeyspaceInner>,
+    pending: Arc<Pending>,
+}
+
+impl Writes {
+    pub(super) fn new(instance: u64) -> Writes {
+        Writes { instance, keyspaces: SmallVec::new(), savepoints: Savepoints::default() }
+    }
+
+    pub(super) fn put(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<(), WriteError> {
+        check_key(key)?;
+        check_value(value)?;
+        self.change(keyspace, |pending, undo| pending.put(key, Digest::of(key), value, undo))
+    }
+
+    pub(super) fn delete(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<(), WriteError> {
+        check_key(key)?;
+        self.change(keyspace, |pending, undo| pending.delete(key, Digest::of(key), undo))
+    }
+
+    pub(super) fn merge(
+        &mut self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        operand: &[u8],
+    ) -> Result<(), WriteError> {
+        check_key(key)?;
+        check_value(operand)?;
+        if keyspace.inner.operators.merge.is_none() {
+            return Err(WriteError::NoMergeOperator { name: keyspace.name().to_owned() });
+        }
+        self.change(keyspace, |pending, undo| pending.merge(key, Digest::of(key), operand, undo))
+    }
+
+    pub(super) fn delete_range<K: AsRef<[u8]>>(
+        &mut self,
+        keyspace: &Keyspace,
+        range: impl RangeBounds<K>,
+    ) -> Result<(), WriteError> {
+        match normalize_range(range)? {
+            Some(span) => self.change(keyspace, |pending, undo| pending.delete_range(span, undo)),
+            None => Ok(()),
+        }
+    }
+
+    /// Fails if nothing can be written to a keyspace.
+    pub(super) fn check(&self, keyspace: &Keyspace) -> Result<(), WriteError> {
+        let name = || keyspace.name().to_owned();
+        if self.instance != keyspace.handle.inner.instance {
+            return Err(WriteError::ForeignKeyspace { name: name() });
+        }
+        if keyspace.inner.is_dropped() {
+            return Err(WriteError::Dropped { name: name() });
+        }
+        Ok(())
+    }
+
+    fn change(
+        &mut self,
+        keyspace: &Keyspace,
+        change: impl FnOnce(&mut Pending, bool) -> Option<Before>,
+    ) -> Result<(), WriteError> {
+        self.check(keyspace)?;
+        let place = self.keyspaces.iter().position(|written| written.keyspace.id == keyspace.inner.id);
+        let place = place.unwrap_or_else(|| {
+            self.keyspaces.push(Written { keyspace: keyspace.inner.clone(), pending: Arc::default() });
+            self.keyspaces.len() - 1
+        });
+        let undo = self.savepoints.any();
+        if let Some(before) = change(Arc::make_mut(&mut self.keyspaces[place].pending), undo) {
+            self.savepoints.note(place, before);
+        }
+        Ok(())
+    }
+
+    pub(super) fn savepoint(&mut self) -> Savepoint {
+        self.savepoints.set()
+    }
+
+    pub(super) fn rollback_to(&mut self, savepoint: Savepoint) -> Result<(), TransactionError> {
+        for (place, before) in self.savepoints.undone(savepoint)? {
+            Arc::make_mut(&mut self.keyspaces[place].pending).undo(before);
+        }
+        Ok(())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.keyspaces.iter().all(|written| written.pending.is_empty())
+    }
+
+    /// Returns the pending writes of a keyspace, if there are any.
+    pub(super) fn of(&self, keyspace: KeyspaceId) -> Option<&Arc<Pending>> {
+        let written = self.keyspaces.iter().find(|written| written.keyspace.id == keyspace);
+        written.map(|written| &written.pending).filter(|pending| !pending.is_empty())
+    }
+
+    /// Returns all writes as one batch.
+    pub(super) fn batch(&self) -> WriteBatch {
+        let bytes = self.keyspaces.iter().map(|written| written.pending.batch_bytes()).sum();
+        let mut batch = WriteBatch::with_capacity(bytes);
+        for Written { keyspace, pending } in &self.keyspaces {
+            pending.write_to(keyspace.id, &mut batch);
+        }
+        batch
+    }
+
+    /// The keyspaces written to.
+    pub(super) fn keyspaces(&self) -> impl Iterator<Item = &Arc<KeyspaceInner>> {
+        self.keyspaces.iter().map(|written| &written.keyspace)
+    }
+
+    /// Returns what is written in each keyspace: keys, and ranges that are deleted.
+    pub(super) fn written(
+        &self,
+    ) -> impl Iterator<Item = (&Arc<KeyspaceInner>, SmallVec<[Point; 1]>, Vec<Span>)> {
+        self.keyspaces.iter().map(|Written { keyspace, pending }| {
+            let points = pending.keys().map(|(key, writes)| Point { digest: writes.digest, key: key.into() });
+            let deleted = pending.deleted().iter();
+            let ranges = deleted.map(|(start, end)| (start.to_vec(), end.map(<[u8]>::to_vec)));
+            (keyspace, points.collect(), ranges.collect())
+        })
+    }
+}

@@ -1,0 +1,157 @@
+//! Pending writes laid over an iterator: what a transaction sees of a range.
+//!
+//! Committed items and pending keys are merged from both ends. A committed item that was fetched ahead at one end is kept until
+//! that end needs it, or the other end comes as far: the committed iterator does not return it a second time.
+//!
+//! An overlay belongs to one iterator. It shares the pending writes, which the transaction copies when it changes them meanwhile: an
+//! iterator sees the state at its creation.
+
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+use crate::error::ReadError;
+use crate::operators::MergeOperator;
+use crate::read::pending::{Pending, PendingKey};
+use crate::read::{Bounds, Iter};
+use crate::slice::Slice;
+
+type Item = (Slice, Slice);
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct Overlay {
+    pending: Arc<Pending>,
+    operator: Option<Arc<dyn MergeOperator>>,
+    /// The pending keys left are between these.
+    from: Bound<Vec<u8>>,
+    to: Bound<Vec<u8>>,
+    /// Committed items fetched ahead, from either end.
+    ahead_front: Option<Item>,
+    ahead_back: Option<Item>,
+    /// Whether an error has ended the iteration at an end.
+    failed_front: bool,
+    failed_back: bool,
+}
+
+fn borrowed(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    match bound {
+        Bound::Included(key) => Bound::Included(&key[..]),
+        Bound::Excluded(key) => Bound::Excluded(&key[..]),
+        Bound::Unbounded => Bound::Unbounded,
+    }
+}
+
+impl Overlay {
+    pub(crate) fn new(
+        pending: Arc<Pending>,
+        operator: Option<Arc<dyn MergeOperator>>,
+        bounds: &Bounds,
+    ) -> Overlay {
+        Overlay {
+            pending,
+            operator,
+            from: Bound::Included(bounds.start.clone()),
+            to: bounds.end.clone().map_or(Bound::Unbounded, Bound::Excluded),
+            ahead_front: None,
+            ahead_back: None,
+            failed_front: false,
+            failed_back: false,
+        }
+    }
+
+    /// Called when the front of the committed iterator was moved to `key`, or failed to.
+    pub(crate) fn seek(&mut self, key: &[u8], failed: bool) {
+        self.from = Bound::Included(key.to_vec());
+        // The committed iterator returns it again if it is still ahead.
+        self.ahead_front = None;
+        self.failed_front = failed;
+    }
+
+    /// Reports whether neither end has passed `key`.
+    fn is_within(&self, key: &[u8]) -> bool {
+        (borrowed(&self.from), borrowed(&self.to)).contains(key)
+    }
+
+    pub(crate) fn next(&mut self, committed: &mut Iter) -> Option<Result<Item, ReadError>> {
+        while !self.failed_front {
+            if self.ahead_front.is_none() {
+                self.ahead_front = match committed.next_committed().transpose() {
+                    Ok(item) => item,
+                    Err(error) => {
+                        self.failed_front = true;
+                        return Some(Err(error));
+                    }
+                };
+            }
+            // The other end may have fetched the last item. It stays there, for the front may be moved back.
+            let ahead = self.ahead_front.as_ref().or(self.ahead_back.as_ref());
+            let ahead = ahead.filter(|(key, _)| self.is_within(key)).cloned();
+            let pending = self.pending.first(borrowed(&self.from), borrowed(&self.to));
+            let (key, value) = self.chosen(ahead, pending, |ahead, pending| ahead < pending)?;
+            self.ahead_front.take_if(|(ahead, _)| *ahead <= key);
+            self.from = Bound::Excluded(key.to_vec());
+            match value {
+                Ok(None) => {}
+                Ok(Some(value)) => return Some(Ok((key, value))),
+                Err(error) => {
+                    self.failed_front = true;
+                    return Some(Err(error));
+                }
+            }
+        }
+        None
+    }
+
+    pub(crate) fn next_back(&mut self, committed: &mut Iter) -> Option<Result<Item, ReadError>> {
+        while !self.failed_back {
+            while self.ahead_back.as_ref().is_none_or(|(key, _)| !self.is_within(key)) {
+                match committed.next_back_committed() {
+                    Some(Ok(item)) => self.ahead_back = Some(item),
+                    Some(Err(error)) => {
+                        self.failed_back = true;
+                        return Some(Err(error));
+                    }
+                    None => break,
+                }
+            }
+            let within = |item: &&Item| self.is_within(&item.0);
+            let ahead = self.ahead_back.as_ref().filter(within);
+            let ahead = ahead.or(self.ahead_front.as_ref().filter(within)).cloned();
+            let pending = self.pending.last(borrowed(&self.from), borrowed(&self.to));
+            let (key, value) = self.chosen(ahead, pending, |ahead, pending| ahead > pending)?;
+            self.ahead_back.take_if(|(ahead, _)| *ahead >= key);
+            self.to = Bound::Excluded(key.to_vec());
+            match value {
+                Ok(None) => {}
+                Ok(Some(value)) => return Some(Ok((key, value))),
+                Err(error) => {
+                    self.failed_back = true;
+                    return Some(Err(error));
+                }
+            }
+        }
+        None
+    }
+
+    /// Returns the next key of an end with its value: that of the committed item if it comes `first`, otherwise what the writes of
+    /// the pending key make of it. `None` as a value: the key is deleted.
+    fn chosen(
+        &self,
+        ahead: Option<Item>,
+        pending: Option<(&[u8], &PendingKey)>,
+        first: impl Fn(&[u8], &[u8]) -> bool,
+    ) -> Option<(Slice, Result<Option<Slice>, ReadError>)> {
+        match (ahead, pending) {
+            (None, None) => None,
+            (Some((key, value)), pending) if pending.is_none_or(|(other, _)| first(&key, other)) => {
+                let hidden = self.pending.hides(&key);
+                Some((key, Ok((!hidden).then_some(value))))
+            }
+            (_, None) => unreachable!("the committed item would come first"),
+            (ahead, Some((key, writes))) => {
+                let same = ahead.filter(|(other, _)| other[..] == *key).map(|(_, value)| value);
+                Some((Slice::copy_of(key), writes.value(key, same, self.operator.as_deref())))
+            }
+        }
+    }
+}
