@@ -44,7 +44,7 @@ fn history(machine: &Arc<Machine>, seed: u64, mut rng: Rng) -> Result<(), String
     let options = Options {
         file_system: Some(Arc::new(FaultyFs::new(seed))),
         // Some histories outlive it.
-        transaction_history_bytes: [20 << 10, 64 << 20][rng.usize(..2)],
+        transaction_history_bytes: [0, 6 << 10, 64 << 20][rng.usize(..3)],
         keyspace: KeyspaceOptions { memtable_bytes: 4 << 10, level0_runs: 2, ..KeyspaceOptions::default() },
         ..Options::default()
     };

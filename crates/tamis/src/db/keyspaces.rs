@@ -80,7 +80,8 @@ impl Db {
     }
 
     /// Gives the keyspace called `name` another name, which no keyspace may have. Costs a write to the manifest, whatever it holds. Its
-    /// handles stay usable, and so do snapshots and transactions that read it.
+    /// handles stay usable, and so do snapshots and transactions that read it. Should the manifest be lost, salvage finds the keyspace under
+    /// the name that it had when its tables were written.
     ///
     /// # Errors
     ///

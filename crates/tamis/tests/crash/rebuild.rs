@@ -102,7 +102,8 @@ fn stopped_at(stop: u64) -> Option<(FaultyFs, Ledger)> {
     let Ok(mut session) = Session::open(&fs) else {
         return Some((fs.after_crash(CrashMode::KeepAll), Ledger::default()));
     };
-    for step in &tour() {
+    // Tables have the name under which they were written: without a manifest, nothing tells of a new one.
+    for step in tour().iter().filter(|step| !matches!(step, Step::Rename(_))) {
         // Wrong reads do not matter here.
         let _ = session.run(step, true);
         if fs.failures() > 0 {
