@@ -44,10 +44,11 @@ fn the_units_in_memory_are_the_first_ones_of_their_segment() {
     assert!(segments > 1);
     let none = filter.memory_bytes();
     assert_eq!(none, filter.fixed_bytes());
-    for segment in 0..segments {
-        assert!(filter.grow(segment, &units[segment][1..]).is_err(), "the first one is missing");
-        assert!(filter.grow(segment, &units[segment][..1]).unwrap().is_none());
-        assert!(filter.grow(segment, &units[segment][1..]).unwrap().is_some());
+    assert_eq!(units.len(), segments);
+    for (segment, units) in units.iter().enumerate() {
+        assert!(filter.grow(segment, &units[1..]).is_err(), "the first one is missing");
+        assert!(filter.grow(segment, &units[..1]).unwrap().is_none());
+        assert!(filter.grow(segment, &units[1..]).unwrap().is_some());
         assert_eq!(filter.enabled(segment), UNITS);
     }
     assert!((0..200).all(|i| ask(&filter, i) == (true, UNITS)));
