@@ -19,7 +19,8 @@
 //!   the horizon stays at 0 until it can pass that moment as a whole.
 //! * Readers load the view first, then the horizon, then the visible sequence number. The horizon before the number: an entry
 //!   that is rewritten before it expires is found old or new, but is never missing. The view before the horizon: a merge
-//!   raises the horizon before its outputs are in a view.
+//!   raises the horizon before its outputs are in a view. If the horizon hides anything, the view must still be the current
+//!   one afterwards, else the reader begins again: a replaced one may lack the memtable with what was rewritten.
 //! * A snapshot records the horizons at its moment, and compactions keep what it sees. It does so under the `snapshots` lock,
 //!   and a merge raises the horizon before it reads the list of snapshots: so a snapshot that is not in the list has the
 //!   merge's horizon or a later one.

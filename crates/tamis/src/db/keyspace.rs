@@ -138,12 +138,20 @@ impl Keyspace {
     #[inline]
     fn read_at(&self, pin: Option<&SnapshotPin>) -> ReadAt<'_> {
         let db = &self.handle.inner;
-        let view = self.inner.view.load();
+        let mut view = self.inner.view.load();
         let (view, horizon, seq) = match pin {
-            None => {
+            None => loop {
                 let expired = db.expiry.expired(&self.inner);
-                (view, live_from(expired), db.visible())
-            }
+                if expired > 0 {
+                    let newest = self.inner.view.load();
+                    if !Arc::ptr_eq(&view, &newest) {
+                        // The replaced view may lack the writes that renewed what this horizon hides.
+                        view = newest;
+                        continue;
+                    }
+                }
+                break (view, live_from(expired), db.visible());
+            },
             Some(pin) => (
                 pin.held.view(self.inner.id).map_or(view, Guard::from_inner),
                 live_from(pin.held.expired(self.inner.id)),

@@ -4,8 +4,9 @@
 //!
 //! A [`ReadAt`] is made by loading the view first, then the horizon, then the visible sequence number. So nothing that the read
 //! needs at that number has been dropped by a compaction. If the view is replaced between the loads, it lacks only writes made
-//! after that, which form a suffix. What has expired by the horizon has also expired for every read at a later number (see
-//! [`expiry`](crate::db::expiry)). A read at a snapshot uses the snapshot's number and horizon.
+//! after that, which form a suffix; it is loaded again if the horizon hides anything. What has expired by the horizon has also
+//! expired for every read at a later number (see [`expiry`](crate::db::expiry)). A read at a snapshot uses the snapshot's number
+//! and horizon.
 //!
 //! A read point belongs to one read of one thread. While it lives, no memtable and no table of its view is freed.
 

@@ -345,6 +345,61 @@ fn explain_distinguishes_expired_from_absent() {
     assert_eq!(outcome("m"), ExplainOutcome::DeletedByRange { seq: 3 });
 }
 
+/// A clock that does something once when it is read, before it answers.
+#[derive(Default)]
+struct Interrupted {
+    time: std::sync::atomic::AtomicU64,
+    once: std::sync::Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl std::fmt::Debug for Interrupted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Interrupted")
+    }
+}
+
+impl Clock for Interrupted {
+    fn now(&self) -> u64 {
+        let once = self.once.lock().unwrap().take();
+        if let Some(once) = once {
+            once();
+        }
+        self.time.load(std::sync::atomic::Ordering::SeqCst)
+    }
+}
+
+/// A reader that had loaded the view before a flush, and the time after it, missed a key that was renewed in between: its view
+/// lacked the new memtable, and its horizon hid the old value.
+#[test]
+fn a_reader_that_a_flush_overtakes_finds_the_renewed_key() {
+    let (fs, clock) = (FaultyFs::new(1), Arc::new(Interrupted::default()));
+    let forward = |clock: &Interrupted| clock.time.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+    clock.time.store(START, std::sync::atomic::Ordering::SeqCst);
+    let mut options = options(&fs, &Arc::new(ManualClock::new(START)), Some(1));
+    options.clock = Some(clock.clone());
+    let db = Db::open("/db", options).unwrap();
+    db.put("key", "old").unwrap();
+    let overtake = || {
+        let (db, clock) = (db.clone(), clock.clone());
+        move || {
+            db.flush().unwrap();
+            forward(&clock);
+            db.put("key", "renewed").unwrap();
+            forward(&clock);
+        }
+    };
+    type Read = fn(&Db) -> usize;
+    let reads: [Read; 3] = [
+        |db| usize::from(db.contains("key").unwrap()),
+        |db| db.iter().count(),
+        |db| db.multi_get(&["key"]).unwrap().iter().flatten().count(),
+    ];
+    for read in reads {
+        *clock.once.lock().unwrap() = Some(Box::new(overtake()));
+        assert_eq!(read(&db), 1);
+    }
+}
+
 /// A key that is written again before it expires is always present: a reader whose horizon is later than the sequence
 /// number up to which it sees writes would miss it.
 #[test]
