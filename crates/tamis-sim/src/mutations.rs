@@ -118,21 +118,20 @@ const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "sequence-before-view",
         story: "a read takes its sequence number before its view",
-        edits: &[Edit {
-            file: "crates/tamis/src/db/keyspace.rs",
-            find: r#"        let view = self.inner.view.load();
-        let (view, horizon, seq) = match pin {
-            None => {
-                let expired = db.expiry.expired(&self.inner);
-                (view, live_from(expired), db.visible())"#,
-            replace: r#"        let seq = db.visible();
+        edits: &[
+            Edit {
+                file: "crates/tamis/src/db/keyspace.rs",
+                find: r#"        let mut view = self.inner.view.load();"#,
+                replace: r#"        let early = db.visible();
         crate::sync::point();
-        let view = self.inner.view.load();
-        let (view, horizon, seq) = match pin {
-            None => {
-                let expired = db.expiry.expired(&self.inner);
-                (view, live_from(expired), seq)"#,
-        }],
+        let mut view = self.inner.view.load();"#,
+            },
+            Edit {
+                file: "crates/tamis/src/db/keyspace.rs",
+                find: r#"break (view, live_from(expired), db.visible());"#,
+                replace: r#"break (view, live_from(expired), early);"#,
+            },
+        ],
     },
     Mutation {
         name: "older-logs-unsynced",
