@@ -9,8 +9,10 @@
 //! * For every keyspace, the view's memtables and those kept here hold all writes after the keyspace's *floor*. A transaction that
 //!   began before the floor cannot be validated, and its commit is refused ([`TransactionError::TooOld`]).
 //! * A memtable is kept before it leaves the view, and whoever asks loads the view first: it finds every memtable in one or the other.
-//! * An ingestion is recorded before its number becomes visible.
-//! * Nothing is kept that every open transaction has seen from its beginning; without a transaction nothing is kept.
+//! * An ingestion is recorded before its number becomes visible, and kept at least until then.
+//! * Nothing is kept that every open transaction has seen from its beginning; without a transaction nothing visible is kept.
+//! * Whatever is given up raises the floor: changes of single keys ([`atomic`](super::atomic)) are validated without being among the
+//!   open transactions, and begin again if they are older than that.
 //!
 //! # Bounds
 //!
@@ -19,8 +21,9 @@
 //!
 //! # Threads and locks
 //!
-//! One leaf lock. Flushes and ingestions keep (under `state`), transactions that end give up, and both do so under `snapshots`, so that
-//! the list of open transactions does not change meanwhile. The holder of the log's lock asks. Nothing under the lock can fail.
+//! One leaf lock. Flushes and ingestions keep (under `state`), transactions that end give up. Flushes and whoever gives up do so under
+//! `snapshots`, so that the list of open transactions does not change meanwhile. The holder of the log's lock asks. Nothing under the
+//! lock can fail.
 //!
 //! [`TransactionError::TooOld`]: crate::TransactionError::TooOld
 
@@ -180,12 +183,17 @@ impl History {
         drop(given_up);
     }
 
-    /// Gives up what every open transaction has seen; `oldest` is where the oldest of them began, if there is any.
-    fn trim(&self, oldest: Option<SeqNo>) -> Vec<KeptMemtable> {
+    /// Gives up what everybody has seen: all writes up to `seen`.
+    fn trim(&self, seen: SeqNo) -> Vec<KeptMemtable> {
         let mut kept = self.kept.lock();
-        let seen = |seq: SeqNo| oldest.is_none_or(|oldest| seq <= oldest);
-        let given_up = kept.give_up(|memtable| seen(memtable.last));
-        kept.ingested.retain(|one| !seen(one.seq));
+        let given_up = kept.give_up(|memtable| memtable.last <= seen);
+        for one in std::mem::take(&mut kept.ingested) {
+            if one.seq <= seen {
+                kept.raise_floor(one.keyspace, one.seq);
+            } else {
+                kept.ingested.push_back(one);
+            }
+        }
         self.any.store(!kept.memtables.is_empty() || !kept.ingested.is_empty(), Relaxed);
         given_up
     }
@@ -216,9 +224,33 @@ impl DbInner {
     pub(crate) fn trim_history(&self) {
         if self.history.any.load(Relaxed) {
             let live = self.snapshots.lock();
-            let given_up = self.history.trim(oldest_transaction(&live));
+            // What is not visible yet is still ahead of whoever begins now.
+            let given_up = self.history.trim(oldest_transaction(&live).unwrap_or_else(|| self.visible()));
             drop(live);
             drop(given_up);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::KeyEnd;
+
+    /// A transaction that ended while an ingestion was being committed made it forgotten: for transactions that began before its number
+    /// was visible, and for changes of single keys under way, nothing had happened.
+    #[test]
+    fn an_ingestion_is_kept_until_it_is_visible_and_not_forgotten_in_silence() {
+        let history = History::new(0);
+        let range = KeyRange { smallest: b"a"[..].into(), largest: KeyEnd::Included(b"b"[..].into()) };
+        let found = |since| {
+            let mut count = 0;
+            history.since(1, since, |_| count += 1).map(|_| count)
+        };
+        history.note_ingested(std::iter::once(Ingested { keyspace: 1, seq: 5, range }));
+        history.trim(4);
+        assert_eq!((found(4), found(5)), (Some(1), Some(0)));
+        history.trim(5);
+        assert_eq!((found(4), found(5)), (None, Some(0)));
     }
 }

@@ -2,9 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use tamis::ingest::{ExternalTableBuilder, IngestOptions};
 use tamis::{ReadError, TransactionError, WriteError};
 
-use crate::support::{get, open, text};
+use crate::support::{get, keyspace_options, open, text};
 
 /// Four threads that got and put lost more than a thousand of eight thousand counts.
 #[test]
@@ -38,6 +39,28 @@ fn threads_that_count_through_updates_lose_nothing() {
     });
     assert_eq!((get(&db, "text").unwrap(), get(&db, "swapped").unwrap()), ("2000".into(), "2000".into()));
     assert_eq!(db.increment("number", 0).unwrap(), 2000);
+}
+
+/// An ingestion between the read and the commit of a change was forgotten at once if no transaction was open, and overwritten.
+#[test]
+fn a_change_sees_what_was_ingested_meanwhile() {
+    let db = open();
+    let fs = db.options().file_system.clone().unwrap();
+    let mut table = ExternalTableBuilder::create_on(fs, "/in.tam", &keyspace_options()).unwrap();
+    table.put("key", "100").unwrap();
+    table.finish().unwrap();
+    db.put("key", "1").unwrap();
+    let mut seen = Vec::new();
+    let new = db.update("key", |old| {
+        let old: u64 = text(old.unwrap()).parse().unwrap();
+        if seen.is_empty() {
+            db.default_keyspace().ingest(&["/in.tam"], IngestOptions::default()).unwrap();
+        }
+        seen.push(old);
+        Some((old + 1).to_string().into_bytes())
+    });
+    assert_eq!((seen, new.unwrap().unwrap()), (vec![1, 100], b"101".to_vec()));
+    assert_eq!(get(&db, "key").unwrap(), "101");
 }
 
 #[test]
