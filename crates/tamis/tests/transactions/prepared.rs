@@ -58,6 +58,27 @@ fn an_aborted_one_leaves_nothing() {
     assert!(matches!(prepared.commit(), Err(TransactionError::NotPrepared { .. })));
 }
 
+/// A handle that came too late ended whatever was prepared under its name by then.
+#[test]
+fn a_late_handle_does_not_end_a_later_transaction_of_its_name() {
+    let db = open();
+    let prepare = |value: &str| {
+        let mut tx = db.lock_transaction().unwrap();
+        tx.put("a", value).unwrap();
+        tx.prepare("x").unwrap()
+    };
+    let first = prepare("1");
+    db.prepared_transactions().unwrap().remove(0).commit().unwrap();
+    let second = prepare("2");
+    for late in [first.commit(), first.abort()] {
+        assert!(matches!(late, Err(TransactionError::NotPrepared { .. })));
+    }
+    assert!(matches!(hasty(&db).get("a"), Err(TransactionError::LockTimeout { .. })), "its locks are held");
+    assert_eq!(get(&db, "a").unwrap(), "1");
+    second.commit().unwrap();
+    assert_eq!(get(&db, "a").unwrap(), "2");
+}
+
 #[test]
 fn prepared_transactions_outlive_the_process_with_their_locks() {
     let options = options();

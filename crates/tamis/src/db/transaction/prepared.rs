@@ -61,6 +61,8 @@ pub(crate) struct Prepared {
 pub struct PreparedTransaction {
     db: Db,
     name: Vec<u8>,
+    /// Tells it from a later one of the same name.
+    owner: Owner,
 }
 
 impl PreparedTransaction {
@@ -73,10 +75,11 @@ impl PreparedTransaction {
     ///
     /// # Errors
     ///
-    /// [`TransactionError::NotPrepared`] if it was committed or aborted by way of another handle. [`WriteError::Dropped`] if one of its
+    /// [`TransactionError::NotPrepared`] if it was committed or aborted by way of another handle, even if another transaction is prepared
+    /// under its name by now. [`WriteError::Dropped`] if one of its
     /// keyspaces was dropped: then it can only be aborted. Those of [`Db::write`]: it is still prepared, and may be committed later.
     pub fn commit(&self) -> Result<(), TransactionError> {
-        self.end(|entry, batch| self.db.write_prepared(entry, batch))
+        self.end(|entry, batch| self.db.write_prepared(&self.name, entry, batch))
     }
 
     /// Forgets its writes, durably, and gives up its locks.
@@ -95,13 +98,10 @@ impl PreparedTransaction {
     ) -> Result<(), TransactionError> {
         let inner = &self.db.handle().inner;
         let not_prepared = || TransactionError::NotPrepared { name: self.name.clone() };
-        let owner = match inner.prepared.names.lock().by_name.get_mut(&self.name) {
-            Some((owner, phase @ Phase::Prepared)) => {
-                *phase = Phase::Busy;
-                *owner
-            }
+        match inner.prepared.names.lock().by_name.get_mut(&self.name) {
+            Some((owner, phase @ Phase::Prepared)) if *owner == self.owner => *phase = Phase::Busy,
             _ => return Err(not_prepared()),
-        };
+        }
         let ended = (|| {
             let keyspace = self.db.prepared_keyspace().ok_or_else(not_prepared)?;
             let entry = keyspace.get(&self.name)?.ok_or_else(not_prepared)?;
@@ -121,7 +121,7 @@ impl PreparedTransaction {
         }
         drop(names);
         if ended.is_ok() {
-            inner.locks.release(owner);
+            inner.locks.release(self.owner);
         }
         ended
     }
@@ -137,7 +137,12 @@ impl Db {
         self.load_prepared()?;
         let names = self.handle().inner.prepared.names.lock();
         let prepared = names.by_name.iter().filter(|(_, (_, phase))| *phase == Phase::Prepared);
-        Ok(prepared.map(|(name, _)| PreparedTransaction { db: self.clone(), name: name.clone() }).collect())
+        let handle = |(name, (owner, _)): (&Vec<u8>, &(Owner, Phase))| PreparedTransaction {
+            db: self.clone(),
+            name: name.clone(),
+            owner: *owner,
+        };
+        Ok(prepared.map(handle).collect())
     }
 
     /// Returns the keyspace of prepared transactions, if there ever was one.
@@ -205,7 +210,7 @@ impl Db {
         match stored {
             Ok(_) => {
                 names.by_name.insert(name.to_vec(), (owner, Phase::Prepared));
-                Ok(PreparedTransaction { db: self.clone(), name: name.to_vec() })
+                Ok(PreparedTransaction { db: self.clone(), name: name.to_vec(), owner })
             }
             Err(error) => {
                 names.by_name.remove(name);
@@ -230,9 +235,14 @@ impl Db {
     }
 
     /// Adds the operations of an entry to a batch.
-    fn write_prepared(&self, entry: &[u8], batch: &mut WriteBatch) -> Result<(), TransactionError> {
-        let operations = operations(entry).ok_or_else(|| self.damaged(entry))?;
-        batch_of(operations, batch).ok_or_else(|| self.damaged(entry))?;
+    fn write_prepared(
+        &self,
+        name: &[u8],
+        entry: &[u8],
+        batch: &mut WriteBatch,
+    ) -> Result<(), TransactionError> {
+        let added = operations(entry).and_then(|operations| batch_of(operations, batch));
+        added.ok_or_else(|| self.damaged(name))?;
         let directory = self.handle().inner.directory.load();
         match batch.keyspaces().iter().find(|id| !directory.contains_key(id)) {
             Some(gone) => Err(WriteError::Dropped { name: format!("number {gone}") }.into()),

@@ -35,3 +35,19 @@ fn hostile_entries_are_an_error_and_do_not_get_in_the_way_of_others() {
         tx.commit().unwrap();
     }
 }
+
+/// The message named the whole entry instead.
+#[test]
+fn an_entry_that_is_damaged_later_is_named_by_its_commit() {
+    let db = open();
+    let mut tx = db.lock_transaction().unwrap();
+    tx.put("key", "value").unwrap();
+    let prepared = tx.prepare("name").unwrap();
+    let directory = db.inner().directory.load_full();
+    let id = directory.values().find(|keyspace| keyspace.is_hidden()).unwrap().id;
+    let mut batch = WriteBatch::new();
+    batch.put_id(id, b"name", &[2, 1, 0, 0, 0]);
+    db.write(batch).unwrap();
+    let text = prepared.commit().unwrap_err().to_string();
+    assert!(text.contains("prepared transaction `name` cannot be understood"), "{text}");
+}
