@@ -3,7 +3,7 @@
 use super::*;
 use crate::Db;
 use crate::io::{MemFs, Usage};
-use crate::tree::edit::Ages;
+use crate::tree::edit::{Ages, VersionEdit};
 use crate::tree::manifest::set_current;
 use crate::tree::times::Sample;
 

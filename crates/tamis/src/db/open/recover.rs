@@ -1,0 +1,346 @@
+//! What an opening does with the logs that it finds, and with the files that nothing needs any more.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tamis_filter::Digest;
+
+use super::check_last_seq;
+use crate::collections::{HashMap, HashSet};
+use crate::db::begin::{Flushed, NotBegun, Pending};
+use crate::db::commit::insert;
+use crate::db::inner::{DbInner, KeyspaceInner};
+use crate::db::replay::{Replayed, replay};
+use crate::db::salvage::{self, Salvage, SalvageReport};
+use crate::error::{OpenError, StorageError, WriteError};
+use crate::ids::{KeyspaceId, LogId};
+use crate::key::SeqNo;
+use crate::read::{MemtableSlot, Memtables};
+use crate::tree::edit::VersionEdit;
+use crate::tree::files::{FileKind, log_path, manifest_path};
+use crate::wal::End;
+
+/// Replays the logs into memtables; a writable database then flushes them and starts its own log, in one step, so that a
+/// crash during recovery changes nothing. On a full disk that step is left for later.
+pub(super) fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
+    let Found { logs, files, manifest_end, salvage } = found;
+    let rebuilt = salvage.as_ref().is_some_and(Salvage::has_rebuilt);
+    let none = HashMap::default();
+    let covered = salvage.as_ref().map_or(&none, |salvage| &salvage.covered);
+    let has_tables = files.iter().any(|(_, kind)| matches!(kind, FileKind::Table(_)));
+    let (known, floor) = {
+        let state = db.state();
+        let tree = state.catalogue.tree();
+        (tree.last_seq, tree.log_floor())
+    };
+    // Salvage sets files aside and leaves tables out, which must not be done halfway.
+    let may_wait = !db.read_only && !db.options.salvage && db.state().catalogue.manifest_number() > 0;
+    let full = |e: &StorageError| may_wait && e.is_out_of_space();
+    let mut flushed = Flushed::default();
+    let mut has_room = true;
+    let replayed = match replay_into_memtables(db, logs, covered, (!db.read_only).then_some(&mut flushed)) {
+        Err(OpenError::Storage(error)) if full(&error) => {
+            has_room = false;
+            std::mem::take(&mut flushed).discard(db);
+            replay_into_memtables(db, logs, covered, None)?
+        }
+        replayed => replayed?,
+    };
+    if floor == 0 && (has_tables || replayed.last_seq > 0) && !rebuilt {
+        let manifest = manifest_path(&db.dir, db.state().catalogue.manifest_number());
+        doubt(db, StorageError::corrupt(&manifest, None, "its edits are missing"))?;
+    }
+    if let Some(error) = wrong_end(db, logs, &replayed, known, manifest_end).filter(|_| !rebuilt) {
+        doubt(db, error)?;
+    }
+    replayed.warnings.into_iter().for_each(|warning| db.warn(warning));
+    check_last_seq(replayed.last_seq).map_err(|what| {
+        StorageError::corrupt(&log_path(&db.dir, logs.last().copied().unwrap_or(0)), None, what)
+    })?;
+    let last_seq = replayed.last_seq.max(db.visible());
+    db.committer.publish(last_seq);
+    // The contents of the logs were written before this moment; nothing more is known.
+    db.expiry.note_visible();
+    if let Some(salvage) = &salvage {
+        *db.salvaged.lock() = Some(salvage.report.clone());
+    }
+    if db.read_only {
+        return note_logs(db, logs);
+    }
+    let preserved = match &salvage {
+        Some(salvage) => salvage.preserve(&*db.fs, &db.dir)?,
+        None => HashMap::default(),
+    };
+    if db.state().catalogue.manifest_number() == 0 {
+        begin_new(db)?;
+        return remove_leftovers(db, &files, &preserved);
+    }
+    let mut pending = Pending::default();
+    pending.empty_log = logs.last().copied().filter(|_| replayed.last_empty);
+    if has_room {
+        let in_tables = !flushed.is_empty();
+        match db.begin(&mut pending, flushed) {
+            Ok(()) => {
+                db.write_options()?;
+                return remove_leftovers(db, &files, &preserved);
+            }
+            // The tables are gone, and so are their memtables.
+            Err(NotBegun::Unchanged(error)) if full(&error) && in_tables => {
+                replay_into_memtables(db, logs, covered, None)?;
+            }
+            Err(NotBegun::Unchanged(error)) if full(&error) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    // Everything is in memory now, and the manifest in force is whole: files that it does not name may be removed, to free room.
+    note_logs(db, logs)?;
+    db.state().logs.wait_at(floor);
+    remove_leftovers(db, &files, &preserved)?;
+    match db.begin(&mut pending, Flushed::default()) {
+        Ok(()) => {
+            db.write_options()?;
+            remove_leftovers(db, &files, &preserved)
+        }
+        Err(NotBegun::Unchanged(error)) if full(&error) => {
+            // Nothing becomes a table for now. Even so, the data shown survives a power failure, as after any opening.
+            let manifest = manifest_path(&db.dir, db.state().catalogue.manifest_number());
+            let mut shown = logs.iter().map(|&id| log_path(&db.dir, id)).chain([manifest]);
+            let synced = shown.try_for_each(|path| db.fs.sync_file(&path));
+            if let Err(e) = synced.and_then(|()| db.fs.sync_dir(&db.dir)) {
+                db.warn(format!(
+                    "the data shown could not be synced, and a power failure may lose what was not synced before: {e}"
+                ));
+            }
+            pending.files = files;
+            db.wait_for_room(pending, error);
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The state that an opening found.
+pub(super) struct Found<'a> {
+    /// The logs that are still needed.
+    pub(super) logs: &'a [LogId],
+    pub(super) files: Vec<(String, FileKind)>,
+    pub(super) manifest_end: Option<&'a End>,
+    pub(super) salvage: Option<Salvage>,
+}
+
+/// Records the logs that were read as part of the state shown: `verify` reads them again, `stats` counts them.
+fn note_logs(db: &DbInner, logs: &[LogId]) -> Result<(), OpenError> {
+    for &id in logs {
+        let path = log_path(&db.dir, id);
+        let bytes = db.fs.file_len(&path).map_err(|e| StorageError::io("read", &path, e))?;
+        db.log.note_found(&mut db.state().logs, id, bytes);
+    }
+    Ok(())
+}
+
+/// Replays the logs into fresh memtables. Full memtables become tables if possible; a reader, or a writer without room, keeps
+/// everything in memory.
+fn replay_into_memtables(
+    db: &DbInner,
+    logs: &[LogId],
+    covered: &HashMap<KeyspaceId, SeqNo>,
+    mut flushed: Option<&mut Flushed>,
+) -> Result<Replayed, OpenError> {
+    let (floors, next_keyspace): (HashMap<KeyspaceId, LogId>, _) = {
+        let state = db.state();
+        (
+            state.catalogue.tree().keyspaces.iter().map(|(&id, ks)| (id, ks.log_floor)).collect(),
+            state.catalogue.tree().next_keyspace,
+        )
+    };
+    let salvage = db.options.salvage;
+    let keyspaces = db.directory.load_full();
+    let empty = |keyspace: &KeyspaceInner| {
+        let memtables = Memtables::new(keyspace.fresh_memtable(0));
+        keyspace.replace_memtables(memtables);
+    };
+    let used = |ks: &&Arc<KeyspaceInner>| !ks.view.load().memtables.active.memtable.is_empty();
+    keyspaces.values().filter(used).for_each(|keyspace| empty(keyspace));
+    replay(&*db.fs, &db.dir, logs, salvage, |log, seq, op| {
+        let id = op.keyspace();
+        // A reader without the lock may see writes to a keyspace created in the meantime.
+        if id >= next_keyspace && !salvage && !db.read_only {
+            let what = format!("it holds a write to keyspace {id}, which is not in the manifest");
+            return Err(StorageError::corrupt(&log_path(&db.dir, log), None, what).into());
+        }
+        let Some(keyspace) = keyspaces.get(&id).filter(|_| log >= floors.get(&id).copied().unwrap_or(0))
+        else {
+            return Ok(());
+        };
+        if covered.get(&id).is_some_and(|covered| seq <= *covered) {
+            return Ok(());
+        }
+        let full =
+            |slot: &MemtableSlot| slot.memtable.memory_bytes() as u64 >= keyspace.options.memtable_bytes;
+        if let Some(flushed) = flushed.as_deref_mut().filter(|_| full(&keyspace.view.load().memtables.active))
+        {
+            db.flush_replayed(keyspace, flushed)?;
+            empty(keyspace);
+        }
+        insert(&keyspace.view.load().memtables.active.memtable, op, op.key().map(Digest::of), seq);
+        Ok(())
+    })
+}
+
+/// Begins the first session of a new database. It names its manifest before it creates a log; in any later session, the old
+/// logs get their successor while the old manifest is in force: see `wrong_end`.
+fn begin_new(db: &DbInner) -> Result<(), StorageError> {
+    let keyspaces = db.directory.load_full();
+    let mut log = db.log.lock();
+    let mut state = db.state();
+    let id = db.numbers.take();
+    state.catalogue.roll()?;
+    drop(state);
+    let first = db.log.create_first(id)?;
+    let mut state = db.state();
+    db.log.begin(&mut log, &mut state.logs, first, db.visible());
+    let mut edit = VersionEdit::default();
+    db.describe_session(&state, &keyspaces, id, &mut edit);
+    db.commit_edit(&mut state, edit, Vec::new(), |_, _| unreachable!("no tables change"))?;
+    drop(state);
+    drop(log);
+    db.write_options()
+}
+
+impl From<NotBegun> for OpenError {
+    fn from(error: NotBegun) -> Self {
+        match error {
+            NotBegun::Unchanged(error) | NotBegun::Unknown(error) => error.into(),
+            NotBegun::Stopped(error) => match error {
+                WriteError::Storage(error) => error.into(),
+                other => StorageError::io("begin in", Path::new(""), std::io::Error::other(other)).into(),
+            },
+        }
+    }
+}
+
+impl DbInner {
+    /// Removes the files found at opening that the session does not need.
+    pub(crate) fn remove_unneeded(&self, files: &[(String, FileKind)]) {
+        // Only salvage, which does not call this, can fail.
+        let removed = remove_leftovers(self, files, &HashMap::default());
+        debug_assert!(removed.is_ok(), "{removed:?}");
+    }
+}
+
+/// Returns damage as an error, or records it as a warning when salvaging.
+fn doubt(db: &DbInner, error: StorageError) -> Result<(), OpenError> {
+    if !db.options.salvage {
+        return Err(error.into());
+    }
+    db.warn(error.to_string());
+    Ok(())
+}
+
+/// Checks the ends of the manifest and the logs against each other, which the records alone cannot show. They are written in
+/// a fixed order (see `Handle::shut_down`): a log other than the last is closed once its successor exists; the last log of a
+/// session, if it holds anything, is closed once the manifest is; and the manifest records how far the logs go before it is
+/// closed.
+fn wrong_end(
+    db: &DbInner,
+    logs: &[LogId],
+    replayed: &Replayed,
+    known: SeqNo,
+    manifest_end: Option<&End>,
+) -> Option<StorageError> {
+    let last = log_path(&db.dir, *logs.last()?);
+    if let Some(End::Closed { .. }) = manifest_end {
+        let last_seq = replayed.last_seq;
+        if last_seq == known {
+            return None;
+        }
+        // Without any record, everything is in tables, and the log was empty and was closed.
+        if last_seq == 0 && replayed.any_closed && replayed.broken.is_none() {
+            return None;
+        }
+        if let Some((log, offset, what)) = &replayed.broken {
+            return Some(StorageError::corrupt(&log_path(&db.dir, *log), *offset, what.clone()));
+        }
+        let what =
+            format!("the log ends with write {last_seq}, but the database was closed after write {known}");
+        return Some(StorageError::corrupt(&last, None, what));
+    }
+    // A reader without the lock may have listed the files before the successor was created.
+    if replayed.last_closed && !db.read_only {
+        let manifest = manifest_path(&db.dir, db.state().catalogue.manifest_number());
+        if let Some(End::Torn { offset }) = manifest_end {
+            let what = "a record is damaged, though the database was closed";
+            return Some(StorageError::corrupt(&manifest, *offset, what));
+        }
+        let manifest = manifest.display();
+        let what =
+            format!("it was finished, but neither a later log nor the closing record of {manifest} exists");
+        return Some(StorageError::corrupt(&last, None, what));
+    }
+    None
+}
+
+/// Removes what a crash or an earlier session left behind: unfinished tables, replayed logs, old manifests. Salvage sets such
+/// files aside instead; `preserved` files already have another name.
+fn remove_leftovers(
+    db: &DbInner,
+    files: &[(String, FileKind)],
+    preserved: &HashMap<PathBuf, PathBuf>,
+) -> Result<(), OpenError> {
+    let state = db.state();
+    let tables: HashSet<u64> = state
+        .catalogue
+        .keyspaces()
+        .values()
+        .flat_map(|ks| ks.view.load().version.tables.clone())
+        .map(|t| t.meta.id)
+        .collect();
+    let filter_files: HashSet<u64> = state
+        .catalogue
+        .tree()
+        .keyspaces
+        .values()
+        .flat_map(|keyspace| keyspace.filter_files.keys().copied())
+        .collect();
+    let (mut unnamed, mut second_names) = (Vec::new(), Vec::new());
+    for (name, kind) in files {
+        let path = db.dir.join(name);
+        let keep = match kind {
+            FileKind::Table(id) => tables.contains(id),
+            FileKind::Log(id) => *id >= state.logs.current(),
+            FileKind::Manifest(number) => *number == state.catalogue.manifest_number(),
+            FileKind::Filter(id) => filter_files.contains(id),
+            FileKind::Temporary => false,
+            FileKind::Current | FileKind::Lock | FileKind::Options | FileKind::Reserve => true,
+        };
+        let is_data = matches!(kind, FileKind::Table(_) | FileKind::Log(_) | FileKind::Manifest(_));
+        match (keep, preserved.get(&path)) {
+            // A log of this number may have been created again.
+            (true, _) => {}
+            (false, Some(second)) => {
+                second_names.push((path.clone(), second.clone()));
+                db.garbage.push(path);
+            }
+            // A file that a damaged manifest does not name may be all that is left of its data.
+            (false, None) if db.options.salvage && is_data => unnamed.push(path),
+            (false, None) => db.garbage.push(path),
+        }
+    }
+    drop(state);
+    for path in unnamed {
+        let aside = salvage::free_name(&*db.fs, &path, ".aside")
+            .map_err(|e| StorageError::io("look for", &path, e))?;
+        db.fs.rename(&path, &aside).map_err(|e| StorageError::io("set aside", &path, e))?;
+        second_names.push((path, aside));
+    }
+    // In an intact database, the new manifest and the tables hold everything that the old ones and the logs did.
+    let needed = db.salvaged.lock().as_ref().is_some_and(SalvageReport::is_needed);
+    let is_table = |path: &Path| path.extension().is_some_and(|extension| extension == "tam");
+    second_names.retain(|(path, _)| needed || is_table(path));
+    for (path, aside) in second_names {
+        let (path, aside) = (path.display(), aside.display());
+        db.warn(format!("{path} is not part of the salvaged database; it is kept as {aside}"));
+    }
+    db.garbage.remove_all(&*db.fs);
+    Ok(())
+}
