@@ -21,6 +21,8 @@
 //!
 //! A member is held weakly, and one that was upgraded is dropped after the mutex is released: its end takes the mutex.
 
+#[cfg(test)]
+pub(crate) mod random;
 mod rule;
 
 use std::collections::BTreeMap;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::memory::random::Random;
 
 const TOTAL: u64 = 256 << 20;
 const STEP: u64 = TOTAL / STEPS;
@@ -11,33 +12,13 @@ struct World<C, F> {
     sampling: u64,
     gets: u64,
     ghost: GhostReport,
-    seed: u64,
+    random: Random,
 }
 
 impl<C: Fn(f64) -> f64, F: Fn(f64) -> f64> World<C, F> {
     fn new(cache: C, filters: F, seed: u64) -> World<C, F> {
         let ghost = GhostReport { step_bytes: STEP, sampling: 4, ..GhostReport::default() };
-        World { cache, filters, sampling: 4, gets: 0, ghost, seed }
-    }
-
-    fn uniform(&mut self) -> f64 {
-        self.seed = self.seed.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
-        (self.seed >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    /// A Poisson sample: exact for small means, a normal approximation for large ones.
-    fn poisson(&mut self, mean: f64) -> u64 {
-        if mean > 50.0 {
-            let (a, b) = (self.uniform().max(1e-300), self.uniform());
-            let normal = (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos();
-            return (mean + mean.sqrt() * normal).round().max(0.0) as u64;
-        }
-        let (floor, mut product, mut n) = ((-mean).exp(), self.uniform(), 0);
-        while product > floor {
-            product *= self.uniform();
-            n += 1;
-        }
-        n
+        World { cache, filters, sampling: 4, gets: 0, ghost, random: Random(seed) }
     }
 
     fn cache_slope(&self, split: Split) -> f64 {
@@ -61,7 +42,7 @@ impl<C: Fn(f64) -> f64, F: Fn(f64) -> f64> World<C, F> {
         let misses = (self.cache)(split.cache as f64) * gets as f64;
         self.ghost.evicted_bytes += (misses * BLOCK) as u64;
         let mean = self.cache_slope(split) * STEP as f64 * gets as f64 / self.sampling as f64;
-        self.ghost.ghost_hits += self.poisson(mean) * self.sampling;
+        self.ghost.ghost_hits += self.random.poisson(mean) * self.sampling;
         let moved = divider.turn(self.gets, self.ghost, self.marginal(split));
         let now = divider.split();
         assert_eq!(now.cache + now.filters, TOTAL);

@@ -1,4 +1,5 @@
 use super::*;
+use crate::memory::random::Random;
 
 const TOTAL: u64 = 256 << 20;
 const STEP: u64 = TOTAL / STEPS;
@@ -32,12 +33,17 @@ struct World {
     shares: Shares,
     members: BTreeMap<u64, Member>,
     now: Duration,
-    seed: u64,
+    random: Random,
 }
 
 impl World {
     fn new(seed: u64) -> World {
-        World { shares: Shares::new(TOTAL), members: BTreeMap::new(), now: Duration::ZERO, seed }
+        World {
+            shares: Shares::new(TOTAL),
+            members: BTreeMap::new(),
+            now: Duration::ZERO,
+            random: Random(seed),
+        }
     }
 
     fn join(&mut self, id: u64, curve: Curve, filters: bool, gets_per_second: f64) {
@@ -70,26 +76,6 @@ impl World {
         assert!(bytes.iter().all(|&bytes| bytes >= least), "{bytes:?}");
     }
 
-    fn uniform(&mut self) -> f64 {
-        self.seed = self.seed.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
-        (self.seed >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    /// A Poisson sample: exact for small means, a normal approximation for large ones.
-    fn poisson(&mut self, mean: f64) -> u64 {
-        if mean > 50.0 {
-            let (a, b) = (self.uniform().max(1e-300), self.uniform());
-            let normal = (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos();
-            return (mean + mean.sqrt() * normal).round().max(0.0) as u64;
-        }
-        let (floor, mut product, mut n) = ((-mean).exp(), self.uniform(), 0);
-        while product > floor {
-            product *= self.uniform();
-            n += 1;
-        }
-        n
-    }
-
     /// Lets all members read for `seconds`, and returns the number of steps.
     fn run(&mut self, seconds: u64) -> u64 {
         let mut moves = 0;
@@ -103,7 +89,8 @@ impl World {
                 let loss = member.slope(bytes.saturating_sub(STEP));
                 let gets = member.gets_per_second * TICK.as_secs_f64();
                 let misses = (member.curve)(bytes as f64) * gets;
-                let observed = if filters { 0 } else { self.poisson(slope * STEP as f64 * gets / 4.0) };
+                let observed =
+                    if filters { 0 } else { self.random.poisson(slope * STEP as f64 * gets / 4.0) };
                 let reading = &mut self.members.get_mut(&id).expect("a member").reading;
                 reading.gets += gets.round() as u64;
                 if filters {
@@ -293,7 +280,7 @@ fn the_bounds_contain_the_mean() {
     let mut world = World::new(9);
     for mean in [0.5, 3.0, 20.0, 400.0] {
         let missed = (0..10_000).filter(|_| {
-            let (low, high) = bounds(world.poisson(mean) as f64);
+            let (low, high) = bounds(world.random.poisson(mean) as f64);
             !(low..=high).contains(&mean)
         });
         let missed = missed.count();
