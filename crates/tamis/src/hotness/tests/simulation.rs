@@ -58,7 +58,8 @@ impl Simulation {
                     more: 16,
                 }),
                 end: KeyEnd::Unbounded,
-                fixed_bytes: count as u64 * 34,
+                // A word and a border for each segment.
+                fixed_bytes: count as u64 * 12,
             };
             let hotness = manager.inherited(&spec, Origin::Nothing, count as u64);
             manager.add_table(spec, hotness);
@@ -150,7 +151,7 @@ impl Simulation {
 /// How near placement by measured hotness comes to the best one, and at what cost in loads.
 #[test]
 fn placement_of_scattered_hot_keys_beside_monkey() {
-    for (skew, most) in [(0.99, 1.02), (1.2, 0.59), (1.4, 0.27)] {
+    for (skew, most) in [(0.99, 0.97), (1.2, 0.57), (1.4, 0.26)] {
         let mut simulation = Simulation::new(skew, 1);
         simulation.gets(250_000);
         let (early, loads) = (simulation.wasted(), simulation.loads);
@@ -176,7 +177,7 @@ fn equal_hotness_comes_near_monkey_without_moving_units_back_and_forth() {
     simulation.gets(50_000);
     let ratio = simulation.wasted() / simulation.monkey();
     println!("uniform: {ratio:.3} of Monkey's, {loads} loads, then {}", simulation.loads - loads);
-    assert!(ratio < 1.2, "{ratio}");
+    assert!(ratio < 1.16, "{ratio}");
 }
 
 #[test]
