@@ -53,7 +53,7 @@ impl Keyspace {
                 Change::Put(value) => batch.put_checked(self.inner.id, key, digest, value.as_ref())?,
                 Change::Delete => batch.delete_digested(self.inner.id, key, digest),
             }
-            let point = Point { digest, key: key.into() };
+            let point = Point { digest, since, key: key.into() };
             let part = Part::new(self.inner.clone(), since, smallvec![point], Vec::new());
             let sync = db.options.durability == Durability::Synced;
             match db.write_if(batch, sync, Condition::new(smallvec![part])) {

@@ -71,7 +71,7 @@ struct Pending {
 struct Members<'g> {
     batches: SmallVec<[&'g WriteBatch; 8]>,
     /// The conditions under which they commit; empty if there is none.
-    conditions: SmallVec<[Option<&'g Condition>; 0]>,
+    conditions: SmallVec<[Option<&'g Condition>; 4]>,
 }
 
 /// The place where one writer waits for its turn. The turn, and whether the writer sleeps, are behind the lock. `given` is a hint that

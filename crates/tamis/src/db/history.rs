@@ -27,14 +27,13 @@
 //!
 //! [`TransactionError::TooOld`]: crate::TransactionError::TooOld
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::collections::HashMap;
 use crate::compaction::shape::KeyRange;
 use crate::db::inner::{DbInner, KeyspaceInner};
-use crate::db::snapshot::PinnedViews;
 use crate::db::transaction::bugs::{Bug, Bugs};
 use crate::ids::KeyspaceId;
 use crate::key::SeqNo;
@@ -116,7 +115,7 @@ impl History {
         &self,
         keyspace: KeyspaceId,
         since: SeqNo,
-        mut ingested: impl FnMut(&KeyRange),
+        mut ingested: impl FnMut(&KeyRange, SeqNo),
     ) -> Option<Vec<Arc<MemtableSlot>>> {
         let kept = self.kept.lock();
         if self.bugs.make(Bug::Flushed) {
@@ -126,7 +125,10 @@ impl History {
             return None;
         }
         let later = |of: KeyspaceId, seq: SeqNo| of == keyspace && seq > since;
-        kept.ingested.iter().filter(|one| later(one.keyspace, one.seq)).for_each(|one| ingested(&one.range));
+        kept.ingested
+            .iter()
+            .filter(|one| later(one.keyspace, one.seq))
+            .for_each(|one| ingested(&one.range, one.seq));
         let memtables = kept.memtables.iter().filter(|one| later(one.keyspace, one.last));
         Some(memtables.map(|one| one.slot.clone()).collect())
     }
@@ -199,18 +201,13 @@ impl History {
     }
 }
 
-/// Returns where the oldest open transaction began.
-fn oldest_transaction(live: &BTreeMap<SeqNo, Vec<Arc<PinnedViews>>>) -> Option<SeqNo> {
-    live.iter().find(|(_, pins)| pins.iter().any(|pin| pin.transaction)).map(|(seq, _)| *seq)
-}
-
 impl DbInner {
     /// Must be called before flushed memtables leave the keyspace's view.
     pub(crate) fn keep_for_transactions(&self, keyspace: &KeyspaceInner, slots: &[Arc<MemtableSlot>]) {
         // Under the lock, so that no transaction begins between the two: one that begins later has seen these memtables whole, for they
         // were sealed before.
         let live = self.snapshots.lock();
-        let given_up = self.history.keep(keyspace.id, slots, oldest_transaction(&live));
+        let given_up = self.history.keep(keyspace.id, slots, live.oldest_transaction());
         drop(live);
         drop(given_up);
     }
@@ -225,7 +222,7 @@ impl DbInner {
         if self.history.any.load(Relaxed) {
             let live = self.snapshots.lock();
             // What is not visible yet is still ahead of whoever begins now.
-            let given_up = self.history.trim(oldest_transaction(&live).unwrap_or_else(|| self.visible()));
+            let given_up = self.history.trim(live.oldest_transaction().unwrap_or_else(|| self.visible()));
             drop(live);
             drop(given_up);
         }
@@ -245,7 +242,7 @@ mod tests {
         let range = KeyRange { smallest: b"a"[..].into(), largest: KeyEnd::Included(b"b"[..].into()) };
         let found = |since| {
             let mut count = 0;
-            history.since(1, since, |_| count += 1).map(|_| count)
+            history.since(1, since, |_, _| count += 1).map(|_| count)
         };
         history.note_ingested(std::iter::once(Ingested { keyspace: 1, seq: 5, range }));
         history.trim(4);

@@ -60,7 +60,6 @@
 //! keyspace's expiry horizon, below which entries have expired ([`expiry`](super::expiry)).
 
 use crate::sync::{Mutex, MutexGuard};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -92,7 +91,7 @@ use crate::db::room::Room;
 use crate::db::salvage::SalvageReport;
 use crate::db::scheduler::Scheduler;
 use crate::db::scrub::Scrub;
-use crate::db::snapshot::PinnedViews;
+use crate::db::snapshot::LiveSnapshots;
 use crate::db::throttle::Throttle;
 use crate::db::transaction::locks::Locks;
 use crate::db::transaction::prepared::{PREPARED_KEYSPACE, Prepared};
@@ -314,7 +313,7 @@ pub(crate) struct DbInner {
     pub(crate) throttle: Throttle,
     pub(crate) log: Log,
     pub(crate) monitor: Arc<Monitor>,
-    pub(crate) snapshots: Mutex<BTreeMap<SeqNo, Vec<Arc<PinnedViews>>>>,
+    pub(crate) snapshots: Mutex<LiveSnapshots>,
     /// The report if this opening was a salvage.
     pub(crate) salvaged: Mutex<Option<SalvageReport>>,
     pub(crate) expiry: Expiry,
@@ -362,7 +361,7 @@ impl DbInner {
     /// Returns the live snapshots, ascending. A snapshot taken later is at or above everything that is in a table or sealed
     /// memtable now, so a merge of these may rely on this list.
     pub(crate) fn live_snapshots(&self) -> Vec<SeqNo> {
-        self.snapshots.lock().keys().copied().collect()
+        self.snapshots.lock().numbers()
     }
 
     /// Makes an edit durable and publishes its changes in the trees of keyspaces; `change` gives each its new memtables. `opened`

@@ -9,13 +9,14 @@
 //!   the view's tables stay on disk, and its memtables in memory. When a keyspace changes to such a policy, its view is added
 //!   to all live snapshots before anything is dropped.
 //!
-//! The list is behind the `snapshots` lock. Reads from a snapshot take no lock.
+//! The list ([`LiveSnapshots`]) is behind the `snapshots` lock. Reads from a snapshot take no lock.
 
-use crate::collections::HashMap;
+use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 
+use crate::collections::HashMap;
 use crate::db::inner::{DbInner, KeyspaceInner};
 use crate::db::keyspace::Keyspace;
 use crate::db::readable::Place;
@@ -59,6 +60,55 @@ impl PinnedViews {
     }
 }
 
+/// The live snapshots, oldest first. They are taken in the order of their numbers, since each reads its number under the lock: so a new
+/// one goes to the end, and beginning and ending one moves little, whether snapshots end in the order in which they began or at once.
+#[derive(Debug, Default)]
+pub(crate) struct LiveSnapshots(VecDeque<(SeqNo, Arc<PinnedViews>)>);
+
+impl LiveSnapshots {
+    fn add(&mut self, seq: SeqNo, held: Arc<PinnedViews>) {
+        debug_assert!(self.0.back().is_none_or(|(last, _)| *last <= seq), "numbers only grow");
+        self.0.push_back((seq, held));
+    }
+
+    fn remove(&mut self, seq: SeqNo, held: &Arc<PinnedViews>) {
+        let first = self.0.partition_point(|(other, _)| *other < seq);
+        let place = self.0.range(first..).position(|(_, other)| Arc::ptr_eq(other, held));
+        debug_assert!(place.is_some(), "a live snapshot is in the list");
+        if let Some(place) = place {
+            self.0.remove(first + place);
+        }
+    }
+
+    fn holders(&self) -> impl Iterator<Item = &Arc<PinnedViews>> {
+        self.0.iter().map(|(_, held)| held)
+    }
+
+    /// Returns the numbers, ascending, each once.
+    pub(crate) fn numbers(&self) -> Vec<SeqNo> {
+        let mut numbers: Vec<SeqNo> = self.0.iter().map(|(seq, _)| *seq).collect();
+        numbers.dedup();
+        numbers
+    }
+
+    /// Returns the snapshots of each number, ascending.
+    pub(crate) fn by_number(&self) -> Vec<(SeqNo, Vec<&Arc<PinnedViews>>)> {
+        let mut found: Vec<(SeqNo, Vec<&Arc<PinnedViews>>)> = Vec::new();
+        for (seq, held) in &self.0 {
+            match found.last_mut() {
+                Some((last, group)) if last == seq => group.push(held),
+                _ => found.push((*seq, vec![held])),
+            }
+        }
+        found
+    }
+
+    /// Returns where the oldest open transaction began.
+    pub(crate) fn oldest_transaction(&self) -> Option<SeqNo> {
+        self.0.iter().find(|(_, held)| held.transaction).map(|(seq, _)| *seq)
+    }
+}
+
 /// Keeps the data that a snapshot sees from being dropped.
 #[derive(Debug)]
 pub(crate) struct SnapshotPin {
@@ -76,7 +126,7 @@ impl SnapshotPin {
         // raised no horizon above ours.
         let mut live = db.snapshots.lock();
         let (seq, expired, views) = loop {
-            let directory = db.directory.load_full();
+            let directory = db.directory.load();
             let views = views_to_hold(&directory);
             let horizons = directory.values().map(|keyspace| (keyspace.id, db.expiry.expired(keyspace)));
             let expired = horizons.filter(|(_, expired)| *expired > 0).collect();
@@ -94,7 +144,7 @@ impl SnapshotPin {
             false => OnceLock::from(ArcSwap::from_pointee(views)),
         };
         let held = Arc::new(PinnedViews { taken, transaction, expired, views });
-        live.entry(seq).or_default().push(held.clone());
+        live.add(seq, held.clone());
         drop(live);
         Arc::new(SnapshotPin { handle: handle.clone(), seq, held })
     }
@@ -109,12 +159,7 @@ fn views_to_hold(directory: &HashMap<KeyspaceId, Arc<KeyspaceInner>>) -> Views {
 impl Drop for SnapshotPin {
     fn drop(&mut self) {
         let mut live = self.handle.inner.snapshots.lock();
-        if let Some(held) = live.get_mut(&self.seq) {
-            held.retain(|held| !Arc::ptr_eq(held, &self.held));
-            if held.is_empty() {
-                live.remove(&self.seq);
-            }
-        }
+        live.remove(self.seq, &self.held);
         drop(live);
         if self.held.transaction {
             self.handle.inner.trim_history();
@@ -131,7 +176,7 @@ impl DbInner {
             return;
         }
         let live = self.snapshots.lock();
-        for held in live.values().flatten().filter(|held| held.view(keyspace.id).is_none()) {
+        for held in live.holders().filter(|held| held.view(keyspace.id).is_none()) {
             let mut views = held.views().map_or_else(Views::new, |views| (*views).clone());
             views.push((keyspace.id, keyspace.view.load_full()));
             match held.views.get() {

@@ -284,8 +284,9 @@ fn snapshot_stats(db: &DbInner, state: &State) -> Vec<SnapshotStats> {
     let mut pinned = BTreeMap::new();
     pins.for_each(|(seq, bytes)| *pinned.entry(*seq).or_insert(0) += bytes);
     let live = db.snapshots.lock();
-    live.iter()
-        .map(|(&seq, handles)| {
+    live.by_number()
+        .into_iter()
+        .map(|(seq, handles)| {
             // Several views may pin the same tables.
             let mut dropped = BTreeMap::new();
             for (id, view) in

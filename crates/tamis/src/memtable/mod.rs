@@ -287,7 +287,7 @@ impl Memtable {
     pub(crate) fn newest_range_tombstones<T>(
         &self,
         since: SeqNo,
-        mut ask: impl FnMut(&[u8], &KeyEnd) -> Option<T>,
+        mut ask: impl FnMut(&[u8], &KeyEnd, SeqNo) -> Option<T>,
     ) -> Option<T> {
         if !self.has_range_tombstones() {
             return None;
@@ -295,7 +295,7 @@ impl Memtable {
         let tombstones = self.range_tombstones.lock().unwrap_or_else(PoisonError::into_inner);
         // They are in the order of their insertion, which is that of their numbers.
         let mut newer = tombstones.iter().rev().take_while(|(_, _, seq)| *seq > since);
-        newer.find_map(|(start, end, _)| ask(start, end))
+        newer.find_map(|(start, end, seq)| ask(start, end, *seq))
     }
 
     /// Widens the range of sequence numbers. Writers of versions and of range tombstones may call this concurrently.

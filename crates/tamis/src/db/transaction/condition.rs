@@ -134,9 +134,9 @@ impl DbInner {
         let view = part.keyspace.view.load();
         let mut met = view.memtables.iter().find_map(|slot| part.meets_memtable(&slot.memtable));
         if met.is_none() {
-            let ingested = |range: &_| {
+            let ingested = |range: &_, seq| {
                 if met.is_none() {
-                    met = part.meets_ingested(range);
+                    met = part.meets_ingested(range, seq);
                 }
             };
             let kept = self.history.since(part.keyspace.id, part.since, ingested);

@@ -19,6 +19,8 @@ use crate::read::pending::{Span, reaches};
 #[derive(Debug)]
 pub(crate) struct Point {
     pub(crate) digest: Digest,
+    /// The last write of anything that the transaction may have seen under the key.
+    pub(crate) since: SeqNo,
     pub(crate) key: Box<[u8]>,
 }
 
@@ -26,11 +28,20 @@ pub(crate) struct Point {
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) keyspace: Arc<KeyspaceInner>,
-    /// The last write that the transaction has seen of it.
+    /// Nothing up to this number conflicts: all of it was seen, or judged already.
     pub(crate) since: SeqNo,
     /// By their digests.
     points: SmallVec<[Point; 1]>,
-    ranges: Vec<Span>,
+    ranges: Vec<(SeqNo, Span)>,
+}
+
+/// Returns the end of a range as the first key behind it.
+fn exclusive(end: &KeyEnd) -> Option<Vec<u8>> {
+    match end {
+        KeyEnd::Included(last) => Some([&last[..], &[0]].concat()),
+        KeyEnd::Excluded(end) => Some(end.to_vec()),
+        KeyEnd::Unbounded => None,
+    }
 }
 
 fn overlap(a: (&[u8], Option<&[u8]>), b: (&[u8], Option<&[u8]>)) -> bool {
@@ -38,22 +49,23 @@ fn overlap(a: (&[u8], Option<&[u8]>), b: (&[u8], Option<&[u8]>)) -> bool {
 }
 
 impl Part {
-    /// Ranges are not empty.
+    /// Ranges are not empty. Each comes with the last write that the transaction may have seen in it; no point or range with one
+    /// before `since`.
     pub(crate) fn new(
         keyspace: Arc<KeyspaceInner>,
         since: SeqNo,
         mut points: SmallVec<[Point; 1]>,
-        ranges: Vec<Span>,
+        ranges: Vec<(SeqNo, Span)>,
     ) -> Part {
-        points.sort_unstable_by_key(|point| point.digest.get());
+        if points.len() > 1 {
+            points.sort_unstable_by_key(|point| point.digest.get());
+        }
         Part { keyspace, since, points, ranges }
     }
 
-    /// Returns the same part once more.
-    pub(crate) fn again(&self) -> Part {
-        let points = self.points.iter().map(|point| Point { digest: point.digest, key: point.key.clone() });
-        let (keyspace, ranges) = (self.keyspace.clone(), self.ranges.clone());
-        Part { keyspace, since: self.since, points: points.collect(), ranges }
+    /// The part that depends on nothing but the existence of the keyspace.
+    pub(crate) fn existence(keyspace: Arc<KeyspaceInner>) -> Part {
+        Part::new(keyspace, MAX_SEQNO, SmallVec::new(), Vec::new())
     }
 
     /// Reports whether the transaction depends on nothing in the keyspace but its existence.
@@ -72,27 +84,24 @@ impl Part {
     }
 
     fn in_range(&self, key: &[u8]) -> bool {
-        self.ranges.iter().any(|(start, end)| &start[..] <= key && reaches(end.as_deref(), key))
+        self.ranges.iter().any(|(_, (start, end))| &start[..] <= key && reaches(end.as_deref(), key))
     }
 
-    /// Returns a key of the footprint that a write of the range changes, if it does.
-    fn meets_range(&self, range: (&[u8], Option<&[u8]>)) -> Option<Vec<u8>> {
+    /// Returns a key of the footprint that a write of the range with the number `seq` changes, if it does.
+    fn meets_range(&self, range: (&[u8], Option<&[u8]>), seq: SeqNo) -> Option<Vec<u8>> {
         let within = |key: &[u8]| range.0 <= key && reaches(range.1, key);
-        if let Some(point) = self.points.iter().find(|point| within(&point.key)) {
+        if let Some(point) = self.points.iter().find(|point| point.since < seq && within(&point.key)) {
             return Some(point.key.to_vec());
         }
-        let met = self.ranges.iter().find(|(start, end)| overlap((start, end.as_deref()), range));
-        met.map(|(start, _)| (&start[..]).max(range.0).to_vec())
+        let mut ranges = self.ranges.iter().filter(|(since, _)| *since < seq);
+        let met = ranges.find(|(_, (start, end))| overlap((start, end.as_deref()), range));
+        met.map(|(_, (start, _))| (&start[..]).max(range.0).to_vec())
     }
 
     /// Returns a key of the footprint that an ingested file may change.
-    pub(crate) fn meets_ingested(&self, range: &KeyRange) -> Option<Vec<u8>> {
-        let end = match &range.largest {
-            KeyEnd::Included(last) => Some([&last[..], &[0]].concat()),
-            KeyEnd::Excluded(end) => Some(end.to_vec()),
-            KeyEnd::Unbounded => None,
-        };
-        self.meets_range((&range.smallest, end.as_deref()))
+    pub(crate) fn meets_ingested(&self, range: &KeyRange, seq: SeqNo) -> Option<Vec<u8>> {
+        let end = exclusive(&range.largest);
+        self.meets_range((&range.smallest, end.as_deref()), seq)
     }
 
     /// Returns a key of the footprint that an operation of a batch writes; `digest` is that of its key, if it has one.
@@ -102,7 +111,8 @@ impl Part {
                 let meets = digest.is_some_and(|digest| self.has_point(key, digest)) || self.in_range(key);
                 meets.then(|| key.to_vec())
             }
-            BatchOp::DeleteRange { start, end, .. } => self.meets_range((start, end)),
+            // After everything that was seen.
+            BatchOp::DeleteRange { start, end, .. } => self.meets_range((start, end), MAX_SEQNO),
             BatchOp::Ingestion { .. } => None,
         }
     }
@@ -112,18 +122,19 @@ impl Part {
     /// Cost: a probe of the memtable's filter for each point, and a search if it says "maybe"; for a range, a step for each version that
     /// the memtable has in it.
     pub(crate) fn meets_memtable(&self, memtable: &Arc<Memtable>) -> Option<Vec<u8>> {
-        let since = self.since;
-        if memtable.max_seq().is_none_or(|last| last <= since) {
+        if memtable.max_seq().is_none_or(|last| last <= self.since) {
             return None;
         }
-        for Point { digest, key } in &self.points {
+        for Point { digest, since, key } in &self.points {
+            let since = self.since.max(*since);
             if memtable.may_contain(*digest)
                 && memtable.get(key, MAX_SEQNO).is_some_and(|newest| newest.seq > since)
             {
                 return Some(key.to_vec());
             }
         }
-        for (start, end) in &self.ranges {
+        for (since, (start, end)) in &self.ranges {
+            let since = self.since.max(*since);
             let mut cursor = memtable.cursor();
             cursor.seek(start, MAX_SEQNO);
             while cursor.valid() && reaches(end.as_deref(), cursor.key()) {
@@ -133,13 +144,9 @@ impl Part {
                 cursor.next();
             }
         }
-        memtable.newest_range_tombstones(since, |start, end| {
-            let end = match end {
-                KeyEnd::Included(last) => Some([&last[..], &[0]].concat()),
-                KeyEnd::Excluded(end) => Some(end.to_vec()),
-                KeyEnd::Unbounded => None,
-            };
-            self.meets_range((start, end.as_deref()))
+        memtable.newest_range_tombstones(self.since, |start, end, seq| {
+            let end = exclusive(end);
+            self.meets_range((start, end.as_deref()), seq)
         })
     }
 }

@@ -11,21 +11,20 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::time::Duration;
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use tamis_filter::Digest;
 
 use crate::batch::{WriteBatch, check_key, normalize_range};
 use crate::db::snapshot::SnapshotPin;
 use crate::db::transaction::condition::Condition;
-use crate::db::transaction::footprint::{Part, Point};
+use crate::db::transaction::footprint::Part;
 use crate::db::transaction::locks::{Mode, NotGranted, Owner, Target};
+use crate::db::transaction::reads::Reads;
 use crate::db::transaction::savepoint::Savepoint;
 use crate::db::transaction::writes::Writes;
 use crate::db::{Db, Keyspace, PreparedTransaction};
 use crate::error::TransactionError;
-use crate::key::SeqNo;
 use crate::options::Durability;
-use crate::read::pending::Span;
 use crate::read::{Bounds, Iter, Overlay};
 use crate::slice::Slice;
 
@@ -80,7 +79,7 @@ pub struct LockTransaction {
     _pin: Arc<SnapshotPin>,
     held: Held,
     /// What was read, each as of its own moment.
-    reads: Vec<Part>,
+    reads: Reads,
     writes: Writes,
 }
 
@@ -124,7 +123,7 @@ impl Db {
             options,
             _pin: SnapshotPin::new(self.handle(), true),
             held: Held { db: self.clone(), owner: inner.locks.owner(), passed_on: false },
-            reads: Vec::new(),
+            reads: Reads::default(),
             writes: Writes::new(inner.instance),
         })
     }
@@ -144,11 +143,9 @@ impl LockTransaction {
         self.writes.check(keyspace)?;
         let (locks, owner) = (&self.db.handle().inner.locks, self.held.owner);
         let place = (keyspace.inner.id, keyspace.name());
-        let key = match &target {
-            Target::Key(key) | Target::Range((key, _)) => key.clone(),
-        };
-        locks.acquire(owner, place, target, mode, self.options.timeout).map_err(|why| match why {
+        locks.acquire(owner, place, &target, mode, self.options.timeout).map_err(|why| match why {
             NotGranted::Timeout { holders } => {
+                let key = target.first().to_vec();
                 TransactionError::LockTimeout { keyspace: keyspace.name().to_owned(), key, holders }
             }
             NotGranted::Deadlock(cycle) => TransactionError::Deadlock { cycle },
@@ -157,7 +154,7 @@ impl LockTransaction {
 
     fn lock_key(&self, keyspace: &Keyspace, key: &[u8], mode: Mode) -> Result<(), TransactionError> {
         check_key(key).map_err(TransactionError::Write)?;
-        self.lock(keyspace, Target::Key(key.to_vec()), mode)
+        self.lock(keyspace, Target::key(key), mode)
     }
 
     /// Reads a key that is locked.
@@ -170,16 +167,12 @@ impl LockTransaction {
             None if hidden => None,
             _ => {
                 let (value, digest, since) = keyspace.lookup_now(key)?;
-                self.note(keyspace, since, smallvec![Point { digest, key: key.into() }], Vec::new());
+                self.reads.note(&keyspace.inner, key, digest, since);
                 value
             }
         };
         let operator = keyspace.inner.operators.merge.as_deref();
         Ok(writes.map_or(Ok(committed.clone()), |writes| writes.value(key, committed, operator))?)
-    }
-
-    fn note(&mut self, keyspace: &Keyspace, since: SeqNo, points: SmallVec<[Point; 1]>, ranges: Vec<Span>) {
-        self.reads.push(Part::new(keyspace.inner.clone(), since, points, ranges));
     }
 
     /// Returns the value of `key`, under a shared lock.
@@ -294,10 +287,10 @@ impl LockTransaction {
     ) -> Result<Iter, TransactionError> {
         let bounds = Bounds::of(&range);
         if let Some(span) = normalize_range(range)? {
-            self.lock(keyspace, Target::Range(span.clone()), Mode::Shared)?;
+            self.lock(keyspace, Target::range(span.clone()), Mode::Shared)?;
             // The number before the iterator: it sees all of this, and perhaps more.
             let since = self.db.handle().inner.visible();
-            self.note(keyspace, since, SmallVec::new(), vec![span]);
+            self.reads.note_range(&keyspace.inner, span, since);
         }
         let operator = keyspace.inner.operators.merge.clone();
         let pending = self.writes.of(keyspace.inner.id).cloned();
@@ -356,7 +349,7 @@ impl LockTransaction {
         range: impl RangeBounds<K>,
     ) -> Result<(), TransactionError> {
         let Some((start, end)) = normalize_range(range)? else { return Ok(()) };
-        self.lock(keyspace, Target::Range((start.clone(), end.clone())), Mode::Exclusive)?;
+        self.lock(keyspace, Target::range((start.clone(), end.clone())), Mode::Exclusive)?;
         let end = end.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
         Ok(self.writes.delete_range(keyspace, (std::ops::Bound::Included(start), end))?)
     }
@@ -382,7 +375,8 @@ impl LockTransaction {
     /// [`TransactionError::Conflict`] if somebody who took no lock has written what the transaction has read;
     /// [`TransactionError::TooOld`] and [`TransactionError::Write`] as for
     /// [`Transaction::commit`](crate::Transaction::commit). Locks are given up in any case.
-    pub fn commit(self) -> Result<u64, TransactionError> {
+    pub fn commit(mut self) -> Result<u64, TransactionError> {
+        let parts = self.take_parts();
         let inner = &self.db.handle().inner;
         if self.writes.is_empty() {
             return Ok(inner.visible());
@@ -391,14 +385,13 @@ impl LockTransaction {
         let batch = self.writes.batch();
         let sync = durability == Durability::Synced;
         // The locks are given up at the end of this call: after the commit is visible.
-        inner.write_if(batch, sync, Condition::new(self.parts()))
+        inner.write_if(batch, sync, Condition::new(parts))
     }
 
-    fn parts(&self) -> SmallVec<[Part; 1]> {
-        let mut parts: SmallVec<[Part; 1]> = self.reads.iter().map(Part::again).collect();
-        for keyspace in self.writes.keyspaces() {
-            parts.push(Part::new(keyspace.clone(), 0, SmallVec::new(), Vec::new()));
-        }
+    /// Returns what must not have been written by others when the transaction commits, and that the keyspaces written to exist.
+    fn take_parts(&mut self) -> SmallVec<[Part; 1]> {
+        let mut parts = self.reads.take_parts(&self.db.handle().inner.history.bugs);
+        parts.extend(self.writes.keyspaces().cloned().map(Part::existence));
         parts
     }
 
@@ -419,7 +412,8 @@ impl LockTransaction {
     pub fn prepare(mut self, name: impl AsRef<[u8]>) -> Result<PreparedTransaction, TransactionError> {
         check_key(name.as_ref()).map_err(TransactionError::Write)?;
         let (name, owner) = (name.as_ref().to_vec(), self.held.owner);
-        let prepared = self.db.store_prepared(&name, owner, &self.writes.batch(), self.parts())?;
+        let parts = self.take_parts();
+        let prepared = self.db.store_prepared(&name, owner, &self.writes.batch(), parts)?;
         self.held.passed_on = true;
         self.db.handle().inner.locks.release_shared(owner);
         Ok(prepared)
@@ -432,9 +426,9 @@ pub(super) fn targets_of(batch: &[u8]) -> Option<Vec<(crate::ids::KeyspaceId, Ta
     let target = |op: BatchOp<'_>| match op {
         BatchOp::Put { keyspace, key, .. }
         | BatchOp::Merge { keyspace, key, .. }
-        | BatchOp::Delete { keyspace, key } => Some((keyspace, Target::Key(key.to_vec()))),
+        | BatchOp::Delete { keyspace, key } => Some((keyspace, Target::key(key))),
         BatchOp::DeleteRange { keyspace, start, end } => {
-            Some((keyspace, Target::Range((start.to_vec(), end.map(<[u8]>::to_vec)))))
+            Some((keyspace, Target::range((start.to_vec(), end.map(<[u8]>::to_vec)))))
         }
         BatchOp::Ingestion { .. } => None,
     };

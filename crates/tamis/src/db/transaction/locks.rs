@@ -4,21 +4,31 @@
 //!
 //! * Of two transactions that hold locks on the same key, directly or by a range, both hold shared ones.
 //! * Locks are only added until a transaction ends; then all of them go at once. A transaction that is prepared gives up its shared ones.
-//! * A transaction waits for one lock at a time. Whoever begins to wait first looks for a cycle of those who wait for each other, which
-//!   the new edge would close: it gets [`Deadlock`] instead. Those who wait look again whenever a lock was given up.
+//! * A transaction waits for one lock at a time. Whoever is about to wait first looks for a cycle of those who wait for each other: it gets
+//!   [`Deadlock`](NotGranted::Deadlock) instead. Who blocks whom is computed from the locks that are held at that moment, so it is never out
+//!   of date.
+//! * Whenever locks are given up, those who wait and are not blocked any more are woken, the longest waiting first, except who would be
+//!   blocked by one woken before. Who is blocked again when it comes to itself wakes others in its place. So nobody sleeps unless a lock that
+//!   is held, or somebody awake, is in the way.
 //!
-//! Nothing is fair: a shared lock may be granted while an exclusive one is waited for. Timeouts bound every wait.
+//! Locks are not fair: whoever comes while the woken one is on its way may be granted the lock before it, since handing a lock to a thread
+//! that sleeps would leave it idle for as long as the thread takes to wake. Timeouts bound every wait.
+//!
+//! # Cost
+//!
+//! A lock costs a search among the locks held in its keyspace; giving up all locks costs one for each.
 //!
 //! # Threads
 //!
-//! One leaf lock over the whole table, held for searches among the locks held in a keyspace. Any thread may ask, with no lock of the engine
-//! held.
+//! One leaf lock over the whole table, held for such searches. Any thread may ask, with no lock of the engine held.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::collections::HashMap;
+use smallvec::SmallVec;
+
 use crate::error::WaitsFor;
 use crate::ids::KeyspaceId;
 use crate::read::pending::{Span, reaches};
@@ -37,24 +47,37 @@ pub(crate) enum Mode {
 /// What a lock is on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    Key(Vec<u8>),
+    Key(Arc<[u8]>),
     /// Not empty.
-    Range(Span),
+    Range(Arc<Span>),
 }
 
 impl Target {
+    pub(crate) fn key(key: &[u8]) -> Target {
+        Target::Key(key.into())
+    }
+
+    pub(crate) fn range(span: Span) -> Target {
+        Target::Range(Arc::new(span))
+    }
+
     /// The key, or the first one.
-    fn first(&self) -> &[u8] {
+    pub(crate) fn first(&self) -> &[u8] {
         match self {
             Target::Key(key) => key,
-            Target::Range((start, _)) => start,
+            Target::Range(span) => &span.0,
         }
     }
 
-    fn overlaps(&self, (start, end): &Span) -> bool {
-        match self {
-            Target::Key(key) => start <= key && reaches(end.as_deref(), key),
-            Target::Range((from, to)) => reaches(to.as_deref(), start) && reaches(end.as_deref(), from),
+    fn overlaps(&self, other: &Target) -> bool {
+        match (self, other) {
+            (Target::Key(a), Target::Key(b)) => a == b,
+            (Target::Key(key), Target::Range(span)) | (Target::Range(span), Target::Key(key)) => {
+                span.0[..] <= key[..] && reaches(span.1.as_deref(), key)
+            }
+            (Target::Range(a), Target::Range(b)) => {
+                reaches(a.1.as_deref(), &b.0) && reaches(b.1.as_deref(), &a.0)
+            }
         }
     }
 }
@@ -69,27 +92,40 @@ pub(crate) enum NotGranted {
 }
 
 /// Who holds a key, and how.
-type Holders = Vec<(Owner, Mode)>;
+type Holders = SmallVec<[(Owner, Mode); 1]>;
 
 /// The locks of a keyspace.
 #[derive(Debug, Default)]
 struct InKeyspace {
-    keys: BTreeMap<Vec<u8>, Holders>,
-    ranges: Vec<(Span, Owner, Mode)>,
+    keys: BTreeMap<Arc<[u8]>, Holders>,
+    ranges: Vec<(Arc<Span>, Owner, Mode)>,
+}
+
+/// A lock that is asked for.
+#[derive(Debug)]
+struct Request {
+    owner: Owner,
+    keyspace: KeyspaceId,
+    target: Target,
+    mode: Mode,
 }
 
 /// A transaction that waits.
 #[derive(Debug)]
 struct Waiting {
-    keyspace: String,
-    key: Vec<u8>,
-    holders: Vec<Owner>,
+    request: Request,
+    /// The keyspace's name, for errors.
+    name: String,
+    woken: Arc<Condvar>,
 }
 
 #[derive(Debug, Default)]
 struct Table {
-    keyspaces: HashMap<KeyspaceId, InKeyspace>,
-    waiting: BTreeMap<Owner, Waiting>,
+    keyspaces: BTreeMap<KeyspaceId, InKeyspace>,
+    /// What each transaction holds, for the time when it gives it up.
+    held: BTreeMap<Owner, Vec<(KeyspaceId, Target)>>,
+    /// In the order in which they began to wait.
+    waiting: Vec<Waiting>,
     last_owner: Owner,
 }
 
@@ -97,11 +133,19 @@ struct Table {
 #[derive(Debug, Default)]
 pub(crate) struct Locks {
     table: Mutex<Table>,
-    changed: Condvar,
 }
 
 fn compatible(held: Mode, asked: Mode) -> bool {
     held == Mode::Shared && asked == Mode::Shared
+}
+
+impl Request {
+    fn conflicts(&self, other: &Request) -> bool {
+        self.owner != other.owner
+            && self.keyspace == other.keyspace
+            && !compatible(self.mode, other.mode)
+            && self.target.overlaps(&other.target)
+    }
 }
 
 impl InKeyspace {
@@ -112,53 +156,88 @@ impl InKeyspace {
             Target::Key(key) => {
                 self.keys.get(key).into_iter().flatten().filter(|h| blocks(h)).map(|h| h.0).collect()
             }
-            Target::Range((start, end)) => {
-                let end = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-                let keys = self.keys.range::<[u8], _>((Bound::Included(&start[..]), end));
+            Target::Range(span) => {
+                let end = span.1.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+                let keys = self.keys.range::<[u8], _>((Bound::Included(&span.0[..]), end));
                 keys.flat_map(|(_, holders)| holders).filter(|h| blocks(h)).map(|h| h.0).collect()
             }
         };
-        let ranges = self
-            .ranges
-            .iter()
-            .filter(|(span, holder, held)| blocks(&(*holder, *held)) && target.overlaps(span));
-        found.extend(ranges.map(|(_, holder, _)| *holder));
+        for (span, holder, held) in &self.ranges {
+            if blocks(&(*holder, *held)) && target.overlaps(&Target::Range(span.clone())) {
+                found.push(*holder);
+            }
+        }
         found.sort_unstable();
         found.dedup();
         found
     }
 
-    fn grant(&mut self, owner: Owner, target: Target, mode: Mode) {
+    /// Reports whether the owner did not hold the target before.
+    fn grant(&mut self, owner: Owner, target: Target, mode: Mode) -> bool {
         match target {
             Target::Key(key) => {
                 let holders = self.keys.entry(key).or_default();
                 match holders.iter_mut().find(|(holder, _)| *holder == owner) {
-                    Some((_, held)) => *held = mode.max(*held),
+                    Some((_, held)) => {
+                        *held = mode.max(*held);
+                        return false;
+                    }
                     None => holders.push((owner, mode)),
                 }
             }
             Target::Range(span) => self.ranges.push((span, owner, mode)),
         }
+        true
     }
 
-    fn give_up(&mut self, gone: impl Fn(Owner, Mode) -> bool) {
-        self.keys.retain(|_, holders| {
-            holders.retain(|(owner, mode)| !gone(*owner, *mode));
-            !holders.is_empty()
-        });
-        self.ranges.retain(|(_, owner, mode)| !gone(*owner, *mode));
+    /// Gives up a lock if it is held in a mode up to `most`; reports whether it was.
+    fn give_up(&mut self, owner: Owner, target: &Target, most: Mode) -> bool {
+        let gone = |holder: Owner, mode: Mode| holder == owner && mode <= most;
+        match target {
+            Target::Key(key) => {
+                let Some(holders) = self.keys.get_mut(key) else { return false };
+                let before = holders.len();
+                holders.retain(|(holder, mode)| !gone(*holder, *mode));
+                let given_up = holders.len() < before;
+                if holders.is_empty() {
+                    self.keys.remove(key);
+                }
+                given_up
+            }
+            Target::Range(span) => {
+                let place =
+                    self.ranges.iter().position(|(held, holder, mode)| held == span && gone(*holder, *mode));
+                place.map(|place| self.ranges.swap_remove(place)).is_some()
+            }
+        }
     }
 }
 
 impl Table {
-    /// Returns the cycle that `owner` would close by waiting as it is registered.
+    fn blocking(&self, Request { owner, keyspace, target, mode }: &Request) -> Vec<Owner> {
+        self.keyspaces.get(keyspace).map_or_else(Vec::new, |locks| locks.blocking(*owner, target, *mode))
+    }
+
+    fn grant(&mut self, Request { owner, keyspace, target, mode }: Request) {
+        if self.keyspaces.entry(keyspace).or_default().grant(owner, target.clone(), mode) {
+            self.held.entry(owner).or_default().push((keyspace, target));
+        }
+    }
+
+    fn waiting(&self, owner: Owner) -> Option<&Waiting> {
+        self.waiting.iter().find(|waiting| waiting.request.owner == owner)
+    }
+
+    /// Returns the cycle that `owner` closes by waiting, if it does. It is registered as waiting.
     fn cycle(&self, owner: Owner) -> Option<Vec<WaitsFor>> {
         let mut path: Vec<(Owner, Owner)> = Vec::new();
         let mut seen = Vec::new();
         self.leads_to(owner, owner, &mut path, &mut seen).then(|| {
             let step = |&(from, to): &(Owner, Owner)| {
-                let Waiting { keyspace, key, .. } = &self.waiting[&from];
-                WaitsFor { transaction: from, keyspace: keyspace.clone(), key: key.clone(), holder: to }
+                let Waiting { request, name, .. } =
+                    self.waiting(from).expect("the path is of those who wait");
+                let key = request.target.first().to_vec();
+                WaitsFor { transaction: from, keyspace: name.clone(), key, holder: to }
             };
             path.iter().map(step).collect()
         })
@@ -171,8 +250,8 @@ impl Table {
         path: &mut Vec<(Owner, Owner)>,
         seen: &mut Vec<Owner>,
     ) -> bool {
-        let Some(waiting) = self.waiting.get(&from) else { return false };
-        for &holder in &waiting.holders {
+        let Some(waiting) = self.waiting(from) else { return false };
+        for holder in self.blocking(&waiting.request) {
             path.push((from, holder));
             if holder == to {
                 return true;
@@ -186,6 +265,19 @@ impl Table {
             path.pop();
         }
         false
+    }
+
+    /// Returns those who are to be woken after locks were given up: see the module documentation.
+    fn unblocked(&self) -> Vec<Arc<Condvar>> {
+        let mut chosen: Vec<&Waiting> = Vec::new();
+        for waiting in &self.waiting {
+            if self.blocking(&waiting.request).is_empty()
+                && !chosen.iter().any(|before| before.request.conflicts(&waiting.request))
+            {
+                chosen.push(waiting);
+            }
+        }
+        chosen.into_iter().map(|waiting| waiting.woken.clone()).collect()
     }
 }
 
@@ -202,62 +294,81 @@ impl Locks {
         &self,
         owner: Owner,
         (keyspace, name): (KeyspaceId, &str),
-        target: Target,
+        target: &Target,
         mode: Mode,
         timeout: Duration,
     ) -> Result<(), NotGranted> {
-        let started: Instant = sync::now();
+        let mut request = Request { owner, keyspace, target: target.clone(), mode };
         let mut table = self.table.lock();
+        let mut holders = table.blocking(&request);
+        if holders.is_empty() {
+            table.grant(request);
+            return Ok(());
+        }
+        let started: Instant = sync::now();
+        let woken = Arc::new(Condvar::default());
+        table.waiting.push(Waiting { request, name: name.to_owned(), woken: woken.clone() });
         loop {
-            let holders = table.keyspaces.entry(keyspace).or_default().blocking(owner, &target, mode);
-            if holders.is_empty() {
-                table.waiting.remove(&owner);
-                table.keyspaces.entry(keyspace).or_default().grant(owner, target, mode);
-                return Ok(());
-            }
             let left = timeout.saturating_sub(sync::since(started));
-            let waiting =
-                Waiting { keyspace: name.to_owned(), key: target.first().to_vec(), holders: holders.clone() };
-            table.waiting.insert(owner, waiting);
-            let cycle = table.cycle(owner);
-            if cycle.is_some() || left.is_zero() {
-                table.waiting.remove(&owner);
+            let cycle = if holders.is_empty() { None } else { table.cycle(owner) };
+            if holders.is_empty() || cycle.is_some() || left.is_zero() {
+                let place = table.waiting.iter().position(|waiting| waiting.request.owner == owner);
+                request = table.waiting.remove(place.expect("it is registered")).request;
+                if holders.is_empty() {
+                    table.grant(request);
+                    return Ok(());
+                }
                 return Err(cycle.map_or(NotGranted::Timeout { holders }, NotGranted::Deadlock));
             }
-            table = self.changed.wait_timeout(table, left);
+            table = woken.wait_timeout(table, left);
+            holders = table.blocking(&table.waiting(owner).expect("it is registered").request);
+            if !holders.is_empty() {
+                // Somebody else may have been left asleep because this one was awake.
+                table.unblocked().iter().for_each(|woken| woken.notify_one());
+            }
         }
     }
 
     /// Gives an exclusive lock to a transaction that held it before the database was opened. Nobody else holds any yet.
     pub(crate) fn restore(&self, owner: Owner, keyspace: KeyspaceId, target: Target) {
-        self.table.lock().keyspaces.entry(keyspace).or_default().grant(owner, target, Mode::Exclusive);
+        self.table.lock().grant(Request { owner, keyspace, target, mode: Mode::Exclusive });
     }
 
     /// Gives up all locks of a transaction.
     pub(crate) fn release(&self, owner: Owner) {
-        self.give_up(|holder, _| holder == owner);
+        self.give_up(owner, Mode::Exclusive);
     }
 
     /// Gives up the shared locks of a transaction.
     pub(crate) fn release_shared(&self, owner: Owner) {
-        self.give_up(|holder, mode| holder == owner && mode == Mode::Shared);
+        self.give_up(owner, Mode::Shared);
     }
 
-    fn give_up(&self, gone: impl Fn(Owner, Mode) -> bool) {
-        let mut table = self.table.lock();
-        table.keyspaces.retain(|_, keyspace| {
-            keyspace.give_up(&gone);
-            !(keyspace.keys.is_empty() && keyspace.ranges.is_empty())
+    /// Gives up the locks of a transaction that are held in a mode up to `most`.
+    fn give_up(&self, owner: Owner, most: Mode) {
+        let mut guard = self.table.lock();
+        let table = &mut *guard;
+        let Some(mut held) = table.held.remove(&owner) else { return };
+        held.retain(|(keyspace, target)| {
+            !table.keyspaces.get_mut(keyspace).is_some_and(|locks| locks.give_up(owner, target, most))
         });
-        drop(table);
-        self.changed.notify_all();
+        if !held.is_empty() {
+            table.held.insert(owner, held);
+        }
+        let unblocked = if table.waiting.is_empty() { Vec::new() } else { table.unblocked() };
+        drop(guard);
+        unblocked.iter().for_each(|woken| woken.notify_one());
     }
 
     /// The number of locks held.
     #[cfg(test)]
     pub(crate) fn held(&self) -> usize {
         let table = self.table.lock();
-        table.keyspaces.values().map(|k| k.keys.values().map(Vec::len).sum::<usize>() + k.ranges.len()).sum()
+        table
+            .keyspaces
+            .values()
+            .map(|k| k.keys.values().map(Holders::len).sum::<usize>() + k.ranges.len())
+            .sum()
     }
 }
 
@@ -268,16 +379,16 @@ mod tests {
     const NO_TIME: Duration = Duration::ZERO;
 
     fn key(key: &str) -> Target {
-        Target::Key(key.as_bytes().to_vec())
+        Target::key(key.as_bytes())
     }
 
     fn range(start: &str, end: &str) -> Target {
         let end = (!end.is_empty()).then(|| end.as_bytes().to_vec());
-        Target::Range((start.as_bytes().to_vec(), end))
+        Target::range((start.as_bytes().to_vec(), end))
     }
 
     fn granted(locks: &Locks, owner: Owner, target: Target, mode: Mode) -> bool {
-        locks.acquire(owner, (0, "k"), target, mode, NO_TIME).is_ok()
+        locks.acquire(owner, (0, "k"), &target, mode, NO_TIME).is_ok()
     }
 
     #[test]
@@ -302,7 +413,7 @@ mod tests {
             assert!(granted(&locks, 1, first.clone(), held));
             assert_eq!(granted(&locks, 2, second.clone(), asked), expected, "{first:?} {second:?}");
             assert!(granted(&locks, 1, second.clone(), asked) || expected, "its own never block");
-            assert!(locks.acquire(3, (1, "other"), second, asked, NO_TIME).is_ok(), "another keyspace");
+            assert!(locks.acquire(3, (1, "other"), &second, asked, NO_TIME).is_ok(), "another keyspace");
             locks.release(1);
             locks.release(2);
             locks.release(3);
@@ -333,7 +444,7 @@ mod tests {
         }
         let long = Duration::from_secs(60);
         std::thread::scope(|scope| {
-            let wait = |owner, target| locks.acquire(owner, (0, "k"), target, Mode::Shared, long);
+            let wait = |owner, target| locks.acquire(owner, (0, "k"), &target, Mode::Shared, long);
             let one = scope.spawn(move || wait(1, key("b")));
             let two = scope.spawn(move || wait(2, range("c", "d")));
             while locks.table.lock().waiting.len() < 2 {
@@ -358,11 +469,11 @@ mod tests {
         assert!(granted(&locks, 1, key("a"), Mode::Shared) && granted(&locks, 2, key("a"), Mode::Shared));
         let long = Duration::from_secs(60);
         std::thread::scope(|scope| {
-            let one = scope.spawn(|| locks.acquire(1, (0, "k"), key("a"), Mode::Exclusive, long));
+            let one = scope.spawn(|| locks.acquire(1, (0, "k"), &key("a"), Mode::Exclusive, long));
             while locks.table.lock().waiting.is_empty() {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            let refused = locks.acquire(2, (0, "k"), key("a"), Mode::Exclusive, long);
+            let refused = locks.acquire(2, (0, "k"), &key("a"), Mode::Exclusive, long);
             assert!(matches!(refused, Err(NotGranted::Deadlock(cycle)) if cycle.len() == 2));
             locks.release(2);
             one.join().unwrap().unwrap();
@@ -375,8 +486,85 @@ mod tests {
         for owner in [1, 2] {
             assert!(granted(&locks, owner, key("a"), Mode::Shared));
         }
-        let refused = locks.acquire(3, (0, "k"), range("", ""), Mode::Exclusive, Duration::from_millis(5));
+        let refused = locks.acquire(3, (0, "k"), &range("", ""), Mode::Exclusive, Duration::from_millis(5));
         assert_eq!(refused, Err(NotGranted::Timeout { holders: vec![1, 2] }));
         assert!(locks.table.lock().waiting.is_empty());
+    }
+
+    /// Of those who wait and are not blocked any more, the first are woken; who would be blocked by them sleeps on. A waiter that is still
+    /// blocked holds up nobody.
+    #[test]
+    fn those_who_can_go_on_together_are_woken() {
+        use Mode::{Exclusive, Shared};
+        let mut table = Table::default();
+        let request = |owner, target, mode| Request { owner, keyspace: 0, target, mode };
+        table.grant(request(1, key("x"), Exclusive));
+        let waiting = [
+            request(2, range("a", ""), Exclusive),
+            request(3, key("b"), Shared),
+            request(4, key("b"), Exclusive),
+            request(5, key("b"), Shared),
+            request(6, range("c", "d"), Exclusive),
+        ];
+        for request in waiting {
+            table.waiting.push(Waiting { request, name: String::new(), woken: Arc::default() });
+        }
+        let woken = |table: &Table| -> Vec<Owner> {
+            let woken = table.unblocked();
+            let is_woken = |waiting: &&Waiting| woken.iter().any(|one| Arc::ptr_eq(one, &waiting.woken));
+            table.waiting.iter().filter(is_woken).map(|waiting| waiting.request.owner).collect()
+        };
+        assert_eq!(woken(&table), [3, 5, 6]);
+        assert!(table.keyspaces.get_mut(&0).unwrap().give_up(1, &key("x"), Exclusive));
+        assert_eq!(woken(&table), [2]);
+    }
+
+    /// Threads that want overlapping keys and ranges, and begin again after a deadlock, all come to their end, and nobody is inside
+    /// with somebody who excludes him: a waiter left asleep would run into its timeout.
+    #[test]
+    fn nobody_is_left_asleep() {
+        const KEYS: [&str; 4] = ["a", "b", "c", "d"];
+        let locks = Locks::default();
+        let inside: [std::sync::atomic::AtomicI32; 4] = Default::default();
+        let run = |thread: usize| {
+            use std::sync::atomic::Ordering::SeqCst;
+            let mut random = thread + 1;
+            let mut draw = |below: usize| {
+                random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                (random >> 33) % below
+            };
+            for _ in 0..300 {
+                let owner = locks.owner();
+                let mut locked: Vec<(usize, usize, Mode)> = Vec::new();
+                for _ in 0..=draw(3) {
+                    let (from, to) = (draw(4), draw(4));
+                    let mode = if draw(3) == 0 { Mode::Shared } else { Mode::Exclusive };
+                    let (to, target) = match from < to {
+                        true => (to, range(KEYS[from], KEYS[to])),
+                        false => (from + 1, key(KEYS[from])),
+                    };
+                    match locks.acquire(owner, (0, "k"), &target, mode, Duration::from_secs(60)) {
+                        Ok(()) => locked.push((from, to, mode)),
+                        Err(NotGranted::Deadlock(_)) => break,
+                        Err(timeout) => panic!("{timeout:?}"),
+                    }
+                }
+                // A place counts the readers inside, or a writer as many as would ever read.
+                let mut mine = [0; 4];
+                for (from, to, mode) in locked {
+                    let weight = if mode == Mode::Shared { 1 } else { 1000 };
+                    (from..to).for_each(|place| mine[place] = weight.max(mine[place]));
+                }
+                for (place, weight) in mine.into_iter().enumerate().filter(|(_, weight)| *weight > 0) {
+                    let others = inside[place].fetch_add(weight, SeqCst);
+                    assert!(if weight == 1 { others < 1000 } else { others == 0 }, "{others} inside");
+                }
+                std::thread::yield_now();
+                (0..4).for_each(|place| _ = inside[place].fetch_sub(mine[place], SeqCst));
+                locks.release(owner);
+            }
+        };
+        std::thread::scope(|scope| (0..6).for_each(|thread| _ = scope.spawn(move || run(thread))));
+        assert_eq!((locks.held(), locks.table.lock().waiting.len()), (0, 0));
     }
 }

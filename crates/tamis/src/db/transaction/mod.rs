@@ -23,6 +23,8 @@ pub(crate) mod condition;
 pub(crate) mod footprint;
 mod lock_transaction;
 pub(crate) mod locks;
+#[cfg(all(test, loom))]
+mod model;
 mod options;
 pub(crate) mod prepared;
 mod reads;
@@ -38,18 +40,16 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tamis_filter::Digest;
 
-use crate::db::inner::KeyspaceInner;
 use crate::db::snapshot::SnapshotPin;
 use crate::db::{Db, Keyspace};
 use crate::error::{ReadError, TransactionError, WriteError};
 use crate::options::Durability;
-use crate::read::pending::Span;
 use crate::read::{Bounds, Iter, Lookup, Overlay};
 use crate::slice::Slice;
 
 use bugs::{Bug, Bugs};
 use condition::Condition;
-use footprint::{Part, Point};
+use footprint::Part;
 pub use lock_transaction::{LockOptions, LockTransaction};
 pub use options::{Isolation, TransactionOptions};
 pub use prepared::PreparedTransaction;
@@ -134,8 +134,7 @@ impl Transaction {
     ///
     /// [`WriteError::KeyTooLong`], [`WriteError::ValueTooLong`].
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), WriteError> {
-        let keyspace = self.db.default_keyspace().clone();
-        self.put_in(&keyspace, key, value)
+        self.writes.put(self.db.default_keyspace(), key.as_ref(), value.as_ref())
     }
 
     /// Deletes `key`; it need not exist.
@@ -144,8 +143,7 @@ impl Transaction {
     ///
     /// [`WriteError::KeyTooLong`].
     pub fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<(), WriteError> {
-        let keyspace = self.db.default_keyspace().clone();
-        self.delete_in(&keyspace, key)
+        self.writes.delete(self.db.default_keyspace(), key.as_ref())
     }
 
     /// Applies `operand` to the value of `key` with the merge operator of the default keyspace, without reading the value: a key that is
@@ -155,8 +153,7 @@ impl Transaction {
     ///
     /// [`WriteError::NoMergeOperator`], and those of [`put`](Transaction::put).
     pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<(), WriteError> {
-        let keyspace = self.db.default_keyspace().clone();
-        self.merge_in(&keyspace, key, operand)
+        self.writes.merge(self.db.default_keyspace(), key.as_ref(), operand.as_ref())
     }
 
     /// Deletes all keys in a range, whether the transaction sees them or they are written by others before it commits. With
@@ -166,8 +163,7 @@ impl Transaction {
     ///
     /// [`WriteError::ReversedRange`], [`WriteError::KeyTooLong`].
     pub fn delete_range<K: AsRef<[u8]>>(&mut self, range: impl RangeBounds<K>) -> Result<(), WriteError> {
-        let keyspace = self.db.default_keyspace().clone();
-        self.delete_range_in(&keyspace, range)
+        self.writes.delete_range(self.db.default_keyspace(), range)
     }
 
     /// Like [`put`](Transaction::put), in `keyspace`.
@@ -279,22 +275,22 @@ impl Transaction {
     fn footprint(&self) -> SmallVec<[Part; 1]> {
         let since = self.seq();
         if self.notes_reads() {
-            let mut parts = self.reads.borrow_mut().take_parts(since, self.bugs());
+            let mut parts = self.reads.borrow_mut().take_parts(self.bugs());
             // Of keyspaces that were only written to, that they exist.
             for keyspace in self.writes.keyspaces() {
                 if !parts.iter().any(|part| part.keyspace.id == keyspace.id) {
-                    parts.push(Part::new(keyspace.clone(), since, SmallVec::new(), Vec::new()));
+                    parts.push(Part::existence(keyspace.clone()));
                 }
             }
             return parts;
         }
-        let part =
-            |(keyspace, mut points, mut ranges): (&Arc<KeyspaceInner>, SmallVec<[Point; 1]>, Vec<Span>)| {
-                points.retain(|_| !self.bugs().make(Bug::Points));
-                ranges.retain(|_| !self.bugs().make(Bug::Ranges));
-                Part::new(keyspace.clone(), since, points, ranges)
-            };
-        self.writes.written().map(part).collect()
+        let mut parts = SmallVec::new();
+        for (keyspace, mut points, mut ranges) in self.writes.written(since) {
+            points.retain(|_| !self.bugs().make(Bug::Points));
+            ranges.retain(|_| !self.bugs().make(Bug::Ranges));
+            parts.push(Part::new(keyspace.clone(), since, points, ranges));
+        }
+        parts
     }
 
     fn bugs(&self) -> &Bugs {
@@ -311,7 +307,7 @@ impl Transaction {
         let (found, digest) = keyspace.lookup_digested(key, pin);
         if self.notes_reads() {
             let digest = digest.unwrap_or_else(|| Digest::of(key));
-            self.reads.borrow_mut().note(&keyspace.inner, key, digest);
+            self.reads.borrow_mut().note(&keyspace.inner, key, digest, self.seq());
         }
         Ok(found?.value())
     }
@@ -350,7 +346,7 @@ impl Transaction {
         let asked: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).filter(is_committed).collect();
         if self.notes_reads() {
             let mut reads = self.reads.borrow_mut();
-            asked.iter().for_each(|key| reads.note(&keyspace.inner, key, Digest::of(key)));
+            asked.iter().for_each(|key| reads.note(&keyspace.inner, key, Digest::of(key), self.seq()));
         }
         let mut committed = keyspace.lookup_many(&asked, Some(&self.pin))?.into_iter();
         let Some(pending) = pending else { return Ok(committed.collect()) };
@@ -369,7 +365,8 @@ impl Transaction {
         let pending = self.writes.of(keyspace.inner.id).cloned();
         let operator = keyspace.inner.operators.merge.clone();
         let overlay = pending.map(|pending| Overlay::new(pending, operator, &bounds));
-        let watch = self.notes_reads().then(|| self.reads.borrow_mut().watch(&keyspace.inner, &bounds));
+        let watch =
+            self.notes_reads().then(|| self.reads.borrow_mut().watch(&keyspace.inner, &bounds, self.seq()));
         keyspace.scan(bounds, Some(&self.pin)).within(overlay, watch)
     }
 }

@@ -1,6 +1,7 @@
-//! What a serializable transaction has read: keys, present or absent, and parts of ranges.
+//! What a transaction has read: keys, present or absent, and ranges.
 //!
-//! A key is noted once, with the digest that its lookup computed. A range is noted as its iterator advances ([`RangeRead`]).
+//! A key is noted once, with the digest that its lookup computed. A range that is not locked is noted as its iterator advances
+//! ([`RangeRead`]).
 
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use crate::db::inner::KeyspaceInner;
 use crate::db::transaction::bugs::{Bug, Bugs};
 use crate::db::transaction::footprint::{Part, Point};
 use crate::key::SeqNo;
+use crate::read::pending::Span;
 use crate::read::{Bounds, RangeRead};
 
 /// From this number of keys on, repetitions are found by a map.
@@ -26,30 +28,37 @@ pub(super) struct Reads {
 #[derive(Debug)]
 struct ReadIn {
     keyspace: Arc<KeyspaceInner>,
+    /// As of when the first of all was read.
+    since: SeqNo,
     points: SmallVec<[Point; 1]>,
     /// Where the first key of each digest is among `points`; empty while they are few.
     known: HashMap<u64, usize>,
-    ranges: Vec<Arc<RangeRead>>,
+    watched: Vec<(SeqNo, Arc<RangeRead>)>,
+    locked: Vec<(SeqNo, Span)>,
 }
 
 impl Reads {
-    fn within(&mut self, keyspace: &Arc<KeyspaceInner>) -> &mut ReadIn {
+    fn within(&mut self, keyspace: &Arc<KeyspaceInner>, since: SeqNo) -> &mut ReadIn {
         let place = self.keyspaces.iter().position(|read| read.keyspace.id == keyspace.id);
         let place = place.unwrap_or_else(|| {
             self.keyspaces.push(ReadIn {
                 keyspace: keyspace.clone(),
+                since,
                 points: SmallVec::new(),
                 known: HashMap::default(),
-                ranges: Vec::new(),
+                watched: Vec::new(),
+                locked: Vec::new(),
             });
             self.keyspaces.len() - 1
         });
-        &mut self.keyspaces[place]
+        let read = &mut self.keyspaces[place];
+        read.since = read.since.min(since);
+        read
     }
 
-    /// Notes that a key was looked up, with whatever result.
-    pub(super) fn note(&mut self, keyspace: &Arc<KeyspaceInner>, key: &[u8], digest: Digest) {
-        let ReadIn { points, known, .. } = self.within(keyspace);
+    /// Notes that a key was looked up as of `since`, with whatever result. Of several times the first counts.
+    pub(super) fn note(&mut self, keyspace: &Arc<KeyspaceInner>, key: &[u8], digest: Digest, since: SeqNo) {
+        let ReadIn { points, known, .. } = self.within(keyspace, since);
         let is_known = |point: &Point| point.digest == digest && *point.key == *key;
         let repeated = if points.len() <= FEW {
             points.iter().any(is_known)
@@ -66,23 +75,35 @@ impl Reads {
             }
         };
         if !repeated {
-            points.push(Point { digest, key: key.into() });
+            points.push(Point { digest, since, key: key.into() });
         }
     }
 
-    /// Notes that a range is about to be read.
-    pub(super) fn watch(&mut self, keyspace: &Arc<KeyspaceInner>, bounds: &Bounds) -> Arc<RangeRead> {
+    /// Notes that a range is about to be read as of `since`.
+    pub(super) fn watch(
+        &mut self,
+        keyspace: &Arc<KeyspaceInner>,
+        bounds: &Bounds,
+        since: SeqNo,
+    ) -> Arc<RangeRead> {
         let watch = Arc::new(RangeRead::new(bounds));
-        self.within(keyspace).ranges.push(watch.clone());
+        self.within(keyspace, since).watched.push((since, watch.clone()));
         watch
     }
 
-    /// Returns everything that was read until now, as of `since`, and forgets it.
-    pub(super) fn take_parts(&mut self, since: SeqNo, bugs: &Bugs) -> SmallVec<[Part; 1]> {
-        let part = |ReadIn { keyspace, points, ranges, .. }: ReadIn| {
+    /// Notes that all of a range may be read as of `since`.
+    pub(super) fn note_range(&mut self, keyspace: &Arc<KeyspaceInner>, range: Span, since: SeqNo) {
+        self.within(keyspace, since).locked.push((since, range));
+    }
+
+    /// Returns everything that was read until now, and forgets it.
+    pub(super) fn take_parts(&mut self, bugs: &Bugs) -> SmallVec<[Part; 1]> {
+        let part = |ReadIn { keyspace, since, points, watched, mut locked, .. }: ReadIn| {
             let points = if bugs.make(Bug::Points) { SmallVec::new() } else { points };
-            let ranges = ranges.iter().filter(|_| !bugs.make(Bug::Ranges)).flat_map(|range| range.spans());
-            Part::new(keyspace, since, points, ranges.collect())
+            for (since, watch) in watched.iter().filter(|_| !bugs.make(Bug::Ranges)) {
+                locked.extend(watch.spans().into_iter().map(|span| (*since, span)));
+            }
+            Part::new(keyspace, since, points, locked)
         };
         std::mem::take(&mut self.keyspaces).into_iter().map(part).collect()
     }

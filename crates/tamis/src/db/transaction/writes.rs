@@ -13,6 +13,7 @@ use crate::db::transaction::footprint::Point;
 use crate::db::transaction::savepoint::{Savepoint, Savepoints};
 use crate::error::{TransactionError, WriteError};
 use crate::ids::KeyspaceId;
+use crate::key::SeqNo;
 use crate::read::pending::{Before, Pending, Span};
 
 /// See the module documentation.
@@ -139,14 +140,16 @@ impl Writes {
         self.keyspaces.iter().map(|written| &written.keyspace)
     }
 
-    /// Returns what is written in each keyspace: keys, and ranges that are deleted.
+    /// Returns what is written in each keyspace: keys, and ranges that are deleted, all as of `since`.
     pub(super) fn written(
         &self,
-    ) -> impl Iterator<Item = (&Arc<KeyspaceInner>, SmallVec<[Point; 1]>, Vec<Span>)> {
-        self.keyspaces.iter().map(|Written { keyspace, pending }| {
-            let points = pending.keys().map(|(key, writes)| Point { digest: writes.digest, key: key.into() });
+        since: SeqNo,
+    ) -> impl Iterator<Item = (&Arc<KeyspaceInner>, SmallVec<[Point; 1]>, Vec<(SeqNo, Span)>)> {
+        self.keyspaces.iter().map(move |Written { keyspace, pending }| {
+            let points =
+                pending.keys().map(|(key, writes)| Point { digest: writes.digest, since, key: key.into() });
             let deleted = pending.deleted().iter();
-            let ranges = deleted.map(|(start, end)| (start.to_vec(), end.map(<[u8]>::to_vec)));
+            let ranges = deleted.map(|(start, end)| (since, (start.to_vec(), end.map(<[u8]>::to_vec))));
             (keyspace, points.collect(), ranges.collect())
         })
     }
