@@ -1,6 +1,8 @@
 //! A comparison: every side in every round, one after the other, for each workload and number of threads.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -94,26 +96,35 @@ impl Plan {
 }
 
 /// Measures everything. `measure` gets a directory that does not exist yet, which is removed afterwards; each row is
-/// passed to `tell` at once. The first failure ends the comparison.
+/// passed to `tell` at once. A wrong answer ends the comparison. Whatever else fails is not tried again by that side, and
+/// is returned beside the rows.
 pub(crate) fn conduct(
     plan: &Plan,
     dir: &Path,
     measure: impl Fn(Name, &Task) -> Result<Figures, Failure>,
     mut tell: impl FnMut(&Row) -> Result<(), Failure>,
-) -> Result<Vec<Row>, Failure> {
-    let mut rows = Vec::new();
+) -> Result<(Vec<Row>, Vec<String>), Failure> {
+    let (mut rows, mut troubles, mut failed) = (Vec::new(), Vec::new(), BTreeSet::new());
     for round in 0..plan.rounds {
         for &workload in &plan.workloads {
             for &threads in &plan.threads {
                 for side in plan.order(round) {
-                    if !Plan::is_measured(side, workload) {
+                    if !Plan::is_measured(side, workload) || failed.contains(&(side, workload)) {
                         continue;
                     }
                     let database = dir.join(side.name());
                     let task = plan.task(workload, threads, round, &database);
-                    let figures = measure(side, &task)?;
-                    fs::remove_dir_all(&database)
-                        .map_err(|error| Failure::file("remove", &database, &error))?;
+                    let measured = measure(side, &task);
+                    remove(&database)?;
+                    let figures = match measured {
+                        Ok(figures) => figures,
+                        Err(Failure::System(text)) => {
+                            failed.insert((side, workload));
+                            troubles.push(text);
+                            continue;
+                        }
+                        Err(failure) => return Err(failure),
+                    };
                     let keys = workload.data(plan.keys, plan.value_bytes).keys;
                     let (side, value_bytes) = (side.name().to_owned(), plan.value_bytes);
                     let row = Row { side, workload, threads, round, keys, value_bytes, figures };
@@ -123,5 +134,13 @@ pub(crate) fn conduct(
             }
         }
     }
-    Ok(rows)
+    Ok((rows, troubles))
+}
+
+/// Removes a database, of which there may be nothing yet.
+fn remove(dir: &Path) -> Result<(), Failure> {
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(Failure::file("remove", dir, &error)),
+        _ => Ok(()),
+    }
 }

@@ -63,7 +63,8 @@ fn every_side_executes_every_workload_and_is_right() {
         told += 1;
         Ok(())
     };
-    let rows = conduct(&plan, dir.path(), here, tell).unwrap();
+    let (rows, troubles) = conduct(&plan, dir.path(), here, tell).unwrap();
+    assert!(troubles.is_empty(), "{troubles:?}");
     assert_eq!((rows.len() as u64, told), (plan.len(), plan.len()));
     for row in &rows {
         let (figures, what) = (&row.figures, format!("{row:?}"));
@@ -220,7 +221,22 @@ fn a_side_that_loses_updates_is_found_by_every_workload_with_contention() {
                 assert_eq!(failure.exit_code(), std::process::ExitCode::from(1));
             }
             // Updates may be lost here, and are counted.
-            false => assert_eq!(result.unwrap().len(), 2),
+            false => assert_eq!(result.unwrap().0.len(), 2),
         }
     }
+}
+
+#[test]
+fn a_side_that_fails_is_left_out_and_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let workloads = vec![Workload::Put, Workload::Modify];
+    let plan = Plan { workloads, ops: 40, ..plan(vec![Name::Tamis, Name::TamisUpdate]) };
+    let fails = |side: Name, task: &Task| match (side, task.workload) {
+        (Name::Tamis, Workload::Modify) => Err(Failure::System("the disk is full".to_owned())),
+        _ => side.with(Here(task)).figures(side, task),
+    };
+    let (rows, troubles) = conduct(&plan, dir.path(), fails, |_| Ok(())).unwrap();
+    assert_eq!(troubles, ["the disk is full"], "tried once");
+    let modified: Vec<_> = rows.iter().filter(|row| row.workload == Workload::Modify).collect();
+    assert!(modified.len() == 4 && modified.iter().all(|row| row.side == "tamis-update"), "{modified:?}");
 }

@@ -75,11 +75,16 @@ pub(crate) fn run(
     };
     let done = conduct(&plan, databases, measure_apart, tell);
     bar.finish_and_clear();
-    let tables = report::tables(&done?);
+    let (rows, troubles) = done?;
+    let tables = report::tables(&rows);
     let path = args.out.join(TABLES);
     std::fs::write(&path, report::markdown(&tables, &plan, &context, command))
         .map_err(|error| Failure::file("write", &path, &error))?;
-    crate::print(&report::text(&tables, &plan))
+    crate::print(&report::text(&tables, &plan))?;
+    match troubles.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::System(format!("not everything could be measured:\n{}", troubles.join("\n")))),
+    }
 }
 
 /// Describes sides and workloads.
