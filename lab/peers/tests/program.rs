@@ -123,7 +123,7 @@ fn transactions_are_compared_in_tables() {
     let arguments = "transactions --quick --keys 200 --ops 300 --threads 1,3 --rounds 1 --verbose";
     let output = program(arguments, out.path());
     assert!(output.status.success(), "{}", said(&output));
-    let text = String::from_utf8(output.stdout).unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let page = std::fs::read_to_string(out.path().join("transactions.md")).unwrap();
     let rows = std::fs::read_to_string(out.path().join("transactions.jsonl")).unwrap();
     for workload in ["put", "get-put", "modify", "modify-hot", "transfer", "transfer+scan"] {

@@ -64,7 +64,7 @@ type Groups = BTreeMap<(Workload, usize), Vec<Line>>;
 fn groups(rows: &[Row]) -> Groups {
     let mut rounds: BTreeMap<(Workload, usize, Name), Vec<&Figures>> = BTreeMap::new();
     for row in rows {
-        if let Ok(side) = row.side.parse() {
+        if let Some(side) = Name::find(&row.side) {
             rounds.entry((row.workload, row.threads, side)).or_default().push(&row.figures);
         }
     }
@@ -214,4 +214,47 @@ pub(super) fn markdown(tables: &[Grid], plan: &Plan, context: &Context, command:
     out.push('\n');
     tables.iter().for_each(|table| titled(&mut out, table));
     ended(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns rows of one thread with these ns/op, one for each round.
+    fn rows(side: &str, workload: Workload, ns: &[f64]) -> Vec<Row> {
+        let row = |(round, &ns_per_op): (usize, &f64)| {
+            let figures = Figures { ns_per_op, ops_per_second: 1e9 / ns_per_op, ..Figures::default() };
+            let round = round as u32;
+            Row { side: side.into(), workload, threads: 1, round, keys: 100, value_bytes: 100, figures }
+        };
+        ns.iter().enumerate().map(row).collect()
+    }
+
+    #[test]
+    fn ratios_are_of_medians_and_of_other_engines() {
+        let rows = [
+            rows("tamis", Workload::GetPut, &[800.0, 900.0, 850.0]),
+            rows("tamis", Workload::Modify, &[1000.0, 3000.0, 900.0]),
+            rows("tamis-update", Workload::Modify, &[400.0, 500.0, 600.0]),
+            rows("rocksdb-locking", Workload::Modify, &[2000.0, 2000.0, 2000.0]),
+            rows("redb", Workload::Modify, &[4000.0, 4000.0, 4000.0]),
+        ];
+        let tables = tables(&rows.concat());
+        let lines =
+            |table: &Grid| -> Vec<String> { table.rows.iter().map(|row| row.cells.join(" | ")).collect() };
+        assert_eq!(tables.len(), 3);
+        let modify = lines(&tables[1]);
+        assert!(modify[0].starts_with("1 | tamis | 1,000*† (900–3,000) | 1,000,000 | 0 |"), "{modify:?}");
+        assert!(modify[0].ends_with("| 0.85× | 2.00× rocksdb-locking"), "{modify:?}");
+        // The side itself has no get-put here, and another one of the same engine does not count as another.
+        assert!(modify[1].ends_with("| — | 4.00× rocksdb-locking"), "{modify:?}");
+        assert!(modify[2].ends_with("| 0.25× tamis-update"), "{modify:?}");
+        assert_eq!(
+            lines(&tables[2]),
+            [
+                "modify | 1 | tamis | at least 0.90× of get-put | 0.85× | no",
+                "modify | 1 | tamis-update | the best side ahead of the best other, rocksdb-locking | 4.00× | yes",
+            ]
+        );
+    }
 }

@@ -56,6 +56,11 @@ impl Name {
         KNOWN.iter().map(|(name, ..)| *name).filter(|name| name.is_compiled_in()).collect()
     }
 
+    /// Returns the side of this name, whether it is compiled in or not.
+    pub(crate) fn find(text: &str) -> Option<Name> {
+        KNOWN.iter().find(|(_, name, ..)| *name == text).map(|(name, ..)| *name)
+    }
+
     /// Returns the name on the command line.
     pub(crate) fn name(self) -> &'static str {
         self.known().1
@@ -114,15 +119,18 @@ impl FromStr for Name {
 
     fn from_str(text: &str) -> Result<Name, String> {
         let text = text.trim();
-        let Some((name, _, engine, _)) = KNOWN.iter().find(|(_, name, ..)| *name == text) else {
+        let Some(name) = Name::find(text) else {
             let known: Vec<_> = KNOWN.iter().map(|(_, name, ..)| *name).collect();
             return Err(format!("no side is called `{text}`; known are {}", known.join(", ")));
         };
         match name.is_compiled_in() {
-            true => Ok(*name),
-            false => Err(format!(
-                "{text} is not compiled in: build with `--features {engine}`, or with `--features all`"
-            )),
+            true => Ok(name),
+            false => {
+                let engine = name.engine();
+                Err(format!(
+                    "{text} is not compiled in: build with `--features {engine}`, or with `--features all`"
+                ))
+            }
         }
     }
 }
