@@ -31,7 +31,7 @@ pub(crate) struct Spread {
     pub(crate) min: f64,
     pub(crate) max: f64,
     /// Number of rounds.
-    pub(super) rounds: usize,
+    pub(crate) rounds: usize,
 }
 
 /// One system under some conditions.

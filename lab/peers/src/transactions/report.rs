@@ -112,7 +112,10 @@ fn table(workload: Workload, groups: &Groups) -> Grid {
             let mut cells = vec![
                 threads.to_string(),
                 line.side.to_string(),
-                format!("{median}{} ({min}–{max})", marks(&ns)),
+                match ns.rounds {
+                    1 => format!("{median}{}", marks(&ns)),
+                    _ => format!("{median}{} ({min}–{max})", marks(&ns)),
+                },
                 whole(line.ops_per_second),
                 mean(line.retries_per_op),
                 whole(line.p50_ns),
@@ -175,7 +178,7 @@ fn none() -> String {
 fn sizes(plan: &Plan) -> String {
     format!(
         "{} keys of 8 bytes in put, get-put and modify, values of {} bytes; at most {} operations or {} s for each \
-         measurement, {} rounds, seed {}; memtables of {}, cache {}; logs written but not synced",
+         measurement, rounds: {}, seed {}; memtables of {}, cache {}; logs written but not synced",
         grouped(plan.keys),
         plan.value_bytes,
         grouped(plan.ops),
