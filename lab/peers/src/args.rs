@@ -10,6 +10,7 @@ use crate::engines::Compression;
 use crate::engines::system::System;
 use crate::failure::Failure;
 use crate::suites::{CACHE_BYTES, Sizes, Suite};
+use crate::transactions::{Name, TransactionsArgs};
 
 const ABOUT: &str = "\
 tamis side by side with other storage engines: the same operations in the same order on the same data, every answer
@@ -51,6 +52,8 @@ pub(crate) enum Command {
         #[arg(value_name = "DIR")]
         dir: PathBuf,
     },
+    /// Compare transactions under contention, and print tables
+    Transactions(Box<TransactionsArgs>),
     /// List suites, their workloads, and systems
     List,
     /// Serve requests on the standard input
@@ -59,6 +62,13 @@ pub(crate) enum Command {
         /// The system.
         #[arg(long)]
         system: System,
+    },
+    /// Measure one task of `transactions`, read from the standard input
+    #[command(hide = true)]
+    TransactionsWorker {
+        /// The side.
+        #[arg(long)]
+        side: Name,
     },
 }
 
@@ -237,7 +247,7 @@ fn value_sizes(text: &str) -> Result<ValueSizes, String> {
 }
 
 /// Parses a number of bytes, optionally with the suffix `KiB`, `MiB` or `GiB`.
-fn bytes(text: &str) -> Result<u64, String> {
+pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let shift = match unit.trim() {

@@ -6,6 +6,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use crate::engines::system::System;
 use crate::protocol::{Answer, FailureKind, Request};
 
@@ -80,6 +83,17 @@ impl Link {
 
     /// Sends a request and waits for its answer, which is not [`Answer::Failed`].
     pub(crate) fn ask(&mut self, request: &Request) -> Result<Answer, Trouble> {
+        match self.exchange(request)? {
+            Answer::Failed { kind: FailureKind::WrongAnswer, text } => {
+                Err(Trouble::WrongAnswer(format!("{}: {text}", self.system)))
+            }
+            Answer::Failed { text, .. } => Err(self.failed(text)),
+            answer => Ok(answer),
+        }
+    }
+
+    /// Sends a request of any protocol of lines of JSON, and waits for its answer.
+    pub(crate) fn exchange<Q: Serialize, A: DeserializeOwned>(&mut self, request: &Q) -> Result<A, Trouble> {
         let mut line = serde_json::to_string(request).map_err(|error| self.failed(error.to_string()))?;
         line.push('\n');
         let sent = self.requests.write_all(line.as_bytes()).and_then(|()| self.requests.flush());
@@ -96,16 +110,8 @@ impl Link {
                 );
             }
         };
-        match serde_json::from_str(&line) {
-            Ok(Answer::Failed { kind: FailureKind::WrongAnswer, text }) => {
-                Err(Trouble::WrongAnswer(format!("{}: {text}", self.system)))
-            }
-            Ok(Answer::Failed { text, .. }) => Err(self.failed(text)),
-            Ok(answer) => Ok(answer),
-            Err(error) => {
-                Err(self.failed(format!("its worker does not speak the protocol: {error}: {line}")))
-            }
-        }
+        serde_json::from_str(&line)
+            .map_err(|error| self.failed(format!("its worker does not speak the protocol: {error}: {line}")))
     }
 
     /// Lets it close its database and exit; returns its standard error, if not empty.

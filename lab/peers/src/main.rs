@@ -1,7 +1,8 @@
 //! Comparison of tamis with other storage engines.
 //!
 //! `run` conducts a comparison ([`conduct`](mod@conduct)): suites ([`suites`]) become requests ([`protocol`]) to one
-//! process per system ([`link`], [`worker`]), answers become rows ([`record`], [`rows`]).
+//! process per system ([`link`], [`worker`]), answers become rows ([`record`], [`rows`]). [`transactions`](mod@transactions)
+//! is a comparison of its own.
 
 mod args;
 mod conduct;
@@ -17,6 +18,7 @@ pub mod report;
 mod rows;
 mod show;
 mod suites;
+mod transactions;
 mod worker;
 
 use std::io::Write;
@@ -36,13 +38,18 @@ use crate::report::{Context, ReportError};
 use crate::rows::Writer;
 use crate::show::Show;
 use crate::suites::{Plan, Suite};
+use crate::transactions::TransactionsArgs;
+
+const DEBUG_BUILD: &str = "this is a debug build, whose figures are meaningless: build with --release";
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Run(args) => run(&args),
         Command::Report { dir } => report_of(&dir),
+        Command::Transactions(args) => transactions(&args),
         Command::List => list(),
         Command::Worker { system } => serve(&system),
+        Command::TransactionsWorker { side } => transactions::serve(side),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -69,7 +76,7 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
     let total = plans.iter().map(steps).sum::<u64>() * systems.len() as u64;
     let mut show = Show::new(writer, total, args.verbose);
     if cfg!(debug_assertions) && !args.quick {
-        show.note("this is a debug build, whose figures are meaningless: build with --release");
+        show.note(DEBUG_BUILD);
     }
     let limit = Duration::from_secs(args.limit);
     let spawn = |system: &System| Link::spawn(system, limit);
@@ -82,6 +89,17 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::System(format!("not everything could be measured:\n{}", troubles.join("\n"))))
+}
+
+fn transactions(args: &TransactionsArgs) -> Result<(), Failure> {
+    make_dir(&args.out)?;
+    let place = args.dir.clone().unwrap_or_else(std::env::temp_dir);
+    let dir = databases(&place)?;
+    if cfg!(debug_assertions) && !args.quick {
+        // Nothing is lost if this cannot be said.
+        let _ = writeln!(std::io::stderr(), "{DEBUG_BUILD}");
+    }
+    transactions::run(args, &command_line(), &place, dir.path())
 }
 
 /// Returns the arguments, quoted for a shell.
@@ -130,6 +148,13 @@ fn list() -> Result<(), Failure> {
         text.push_str(&format!("  {name:9} {}\n", version_of(&system)));
     }
     text.push_str("  tamis:OPTION=VALUE,OPTION=VALUE\n");
+    text.push('\n');
+    text.push_str(&transactions::about());
+    print(&text)
+}
+
+/// Writes to standard output. Who stops reading early has seen enough.
+fn print(text: &str) -> Result<(), Failure> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
             Err(Failure::System(format!("could not write the output: {error}")))

@@ -112,8 +112,37 @@ fn a_worker_ends_with_its_input_and_the_list_names_everything() {
     assert!(output.status.success() && answer.contains("no database is open"), "{answer}");
     let list = Command::new(env!("CARGO_BIN_EXE_tamis-peers")).arg("list").output().unwrap();
     let text = String::from_utf8(list.stdout).unwrap();
-    for name in ["settled", "ycsb-f", "mixgraph", "tamis-grf"] {
+    for name in ["settled", "ycsb-f", "mixgraph", "tamis-grf", "tamis-locking", "modify-hot"] {
         assert!(text.contains(name), "{text}");
+    }
+}
+
+#[test]
+fn transactions_are_compared_in_tables() {
+    let out = tempfile::tempdir().unwrap();
+    let arguments = "transactions --quick --keys 200 --ops 300 --threads 1,3 --rounds 1 --verbose";
+    let output = program(arguments, out.path());
+    assert!(output.status.success(), "{}", said(&output));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let page = std::fs::read_to_string(out.path().join("transactions.md")).unwrap();
+    let rows = std::fs::read_to_string(out.path().join("transactions.jsonl")).unwrap();
+    for workload in ["put", "get-put", "modify", "modify-hot", "transfer", "transfer+scan"] {
+        for text in [&text, &page] {
+            assert!(text.contains(&format!("{workload}: ")), "{text}");
+        }
+        for side in ["tamis", "tamis-snapshot", "tamis-locking", "tamis-update"] {
+            let expected = if side == "tamis-update" && workload.starts_with("transfer") { 0 } else { 2 };
+            let start = format!("{{\"side\":\"{side}\",\"workload\":\"{workload}\",");
+            assert_eq!(rows.lines().filter(|line| line.starts_with(&start)).count(), expected, "{start}");
+        }
+    }
+    assert!(said(&output).contains("transfer+scan 3 tamis-locking, round 1: "), "{}", said(&output));
+    assert_eq!(std::fs::read_dir(out.path().join("databases")).unwrap().count(), 0, "databases are removed");
+    let again = program(arguments, out.path());
+    assert_eq!(again.status.code(), Some(2), "rows are not replaced: {}", said(&again));
+    for wrong in ["--systems tamis-fast", "--systems tamis,tamis", "--workloads move"] {
+        let output = program(&format!("transactions {wrong}"), out.path());
+        assert_eq!(output.status.code(), Some(2), "{wrong}: {}", said(&output));
     }
 }
 

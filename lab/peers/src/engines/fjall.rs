@@ -38,6 +38,9 @@ use crate::engines::{Compression, Engine, Inside, Setup};
 
 const NAME: &str = "fjall";
 
+/// The name of the keyspace.
+pub(crate) const KEYSPACE: &str = "bench";
+
 /// Number of runs of level 0 at which held-back compaction ends in an error: slightly below the 30 at which writers
 /// would wait forever, since flushes may be in progress.
 const MOST_RUNS: usize = 27;
@@ -83,22 +86,13 @@ impl Engine for Fjall {
     }
 
     fn open(setup: &Setup) -> Result<(Self, BTreeMap<String, String>), BenchError> {
-        let journal = (512 << 20).max(setup.memtable_bytes.saturating_mul(8));
-        let database = Database::builder(shared::make_dir(setup)?)
-            .cache_size(setup.cache_bytes)
-            .worker_threads(shared::cores())
-            .max_journaling_size(journal)
-            .journal_compression(CompressionType::None)
-            .open()
-            .map_err(failed)?;
-        let l0_threshold = if setup.compaction { 4 } else { u8::MAX };
-        let wanted = keyspace_options(setup, l0_threshold);
-        let keyspace = database.keyspace("bench", || wanted.clone()).map_err(failed)?;
-        check_stored(&keyspace.config, &wanted)?;
+        let database = builder!(Database, setup).open().map_err(failed)?;
+        let keyspace = database.keyspace(KEYSPACE, || keyspace_options(setup)).map_err(failed)?;
+        let fjall = Fjall::of(database, keyspace, setup)?;
         let told = told([
             ("cache_size", setup.cache_bytes.to_string()),
             ("worker_threads", shared::cores().to_string()),
-            ("max_journaling_size", journal.to_string()),
+            ("max_journaling_size", journal_bytes(setup).to_string()),
             ("journal_compression", "None".into()),
             ("max_memtable_size", setup.memtable_bytes.to_string()),
             ("filter_policy", format!("Bloom(BitsPerKey({})) on all levels", setup.filter_bits)),
@@ -107,12 +101,11 @@ impl Engine for Fjall {
             ("index_block_pinning_policy", "all".into()),
             ("index_block_partitioning_policy", "none".into()),
             ("data_block_compression_policy", format!("{:?} on all levels", compression(setup))),
-            ("compaction_strategy", format!("Leveled, l0_threshold {l0_threshold}")),
+            ("compaction_strategy", format!("Leveled, l0_threshold {}", l0_threshold(setup))),
             ("table_target_size", setup.memtable_bytes.to_string()),
             ("persist", if setup.sync { "SyncData" } else { "Buffer" }.into()),
         ]);
-        let (sync, compaction, memtable_bytes) = (setup.sync, setup.compaction, setup.memtable_bytes);
-        Ok((Fjall { keyspace, database, sync, compaction, memtable_bytes }, told))
+        Ok((fjall, told))
     }
 
     fn settle(&self) -> Result<(), BenchError> {
@@ -139,6 +132,13 @@ impl Engine for Fjall {
 }
 
 impl Fjall {
+    /// Returns the engine over an open database and its keyspace, of any kind of transactions.
+    pub(crate) fn of(database: Database, keyspace: Keyspace, setup: &Setup) -> Result<Fjall, BenchError> {
+        check_stored(&keyspace.config, &keyspace_options(setup))?;
+        let (sync, compaction, memtable_bytes) = (setup.sync, setup.compaction, setup.memtable_bytes);
+        Ok(Fjall { keyspace, database, sync, compaction, memtable_bytes })
+    }
+
     /// Compacts with the keyspace's strategy until there is nothing to do.
     fn compact(&self) -> Result<(), BenchError> {
         let tree = &self.keyspace.tree;
@@ -173,13 +173,36 @@ impl Fjall {
     }
 }
 
-fn keyspace_options(setup: &Setup, l0_threshold: u8) -> KeyspaceCreateOptions {
+/// Returns the builder of a database of this type for a setup. A macro, since the builders' common trait has no public name.
+macro_rules! builder {
+    ($database:ident, $setup:expr) => {
+        ::fjall::$database::builder($crate::engines::shared::make_dir($setup)?)
+            .cache_size($setup.cache_bytes)
+            .worker_threads($crate::engines::shared::cores())
+            .max_journaling_size($crate::engines::fjall::journal_bytes($setup))
+            .journal_compression(::fjall::CompressionType::None)
+    };
+}
+pub(crate) use builder;
+
+/// Returns the size of the journals at which writers are stopped.
+pub(crate) fn journal_bytes(setup: &Setup) -> u64 {
+    (512 << 20).max(setup.memtable_bytes.saturating_mul(8))
+}
+
+fn l0_threshold(setup: &Setup) -> u8 {
+    if setup.compaction { 4 } else { u8::MAX }
+}
+
+/// Returns the options of the keyspace for a setup.
+pub(crate) fn keyspace_options(setup: &Setup) -> KeyspaceCreateOptions {
     let filter = match setup.filter_bits {
         0 => FilterPolicyEntry::None,
         bits => FilterPolicyEntry::Bloom(BloomConstructionPolicy::BitsPerKey(bits as f32)),
     };
-    let strategy =
-        Leveled::default().with_l0_threshold(l0_threshold).with_table_target_size(setup.memtable_bytes);
+    let strategy = Leveled::default()
+        .with_l0_threshold(l0_threshold(setup))
+        .with_table_target_size(setup.memtable_bytes);
     KeyspaceCreateOptions::default()
         .max_memtable_size(setup.memtable_bytes)
         .filter_policy(FilterPolicy::all(filter))
@@ -306,7 +329,8 @@ fn look_at(
     Ok(())
 }
 
-fn failed(source: impl Into<::fjall::Error>) -> BenchError {
+/// Returns the error of a call.
+pub(crate) fn failed(source: impl Into<::fjall::Error>) -> BenchError {
     BenchError::Store { system: NAME, source: source.into().into() }
 }
 

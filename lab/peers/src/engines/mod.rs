@@ -17,7 +17,7 @@ pub mod leveldb;
 pub mod redb;
 #[cfg(feature = "rocksdb")]
 pub mod rocksdb;
-mod shared;
+pub(crate) mod shared;
 pub mod system;
 pub mod tamis;
 

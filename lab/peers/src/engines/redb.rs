@@ -67,7 +67,7 @@ impl Engine for Redb {
         };
         let redb = Redb { database, durability };
         // Readers may come before the first put, and need a table.
-        redb.write(Durability::Immediate, |_| Ok(()))?;
+        redb.write_as(Durability::Immediate, |_| Ok(()))?;
         let told = told([
             ("cache_size", setup.cache_bytes.to_string()),
             ("durability", name.to_owned()),
@@ -77,7 +77,7 @@ impl Engine for Redb {
     }
 
     fn settle(&self) -> Result<(), BenchError> {
-        self.write(Durability::Immediate, |_| Ok(()))
+        self.write_as(Durability::Immediate, |_| Ok(()))
     }
 
     fn inside(&self) -> Result<Inside, BenchError> {
@@ -90,8 +90,15 @@ impl Engine for Redb {
 }
 
 impl Redb {
-    /// Runs one write transaction on the table.
-    fn write(
+    /// Runs one write transaction on the table, as durable as the setup says.
+    pub(crate) fn write(
+        &self,
+        change: impl FnOnce(&mut ::redb::Table<'_, &[u8], &[u8]>) -> Result<(), BenchError>,
+    ) -> Result<(), BenchError> {
+        self.write_as(self.durability, change)
+    }
+
+    fn write_as(
         &self,
         durability: Durability,
         change: impl FnOnce(&mut ::redb::Table<'_, &[u8], &[u8]>) -> Result<(), BenchError>,
@@ -103,7 +110,7 @@ impl Redb {
     }
 
     /// Returns the current table. It keeps its transaction alive.
-    fn read(&self) -> Result<ReadOnlyTable<&'static [u8], &'static [u8]>, BenchError> {
+    pub(crate) fn read(&self) -> Result<ReadOnlyTable<&'static [u8], &'static [u8]>, BenchError> {
         self.database.begin_read().map_err(failed)?.open_table(TABLE).map_err(failed)
     }
 }
@@ -118,7 +125,7 @@ impl Store for Redb {
 
 impl Session for RedbSession<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), BenchError> {
-        self.0.write(self.0.durability, |table| {
+        self.0.write(|table| {
             table.insert(key, value).map_err(failed)?;
             Ok(())
         })
@@ -183,6 +190,7 @@ fn look_at(
     Ok(())
 }
 
-fn failed(source: impl Into<::redb::Error>) -> BenchError {
+/// Returns the error of a call.
+pub(crate) fn failed(source: impl Into<::redb::Error>) -> BenchError {
     BenchError::Store { system: NAME, source: source.into().into() }
 }

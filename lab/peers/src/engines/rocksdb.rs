@@ -163,7 +163,8 @@ fn property(text: &str, name: &str) -> Option<u64> {
     named.filter(|(key, _)| key.trim() == name).find_map(|(_, value)| value.trim().parse().ok())
 }
 
-fn options_of(setup: &Setup, cache: Option<&Cache>) -> Options {
+/// Returns the options for a setup.
+pub(crate) fn options_of(setup: &Setup, cache: Option<&Cache>) -> Options {
     let mut tables = BlockBasedOptions::default();
     match cache {
         Some(cache) => tables.set_block_cache(cache),
@@ -308,7 +309,8 @@ fn look_at<'db>(
     entries.status().map_err(failed)
 }
 
-fn failed(source: ::rocksdb::Error) -> BenchError {
+/// Returns the error of a call.
+pub(crate) fn failed(source: ::rocksdb::Error) -> BenchError {
     BenchError::Store { system: NAME, source: source.into() }
 }
 

@@ -14,7 +14,7 @@ pub(super) const NO_OVERRIDES: &str = "it takes no options of tamis";
 const LOCK: &str = include_str!("../../../Cargo.lock");
 
 /// Returns the version of a dependency.
-pub(super) fn locked_version(name: &str) -> String {
+pub(crate) fn locked_version(name: &str) -> String {
     let wanted = format!("name = \"{name}\"");
     let mut lines = LOCK.lines().skip_while(|line| *line != wanted).skip(1);
     let version = lines.next().and_then(|line| line.strip_prefix("version = \"")?.strip_suffix('"'));
@@ -23,19 +23,19 @@ pub(super) fn locked_version(name: &str) -> String {
 
 /// Returns options by name, as an engine's `open` reports them.
 #[cfg(any(feature = "rocksdb", feature = "fjall", feature = "leveldb", feature = "redb"))]
-pub(super) fn told<const N: usize>(
+pub(crate) fn told<const N: usize>(
     options: [(&str, String); N],
 ) -> std::collections::BTreeMap<String, String> {
     options.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// Returns the number of processors available to this process, for engines that need a number of threads.
-pub(super) fn cores() -> usize {
+pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Creates the database's directory with its parents.
-pub(super) fn make_dir(setup: &Setup) -> Result<&Path, BenchError> {
+pub(crate) fn make_dir(setup: &Setup) -> Result<&Path, BenchError> {
     let dir = setup.dir.as_path();
     let operation = "make the directory";
     std::fs::create_dir_all(dir).map_err(|source| BenchError::Io { operation, path: dir.into(), source })?;
@@ -44,6 +44,6 @@ pub(super) fn make_dir(setup: &Setup) -> Result<&Path, BenchError> {
 
 /// Converts a size in memory, saturating.
 #[cfg(any(feature = "rocksdb", feature = "leveldb", feature = "redb"))]
-pub(super) fn size(bytes: u64) -> usize {
+pub(crate) fn size(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }

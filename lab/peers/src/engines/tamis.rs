@@ -23,6 +23,13 @@ pub struct Tamis {
     compaction: bool,
 }
 
+impl Tamis {
+    /// Returns the database.
+    pub(crate) fn db(&self) -> &Db {
+        &self.db
+    }
+}
+
 impl Store for Tamis {
     type Session<'s> = &'s Db;
 

@@ -12,7 +12,7 @@ const MAIN: [&str; 4] = ["settled", "runs", "load", "ycsb"];
 pub(super) fn report(summary: &Summary, context: &Context) -> String {
     let mut out = String::from("# tamis compared with other engines\n\n");
     out += &format!("{}, on {}.\n\n", escaped(&context.date), escaped(&context.machine.describe()));
-    commands(&mut out, context);
+    commands(&mut out, &context.commands);
     for paragraph in HOW_TO_READ {
         out += &format!("* {}\n", escaped(paragraph));
     }
@@ -62,7 +62,7 @@ pub(super) fn short(summary: &Summary, context: &Context) -> String {
         escaped(&context.machine.describe()),
         escaped(HOW_TO_READ[3])
     );
-    commands(&mut out, context);
+    commands(&mut out, &context.commands);
     ended(out)
 }
 
@@ -81,8 +81,9 @@ fn suite(out: &mut String, suite: &Suite) {
     }
 }
 
-fn commands(out: &mut String, context: &Context) {
-    let lines: Vec<String> = context.commands.iter().map(|command| one_line(command)).collect();
+/// Appends command lines, fenced.
+pub(crate) fn commands(out: &mut String, commands: &[String]) {
+    let lines: Vec<String> = commands.iter().map(|command| one_line(command)).collect();
     // A fence longer than any sequence of backticks within.
     let runs = lines.iter().flat_map(|line| line.split(|c| c != '`')).map(str::len);
     let fence = "`".repeat(runs.max().unwrap_or(0).max(2) + 1);
@@ -94,7 +95,8 @@ fn commands(out: &mut String, context: &Context) {
     *out += &format!("{fence}\n\n");
 }
 
-fn titled(out: &mut String, grid: &Grid) {
+/// Appends a table with its caption.
+pub(crate) fn titled(out: &mut String, grid: &Grid) {
     *out += &format!("**{}**\n\n", escaped(&grid.caption));
     table(out, grid);
 }
@@ -121,7 +123,7 @@ fn one_line(text: &str) -> String {
 }
 
 /// Escapes any text: no markup, no HTML, no end of a cell or a line.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let text: Vec<char> = one_line(text).chars().collect();
     let word = |at: Option<usize>| at.and_then(|at| text.get(at)).is_some_and(|c| c.is_alphanumeric());
@@ -140,7 +142,7 @@ fn escaped(text: &str) -> String {
 }
 
 /// Ends text with a single newline.
-fn ended(out: String) -> String {
+pub(crate) fn ended(out: String) -> String {
     out.trim_end().to_owned() + "\n"
 }
 

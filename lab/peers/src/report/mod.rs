@@ -29,6 +29,11 @@ mod targets;
 mod text;
 
 pub use context::Context;
+// For the tables of `transactions`.
+pub(crate) use markdown::{commands, ended, escaped, titled};
+pub(crate) use summary::Spread;
+pub(crate) use tables::{Grid, GridRow};
+pub(crate) use text::{marks, ratio};
 
 /// Maximum length of a line of rows in bytes. A real one has about two thousand.
 const LONGEST_LINE: u64 = 1 << 20;

@@ -26,12 +26,12 @@ const EVEN: f64 = 0.02;
 
 /// A figure over the rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Spread {
-    pub(super) median: f64,
-    pub(super) min: f64,
-    pub(super) max: f64,
+pub(crate) struct Spread {
+    pub(crate) median: f64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
     /// Number of rounds.
-    pub(super) rounds: usize,
+    pub(crate) rounds: usize,
 }
 
 /// One system under some conditions.
@@ -97,7 +97,7 @@ pub(super) struct Comparison<'a> {
 
 impl Spread {
     /// Summarises some values; `None` for none.
-    pub(super) fn of(mut values: Vec<f64>) -> Option<Spread> {
+    pub(crate) fn of(mut values: Vec<f64>) -> Option<Spread> {
         values.sort_by(f64::total_cmp);
         let (min, max) = (*values.first()?, *values.last()?);
         let rounds = values.len();

@@ -7,21 +7,21 @@ use super::text::{self, Labels};
 
 /// A table of plain text. Every row has as many cells as the head.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Grid {
+pub(crate) struct Grid {
     /// Its caption.
-    pub(super) caption: String,
-    pub(super) head: Vec<String>,
-    pub(super) rows: Vec<GridRow>,
+    pub(crate) caption: String,
+    pub(crate) head: Vec<String>,
+    pub(crate) rows: Vec<GridRow>,
     /// Number of columns with names; the others are figures.
-    pub(super) names: usize,
+    pub(crate) names: usize,
 }
 
 /// A row of a table.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct GridRow {
-    pub(super) cells: Vec<String>,
+pub(crate) struct GridRow {
+    pub(crate) cells: Vec<String>,
     /// The ratio if the row is a single comparison: above 1 for tamis.
-    pub(super) ratio: Option<f64>,
+    pub(crate) ratio: Option<f64>,
 }
 
 /// The results of one variant of tamis over all rows.

@@ -45,7 +45,7 @@ fn places(number: f64) -> String {
 }
 
 /// Formats a ratio: 0.87×, 1.20×, 12.5×, 120×.
-pub(super) fn ratio(ratio: f64) -> String {
+pub(crate) fn ratio(ratio: f64) -> String {
     match ratio {
         r if r.is_infinite() => "∞×".to_owned(),
         r if r < 0.01 && r > 0.0 => format!("{r:.1e}×"),
@@ -56,7 +56,7 @@ pub(super) fn ratio(ratio: f64) -> String {
 }
 
 /// Returns the marks of a figure's uncertainty; empty if there are none.
-pub(super) fn marks(spread: &Spread) -> String {
+pub(crate) fn marks(spread: &Spread) -> String {
     let marks = [(spread.is_thin(), THIN), (spread.is_wide(), WIDE)];
     marks.iter().filter(|(there, _)| *there).map(|(_, mark)| mark).collect()
 }
