@@ -25,6 +25,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
@@ -116,7 +117,22 @@ struct Waiting {
     request: Request,
     /// The keyspace's name, for errors.
     name: String,
-    woken: Arc<Condvar>,
+    place: Arc<Place>,
+}
+
+/// Where a transaction waits. `called` is a hint for one that spins; whether it can go on is read under the table's lock, so `Relaxed`
+/// suffices.
+#[derive(Debug, Default)]
+struct Place {
+    called: AtomicBool,
+    woken: Condvar,
+}
+
+impl Place {
+    fn wake(&self) {
+        self.called.store(true, Relaxed);
+        self.woken.notify_one();
+    }
 }
 
 #[derive(Debug, Default)]
@@ -268,7 +284,7 @@ impl Table {
     }
 
     /// Returns those who are to be woken after locks were given up: see the module documentation.
-    fn unblocked(&self) -> Vec<Arc<Condvar>> {
+    fn unblocked(&self) -> Vec<Arc<Place>> {
         let mut chosen: Vec<&Waiting> = Vec::new();
         for waiting in &self.waiting {
             if self.blocking(&waiting.request).is_empty()
@@ -277,7 +293,7 @@ impl Table {
                 chosen.push(waiting);
             }
         }
-        chosen.into_iter().map(|waiting| waiting.woken.clone()).collect()
+        chosen.into_iter().map(|waiting| waiting.place.clone()).collect()
     }
 }
 
@@ -306,25 +322,34 @@ impl Locks {
             return Ok(());
         }
         let started: Instant = sync::now();
-        let woken = Arc::new(Condvar::default());
-        table.waiting.push(Waiting { request, name: name.to_owned(), woken: woken.clone() });
+        let place = Arc::<Place>::default();
+        table.waiting.push(Waiting { request, name: name.to_owned(), place: place.clone() });
+        let mut slept = false;
         loop {
             let left = timeout.saturating_sub(sync::since(started));
             let cycle = if holders.is_empty() { None } else { table.cycle(owner) };
             if holders.is_empty() || cycle.is_some() || left.is_zero() {
-                let place = table.waiting.iter().position(|waiting| waiting.request.owner == owner);
-                request = table.waiting.remove(place.expect("it is registered")).request;
+                let index = table.waiting.iter().position(|waiting| waiting.request.owner == owner);
+                request = table.waiting.remove(index.expect("it is registered")).request;
                 if holders.is_empty() {
                     table.grant(request);
                     return Ok(());
                 }
                 return Err(cycle.map_or(NotGranted::Timeout { holders }, NotGranted::Deadlock));
             }
-            table = woken.wait_timeout(table, left);
+            // Short transactions hold their locks for less than it takes to go to sleep and be woken.
+            table = if slept {
+                place.woken.wait_timeout(table, left)
+            } else {
+                slept = true;
+                drop(table);
+                sync::spin_until(|| place.called.load(Relaxed));
+                self.table.lock()
+            };
             holders = table.blocking(&table.waiting(owner).expect("it is registered").request);
             if !holders.is_empty() {
                 // Somebody else may have been left asleep because this one was awake.
-                table.unblocked().iter().for_each(|woken| woken.notify_one());
+                table.unblocked().iter().for_each(|place| place.wake());
             }
         }
     }
@@ -357,7 +382,7 @@ impl Locks {
         }
         let unblocked = if table.waiting.is_empty() { Vec::new() } else { table.unblocked() };
         drop(guard);
-        unblocked.iter().for_each(|woken| woken.notify_one());
+        unblocked.iter().for_each(|place| place.wake());
     }
 
     /// The number of locks held.
@@ -507,11 +532,11 @@ mod tests {
             request(6, range("c", "d"), Exclusive),
         ];
         for request in waiting {
-            table.waiting.push(Waiting { request, name: String::new(), woken: Arc::default() });
+            table.waiting.push(Waiting { request, name: String::new(), place: Arc::default() });
         }
         let woken = |table: &Table| -> Vec<Owner> {
             let woken = table.unblocked();
-            let is_woken = |waiting: &&Waiting| woken.iter().any(|one| Arc::ptr_eq(one, &waiting.woken));
+            let is_woken = |waiting: &&Waiting| woken.iter().any(|one| Arc::ptr_eq(one, &waiting.place));
             table.waiting.iter().filter(is_woken).map(|waiting| waiting.request.owner).collect()
         };
         assert_eq!(woken(&table), [3, 5, 6]);
