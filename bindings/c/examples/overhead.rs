@@ -10,14 +10,53 @@ use std::ptr::{null, null_mut};
 use std::time::Instant;
 
 use tamis::{Db, Options};
-use tamis_c::database::{tamis_db_free, tamis_open_read_only};
-use tamis_c::error::tamis_answer;
+use tamis_c::database::{tamis_db, tamis_db_free, tamis_open_read_only, tamis_snapshot};
+use tamis_c::error::{tamis_answer, tamis_error};
+use tamis_c::keyspace::tamis_keyspace;
 use tamis_c::output::{tamis_free, tamis_slice, tamis_slice_free};
 use tamis_c::read::{tamis_get, tamis_get_into, tamis_get_slice};
 
 const KEYS: u64 = 100_000;
 const GETS: u64 = 1_000_000;
 const ROUNDS: usize = 9;
+
+type Database = *const tamis_db;
+type Key = *const c_void;
+type Keyspace = *const tamis_keyspace;
+type Snapshot = *const tamis_snapshot;
+type Error = *mut *mut tamis_error;
+type Copied = unsafe extern "C" fn(
+    Database,
+    Keyspace,
+    Snapshot,
+    Key,
+    usize,
+    *mut *mut c_void,
+    *mut usize,
+    Error,
+) -> tamis_answer;
+type Sliced = unsafe extern "C" fn(
+    Database,
+    Keyspace,
+    Snapshot,
+    Key,
+    usize,
+    *mut *mut tamis_slice,
+    Error,
+) -> tamis_answer;
+type Into = unsafe extern "C" fn(
+    Database,
+    Keyspace,
+    Snapshot,
+    Key,
+    usize,
+    *mut c_void,
+    usize,
+    *mut usize,
+    Error,
+) -> tamis_answer;
+
+type Way<'a> = (&'a str, &'a dyn Fn(&[u8]));
 
 fn key(i: u64) -> [u8; 16] {
     let mut key = *b"key-000000000000";
@@ -43,12 +82,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let db = unsafe { tamis_open_read_only(c_path.as_ptr(), null(), null_mut()) };
     assert!(!db.is_null(), "it opens");
     // As a program that is linked with the library calls them: by an address that the compiler cannot see through.
-    let (copied, sliced, into) = (
-        black_box(tamis_get as unsafe extern "C" fn(_, _, _, _, _, _, _, _) -> _),
-        black_box(tamis_get_slice as unsafe extern "C" fn(_, _, _, _, _, _, _) -> _),
-        black_box(tamis_get_into as unsafe extern "C" fn(_, _, _, _, _, _, _, _, _) -> _),
-    );
-    let ways: [(&str, &dyn Fn(&[u8])); 4] = [
+    let copied: Copied = black_box(tamis_get);
+    let sliced: Sliced = black_box(tamis_get_slice);
+    let into: Into = black_box(tamis_get_into);
+    let ways: [Way<'_>; 4] = [
         ("Rust, Db::get", &|key| assert_eq!(rust.get(key).expect("a read").expect("a value").len(), 100)),
         ("C, tamis_get_into", &|key| {
             let (mut buffer, mut len) = ([0u8; 128], 0usize);

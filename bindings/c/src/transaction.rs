@@ -182,7 +182,7 @@ pub unsafe extern "C" fn tamis_begin_locking(
     unsafe {
         begin(db, error, |db| {
             let (timeout, durability) = (Duration::from_millis(timeout_ms), self::durability(durability)?);
-            let options = LockOptions { timeout, durability, ..LockOptions::default() };
+            let options = LockOptions { timeout, durability };
             Ok(Kind::Locking(Box::new(db.lock_transaction_with(options)?)))
         })
     }
