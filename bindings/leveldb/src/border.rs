@@ -142,3 +142,51 @@ pub unsafe extern "C" fn leveldb_free(ptr: *mut c_void) {
     // SAFETY: the caller promises that it came from `malloc` and was not freed before.
     unsafe { libc::free(ptr) };
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the text of an error, and frees it.
+    fn taken(error: &mut *mut c_char) -> Option<String> {
+        if error.is_null() {
+            return None;
+        }
+        // SAFETY: not NULL, and so a string that `report` made.
+        let text = unsafe { CStr::from_ptr(*error) }.to_str().unwrap().to_owned();
+        // SAFETY: from `malloc`, and not used again.
+        unsafe { libc::free((*error).cast()) };
+        *error = ptr::null_mut();
+        Some(text)
+    }
+
+    #[test]
+    fn errors_and_panics_reach_the_caller_as_text() {
+        let mut error = ptr::null_mut();
+        // SAFETY: `error` is NULL or a string of `report`, here and below.
+        assert_eq!(unsafe { attempt(&mut error, 0, || Ok(7)) }, 7);
+        assert_eq!(taken(&mut error), None);
+        // SAFETY: as above.
+        assert_eq!(unsafe { attempt(&mut error, 0, || Err(Failure::invalid("first"))) }, 0);
+        let failure = Failure::invalid("cut at\0a zero byte");
+        // SAFETY: as above. It frees the first error: a leak would be valgrind's to find, and a double free ends the test.
+        assert_eq!(unsafe { attempt(&mut error, 0, || Err(failure)) }, 0);
+        assert_eq!(taken(&mut error).unwrap(), "Invalid argument: cut at");
+        // SAFETY: as above.
+        assert_eq!(unsafe { attempt(&mut error, 0, || panic!("for the test")) }, 0);
+        assert!(taken(&mut error).unwrap().starts_with("IO error: "));
+        // SAFETY: nobody wants the error.
+        assert_eq!(unsafe { attempt(ptr::null_mut(), 0, || panic!("for the test")) }, 0);
+        assert_eq!(shielded(1, || panic!("for the test")), 1);
+    }
+
+    #[test]
+    fn lengths_are_checked() {
+        // SAFETY: nothing is read: a length of zero, NULL, a length that cannot be.
+        unsafe {
+            assert_eq!(bytes(ptr::null(), 0).unwrap(), b"");
+            assert!(bytes(ptr::null(), 1).is_err());
+            assert!(bytes(c"k".as_ptr(), usize::MAX).is_err());
+        }
+    }
+}

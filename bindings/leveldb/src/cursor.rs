@@ -205,3 +205,91 @@ pub unsafe extern "C" fn leveldb_iter_get_error(iter: *const Cursor, errptr: *mu
         shielded((), || unsafe { report(errptr, failure) });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+    use tamis::{Db, Options};
+
+    type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+    fn assert_at(cursor: &Cursor, at: Option<(&Vec<u8>, &Vec<u8>)>, what: &str) {
+        let found = cursor.current.as_ref().map(|(key, value)| (key.to_vec(), value.to_vec()));
+        assert_eq!(found, at.map(|(key, value)| (key.clone(), value.clone())), "{what}");
+        assert_eq!(cursor.error, None);
+    }
+
+    /// Random walks over random states agree with a map.
+    #[test]
+    fn walks_agree_with_a_map() {
+        for seed in 0..20 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let dir = tempfile::tempdir().unwrap();
+            let mut options = Options::default();
+            options.keyspace.memtable_bytes = 4 << 10;
+            let db = Db::open(dir.path(), options).unwrap();
+            let mut model = Model::new();
+            let key_of = |random: &mut fastrand::Rng| -> Vec<u8> {
+                (0..random.usize(0..4)).map(|_| *random.choice(b"\0a\xff").unwrap()).collect()
+            };
+            for round in 0..10 {
+                for _ in 0..random.usize(0..60) {
+                    let (key, value) = (key_of(&mut random), vec![round; random.usize(0..200)]);
+                    if random.bool() {
+                        db.put(&key, &value).unwrap();
+                        model.insert(key, value);
+                    } else {
+                        db.delete(&key).unwrap();
+                        model.remove(&key);
+                    }
+                }
+                let mut cursor = Cursor::over(Ok(db.snapshot()));
+                // Writes after its creation are not seen.
+                db.put("a", "later").unwrap();
+                assert_at(&cursor, None, "before it is positioned");
+                for step in 0..60 {
+                    let what = format!("seed {seed}, round {round}, step {step}");
+                    let here = cursor.current.as_ref().map(|(key, _)| key.to_vec());
+                    let bounded = |bounds: (Bound<Vec<u8>>, Bound<Vec<u8>>)| model.range(bounds);
+                    let at = match random.u8(0..10) {
+                        0 => cursor.seek(&[]).map(|()| model.first_key_value()),
+                        1 => cursor.seek_before(None).map(|()| model.last_key_value()),
+                        2 | 3 => {
+                            let key = key_of(&mut random);
+                            cursor
+                                .seek(&key)
+                                .map(|()| bounded((Bound::Included(key), Bound::Unbounded)).next())
+                        }
+                        4..=6 => cursor.next().map(|()| {
+                            here.and_then(|key| bounded((Bound::Excluded(key), Bound::Unbounded)).next())
+                        }),
+                        _ => cursor.prev().map(|()| {
+                            here.and_then(|key| bounded((Bound::Unbounded, Bound::Excluded(key))).next_back())
+                        }),
+                    };
+                    assert_at(&cursor, at.unwrap(), &what);
+                }
+                model.insert(b"a".to_vec(), b"later".to_vec());
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_error_stays() {
+        let mut cursor = Cursor::over(Err(Failure::invalid("first")));
+        // SAFETY: a cursor of this test's.
+        unsafe { step(&mut cursor, |_| Err(Failure::invalid("second"))) };
+        assert_eq!(cursor.error, Some(Failure::invalid("first")));
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(dir.path(), Options::default()).unwrap();
+        db.put("a", "1").unwrap();
+        let mut cursor = Cursor::over(Ok(db.snapshot()));
+        // SAFETY: as above.
+        unsafe { step(&mut cursor, |_| panic!("for the test")) };
+        assert!(cursor.current.is_none());
+        assert_eq!(cursor.error, Some(Failure::panicked()));
+        cursor.seek(b"a").unwrap();
+        assert!(cursor.current.is_some() && cursor.error.is_some());
+    }
+}

@@ -35,8 +35,8 @@ pub(crate) fn refuse_foreign(dir: &Path) -> Result<(), Failure> {
     let mut manifests = names.iter().filter(|name| name.starts_with("MANIFEST-"));
     if has_tables || manifests.any(|name| is_foreign_manifest(&dir.join(name))) {
         let what = format!(
-            "{} holds a database of LevelDB, which tamis does not read; copy its contents into a new directory with a program \
-             that is linked against LevelDB",
+            "{} holds a database of LevelDB, or of an engine that came from it, which tamis does not read; copy its contents \
+             into a new directory with a program that is linked with that engine",
             dir.display()
         );
         return Err(Failure::new(Kind::NotSupported, what));
@@ -144,4 +144,91 @@ pub unsafe extern "C" fn leveldb_repair_db(
     };
     // SAFETY: the interface's rule for `errptr`.
     unsafe { attempt(errptr, (), repair) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tamis::options::FilterPolicy;
+
+    fn options() -> tamis::Options {
+        let mut options = tamis::Options::default();
+        options.keyspace.memtable_bytes = 64 << 10;
+        options.keyspace.filter = FilterPolicy::grf();
+        options
+    }
+
+    /// Makes a database with tables, logs, filter files and files that were set aside.
+    fn make(dir: &Path) {
+        let db = Db::open(dir, options()).unwrap();
+        for i in 0..20_000u32 {
+            db.put(i.to_be_bytes(), [7; 50]).unwrap();
+        }
+        db.settle().unwrap();
+        db.settle_filters().unwrap();
+        db.close().unwrap();
+    }
+
+    #[test]
+    fn a_destroyed_database_leaves_nothing() {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = parent.path().join("db");
+        make(&dir);
+        std::fs::write(dir.join("CURRENT"), "no manifest").unwrap();
+        assert!(Db::salvage(&dir, options(), false).unwrap().is_needed());
+        Db::open(&dir, options()).unwrap().close().unwrap();
+        let names = names(&dir).unwrap();
+        for kind in [".tam", ".flt", ".aside", ".log"] {
+            assert!(names.iter().any(|name| name.ends_with(kind)), "the test makes no {kind}: {names:?}");
+        }
+        destroy(&dir).unwrap();
+        assert!(!dir.exists(), "left: {:?}", super::names(&dir));
+        destroy(&dir).unwrap();
+    }
+
+    #[test]
+    fn a_destruction_spares_what_is_open_and_what_is_not_of_the_database() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        for name in ["photo.log", "x1.tam", "MANIFEST-draft", "notes.txt", "1.ldb.txt"] {
+            std::fs::write(dir.join(name), name).unwrap();
+        }
+        destroy(dir).unwrap();
+        assert!(!dir.join("LOCK").exists());
+        let db = Db::open(dir, options()).unwrap();
+        db.put("key", "value").unwrap();
+        assert!(destroy(dir).unwrap_err().to_string().contains("locked"));
+        assert_eq!(db.get("key").unwrap().unwrap(), "value");
+        drop(db);
+        destroy(dir).unwrap();
+        assert_eq!(names(dir).unwrap().len(), 5);
+    }
+
+    #[test]
+    fn databases_of_leveldb_are_known() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        let manifest = dir.join("MANIFEST-000002");
+        let name = b"leveldb.BytewiseComparator";
+        let mut record = vec![0xde, 0xad, 0xbe, 0xef, 50, 0, 1, 1, name.len() as u8];
+        record.extend(name);
+        for len in 0..record.len() {
+            std::fs::write(&manifest, &record[..len]).unwrap();
+            refuse_foreign(dir).unwrap();
+        }
+        std::fs::write(&manifest, &record).unwrap();
+        assert!(refuse_foreign(dir).unwrap_err().to_string().starts_with("Not implemented: "));
+        assert_eq!(names(dir).unwrap().len(), 1);
+        std::fs::remove_file(&manifest).unwrap();
+        refuse_foreign(dir).unwrap();
+        std::fs::write(dir.join("000005.ldb"), "").unwrap();
+        assert!(refuse_foreign(dir).is_err());
+        assert!(destroy(dir).is_err());
+        std::fs::remove_file(dir.join("000005.ldb")).unwrap();
+
+        make(dir);
+        std::fs::write(dir.join("notes.ldb"), "").unwrap();
+        refuse_foreign(dir).unwrap();
+        refuse_foreign(&dir.join("missing")).unwrap();
+    }
 }

@@ -53,3 +53,23 @@ pub extern "C" fn leveldb_major_version() -> std::ffi::c_int {
 pub extern "C" fn leveldb_minor_version() -> std::ffi::c_int {
     23
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What callers may do with threads.
+    #[test]
+    fn databases_are_shared_and_the_rest_moves() {
+        fn shared<T: Send + Sync>() {}
+        fn moves<T: Send>() {}
+        shared::<Database>();
+        shared::<Snapshot>();
+        shared::<Options>();
+        shared::<ReadOptions>();
+        shared::<WriteOptions>();
+        shared::<Cache>();
+        moves::<Cursor>();
+        moves::<WriteBatch>();
+    }
+}

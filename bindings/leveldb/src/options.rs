@@ -18,6 +18,9 @@ const MIB: u64 = 1 << 20;
 /// The only order of keys that there is, by the name that LevelDB has for it.
 const BYTEWISE: &str = "leveldb.BytewiseComparator";
 
+/// Longer names are cut in messages.
+const MAX_NAME_CHARS: usize = 100;
+
 /// LevelDB's constant for no compression.
 const NO_COMPRESSION: c_int = 0;
 
@@ -197,7 +200,8 @@ pub unsafe extern "C" fn leveldb_options_set_max_open_files(options: *mut Option
 }
 
 /// Sets the block cache; NULL stands for one of 8 MiB that the database has for itself. The databases opened with one cache
-/// divide its capacity. The cache may be destroyed before them.
+/// divide its capacity by use, and hold no more together; of its share, a database begins with half. The cache may be destroyed
+/// before them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_options_set_cache(options: *mut Options, cache: *mut Cache) {
     // SAFETY: handles of the caller.
@@ -267,7 +271,8 @@ impl Comparator {
             return "(without a name)".to_owned();
         }
         // SAFETY: the interface requires a string that ends with a zero byte.
-        unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
+        let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
+        name.chars().take(MAX_NAME_CHARS).collect()
     }
 }
 
@@ -450,4 +455,69 @@ pub unsafe extern "C" fn leveldb_writeoptions_destroy(options: *mut WriteOptions
 pub unsafe extern "C" fn leveldb_writeoptions_set_sync(options: *mut WriteOptions, on: u8) {
     // SAFETY: a handle of the caller.
     unsafe { change(options, |options| options.sync = on != 0) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tamis::Db;
+
+    #[test]
+    fn defaults_are_those_of_the_readme() {
+        let options = Options::default().to_engine().unwrap();
+        options.check().unwrap();
+        assert!(!options.create_if_missing && !options.error_if_exists);
+        assert_eq!(options.durability, Durability::Buffered);
+        assert_eq!(options.verify_checksums, ChecksumMode::Once);
+        assert_eq!((options.cache_bytes, options.max_open_files), (8 * MIB, 1000));
+        let (keyspace, own) = (options.keyspace, tamis::KeyspaceOptions::default());
+        assert_eq!((keyspace.memtable_bytes, keyspace.block_bytes), (4 * MIB, 4096));
+        assert_eq!((keyspace.restart_interval, keyspace.max_memtables), (16, 3));
+        assert_eq!((keyspace.table_bytes, keyspace.filter), (own.table_bytes, own.filter));
+        assert_eq!((keyspace.bits_per_key, keyspace.compression.at(6)), (10.0, Compression::Lz4));
+    }
+
+    #[test]
+    fn the_engine_accepts_whatever_is_set() {
+        for size in [0, 1, 5000, 1 << 20, usize::MAX] {
+            for number in [c_int::MIN, -1, 0, 1, 300, c_int::MAX] {
+                let options = Options {
+                    write_buffer_size: size,
+                    block_size: size,
+                    max_file_size: Some(size),
+                    max_open_files: number,
+                    block_restart_interval: number,
+                    compressed: number % 2 == 0,
+                    paranoid_checks: true,
+                    cache: (number > 0).then(|| SharedReadMemory::new(size as u64)),
+                    comparator: Some(BYTEWISE.to_owned()),
+                    ..Options::default()
+                };
+                let options = options.to_engine().unwrap();
+                options.check().unwrap_or_else(|error| panic!("{size}, {number}: {error}"));
+                assert!(options.memtable_budget_bytes > 3 * options.keyspace.memtable_bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn databases_divide_a_cache() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options {
+            create_if_missing: true,
+            cache: Some(SharedReadMemory::new(8 << 20)),
+            ..Options::default()
+        };
+        let open = |name| Db::open(dir.path().join(name), options.to_engine().unwrap()).unwrap();
+        let share = |db: &Db| db.stats().read_memory_bytes;
+        let first = open("first");
+        assert_eq!(share(&first), 8 << 20);
+        let second = open("second");
+        assert!(share(&first) + share(&second) <= 8 << 20);
+        assert!(share(&first).min(share(&second)) > 3 << 20);
+        let cache = second.stats().cache_capacity_bytes;
+        assert!(cache > 0 && cache <= share(&second));
+        second.close().unwrap();
+        assert_eq!(share(&first), 8 << 20);
+    }
 }

@@ -278,7 +278,8 @@ void leveldb_options_set_max_open_files(leveldb_options_t *options,
                                         int files);
 
 // Sets the block cache; NULL stands for one of 8 MiB that the database has for itself. The databases opened with one cache
-// divide its capacity. The cache may be destroyed before them.
+// divide its capacity by use, and hold no more together; of its share, a database begins with half. The cache may be destroyed
+// before them.
 void leveldb_options_set_cache(leveldb_options_t *options,
                                leveldb_cache_t *cache);
 

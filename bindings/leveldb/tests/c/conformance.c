@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <stdint.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static leveldb_options_t* options;
@@ -112,6 +113,28 @@ static void opening(void) {
   db = open_db();
   expect(db, "key", "value");
   leveldb_close(db);
+}
+
+/* What a process wrote is there after it has ended without closing the database. */
+static void ends_without_closing(void) {
+  destroy_db();
+  leveldb_options_set_create_if_missing(options, 1);
+  pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    leveldb_t* db = open_db();
+    put(db, "key", "value");
+    delete(db, "never there");
+    put(db, "other", "value");
+    _exit(0);
+  }
+  int status;
+  CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  leveldb_t* db = open_db();
+  expect(db, "key", "value");
+  expect(db, "other", "value");
+  leveldb_close(db);
+  destroy_db();
 }
 
 static void reads_and_writes(void) {
@@ -755,6 +778,7 @@ int main(int argc, char** argv) {
   reads = leveldb_readoptions_create();
   writes = leveldb_writeoptions_create();
 
+  ends_without_closing(); /* First, as a forked process has no threads. */
   opening();
   destroy_db();
   reads_and_writes();
