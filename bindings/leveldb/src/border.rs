@@ -103,6 +103,18 @@ pub(crate) unsafe fn object<'a, T>(handle: *const T, name: &str) -> Result<&'a T
     unsafe { handle.as_ref() }.ok_or_else(|| Failure::invalid(format!("NULL was given for the {name}")))
 }
 
+/// Changes an object, if there is one.
+///
+/// # Safety
+///
+/// `handle` is NULL, or a handle that nobody else uses during the call.
+pub(crate) unsafe fn change<T>(handle: *mut T, change: impl FnOnce(&mut T)) {
+    // SAFETY: as the caller promises.
+    if let Some(object) = unsafe { handle.as_mut() } {
+        change(object);
+    }
+}
+
 /// Returns the path that a database's name is.
 ///
 /// # Safety

@@ -11,10 +11,11 @@ use tamis::maintenance::CompactOptions;
 
 use crate::batch::WriteBatch;
 use crate::border::{attempt, bytes, c_string, copy_out, hand_out, object, path, shielded, take_back};
+use crate::calls::{ReadOptions, WriteOptions};
 use crate::cursor::Cursor;
 use crate::directory::refuse_foreign;
 use crate::failure::{Failure, Kind};
-use crate::options::{Options, ReadOptions, WriteOptions};
+use crate::options::Options;
 use crate::property;
 
 /// An open database. All functions that take one, `leveldb_close` excepted, may be called from several threads at once.

@@ -26,21 +26,25 @@
 
 mod batch;
 mod border;
+mod calls;
 mod cursor;
 mod database;
 mod directory;
 mod env;
 mod failure;
 mod options;
+mod parts;
 mod property;
 
 pub use batch::*;
 pub use border::leveldb_free;
+pub use calls::*;
 pub use cursor::*;
 pub use database::*;
 pub use directory::*;
 pub use env::*;
 pub use options::*;
+pub use parts::*;
 
 /// Returns the major version of the LevelDB whose interface this is.
 #[unsafe(no_mangle)]

@@ -1,31 +1,24 @@
-//! Options, and the objects that options refer to: caches, filter policies, comparators, loggers.
+//! The options of a database.
 //!
-//! An options object holds what was set by value: nothing that it refers to has to outlive the call that set it.
+//! They hold what was set by value: no object that was set has to outlive the call.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::Weak;
+use std::ffi::c_int;
 
 use tamis::Durability;
 use tamis::options::{ChecksumMode, Compression, CompressionPerLevel, SharedReadMemory};
 
-use crate::border::{hand_out, take_back};
-use crate::database::{ReadPoint, Snapshot};
+use crate::border::{change, hand_out, take_back};
 use crate::env::Env;
 use crate::failure::{Failure, Kind};
+use crate::parts::{Cache, Comparator, DEFAULT_BITS, FilterPolicy, Logger};
 
 const MIB: u64 = 1 << 20;
 
 /// The only order of keys that there is, by the name that LevelDB has for it.
 const BYTEWISE: &str = "leveldb.BytewiseComparator";
 
-/// Longer names are cut in messages.
-const MAX_NAME_CHARS: usize = 100;
-
 /// LevelDB's constant for no compression.
 const NO_COMPRESSION: c_int = 0;
-
-/// The bits per key where a program sets a policy of its own, or none.
-const DEFAULT_BITS: f64 = 10.0;
 
 /// Options of a database. Made by `leveldb_options_create`, and changed by `leveldb_options_set_*` before they are used.
 #[derive(Clone, Debug)]
@@ -102,18 +95,6 @@ impl Options {
         options.memtable_budget_bytes = options.memtable_budget_bytes.max(buffers);
         options.max_log_bytes = options.max_log_bytes.max(2 * buffers);
         Ok(options)
-    }
-}
-
-/// Changes options, if there are any.
-///
-/// # Safety
-///
-/// `options` is NULL, or a handle that nobody else uses during the call.
-unsafe fn change<T>(options: *mut T, change: impl FnOnce(&mut T)) {
-    // SAFETY: as the caller promises.
-    if let Some(options) = unsafe { options.as_mut() } {
-        change(options);
     }
 }
 
@@ -237,224 +218,6 @@ pub unsafe extern "C" fn leveldb_options_set_max_file_size(options: *mut Options
 pub unsafe extern "C" fn leveldb_options_set_compression(options: *mut Options, compression: c_int) {
     // SAFETY: a handle of the caller.
     unsafe { change(options, |options| options.compressed = compression != NO_COMPRESSION) };
-}
-
-/// A destructor of the caller, to be called once with the caller's state.
-#[derive(Debug)]
-struct Callers {
-    state: *mut c_void,
-    destructor: Option<unsafe extern "C" fn(*mut c_void)>,
-}
-
-impl Drop for Callers {
-    fn drop(&mut self) {
-        if let Some(destructor) = self.destructor {
-            // SAFETY: the caller gave the two together, to be called when the object is destroyed.
-            unsafe { destructor(self.state) };
-        }
-    }
-}
-
-/// An order of keys that the program defines. Only its name is ever asked for.
-#[derive(Debug)]
-pub struct Comparator {
-    callers: Callers,
-    name: Option<unsafe extern "C" fn(*mut c_void) -> *const c_char>,
-}
-
-impl Comparator {
-    fn name(&self) -> String {
-        let Some(name) = self.name else { return "(without a name)".to_owned() };
-        // SAFETY: the caller gave the function together with the state, which the destructor has not seen yet.
-        let name = unsafe { name(self.callers.state) };
-        if name.is_null() {
-            return "(without a name)".to_owned();
-        }
-        // SAFETY: the interface requires a string that ends with a zero byte.
-        let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
-        name.chars().take(MAX_NAME_CHARS).collect()
-    }
-}
-
-/// Creates a comparator. `compare` is never called: see `leveldb_options_set_comparator`. `destructor` is called once, by
-/// `leveldb_comparator_destroy`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn leveldb_comparator_create(
-    state: *mut c_void,
-    destructor: Option<unsafe extern "C" fn(*mut c_void)>,
-    compare: Option<
-        unsafe extern "C" fn(
-            *mut c_void,
-            a: *const c_char,
-            alen: usize,
-            b: *const c_char,
-            blen: usize,
-        ) -> c_int,
-    >,
-    name: Option<unsafe extern "C" fn(*mut c_void) -> *const c_char>,
-) -> *mut Comparator {
-    let _ = compare;
-    hand_out(Comparator { callers: Callers { state, destructor }, name })
-}
-
-/// Destroys a comparator and calls its destructor.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn leveldb_comparator_destroy(comparator: *mut Comparator) {
-    // SAFETY: a handle of the caller, which gives it up.
-    unsafe { take_back(comparator) };
-}
-
-/// What a filter policy comes to: bits per key.
-#[derive(Debug)]
-pub struct FilterPolicy {
-    bits_per_key: f64,
-    _callers: Option<Callers>,
-}
-
-/// Creates a filter policy of the program's own. It is accepted, and tamis' own filter with 10 bits per key takes its place:
-/// `create_filter` and `key_may_match` are never called. `destructor` is called once, by `leveldb_filterpolicy_destroy`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn leveldb_filterpolicy_create(
-    state: *mut c_void,
-    destructor: Option<unsafe extern "C" fn(*mut c_void)>,
-    create_filter: Option<
-        unsafe extern "C" fn(
-            *mut c_void,
-            key_array: *const *const c_char,
-            key_length_array: *const usize,
-            num_keys: c_int,
-            filter_length: *mut usize,
-        ) -> *mut c_char,
-    >,
-    key_may_match: Option<
-        unsafe extern "C" fn(
-            *mut c_void,
-            key: *const c_char,
-            length: usize,
-            filter: *const c_char,
-            filter_length: usize,
-        ) -> u8,
-    >,
-    name: Option<unsafe extern "C" fn(*mut c_void) -> *const c_char>,
-) -> *mut FilterPolicy {
-    let _ = (create_filter, key_may_match, name);
-    hand_out(FilterPolicy { bits_per_key: DEFAULT_BITS, _callers: Some(Callers { state, destructor }) })
-}
-
-/// Creates a policy of this many bits per key, 1 to 64.
-#[unsafe(no_mangle)]
-pub extern "C" fn leveldb_filterpolicy_create_bloom(bits_per_key: c_int) -> *mut FilterPolicy {
-    hand_out(FilterPolicy { bits_per_key: bits_per_key.clamp(1, 64).into(), _callers: None })
-}
-
-/// Destroys a filter policy and calls its destructor, if it has one.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn leveldb_filterpolicy_destroy(policy: *mut FilterPolicy) {
-    // SAFETY: a handle of the caller, which gives it up.
-    unsafe { take_back(policy) };
-}
-
-/// Memory for the block caches of the databases that are opened with it.
-#[derive(Debug)]
-pub struct Cache {
-    memory: SharedReadMemory,
-}
-
-/// Creates a cache of `capacity` bytes for decompressed blocks.
-#[unsafe(no_mangle)]
-pub extern "C" fn leveldb_cache_create_lru(capacity: usize) -> *mut Cache {
-    hand_out(Cache { memory: SharedReadMemory::new(capacity as u64) })
-}
-
-/// Destroys the handle of a cache. Databases that use it keep its memory until they are closed.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn leveldb_cache_destroy(cache: *mut Cache) {
-    // SAFETY: a handle of the caller, which gives it up.
-    unsafe { take_back(cache) };
-}
-
-/// A logger, of which there is none.
-#[derive(Debug)]
-pub struct Logger {
-    _private: (),
-}
-
-/// Options of a read.
-#[derive(Debug, Default)]
-pub struct ReadOptions {
-    /// The snapshot to read from, which may have been released since.
-    pub(crate) snapshot: Option<Weak<ReadPoint>>,
-}
-
-/// Creates options of reads.
-#[unsafe(no_mangle)]
-pub extern "C" fn leveldb_readoptions_create() -> *mut ReadOptions {
-    hand_out(ReadOptions::default())
-}
-
-/// Destroys options of reads.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn leveldb_readoptions_destroy(options: *mut ReadOptions) {
-    // SAFETY: a handle of the caller, which gives it up.
-    unsafe { take_back(options) };
-}
-
-/// Accepted: tamis verifies a block's checksum at its first read whatever is set here, and at every read under
-/// `leveldb_options_set_paranoid_checks`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn leveldb_readoptions_set_verify_checksums(options: *mut ReadOptions, on: u8) {
-    let _ = (options, on);
-}
-
-/// Accepted: the cache of tamis resists scans by itself.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn leveldb_readoptions_set_fill_cache(options: *mut ReadOptions, on: u8) {
-    let _ = (options, on);
-}
-
-/// Sets the snapshot to read from; NULL stands for the state at the time of the read. Reads from a snapshot that was released
-/// fail.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn leveldb_readoptions_set_snapshot(
-    options: *mut ReadOptions,
-    snapshot: *const Snapshot,
-) {
-    // SAFETY: handles of the caller.
-    let point = unsafe { snapshot.as_ref() }.map(Snapshot::point);
-    // SAFETY: likewise.
-    unsafe { change(options, |options| options.snapshot = point) };
-}
-
-/// Options of a write.
-#[derive(Debug, Default)]
-pub struct WriteOptions {
-    sync: bool,
-}
-
-impl WriteOptions {
-    pub(crate) fn durability(&self) -> Durability {
-        if self.sync { Durability::Synced } else { Durability::Buffered }
-    }
-}
-
-/// Creates options of writes.
-#[unsafe(no_mangle)]
-pub extern "C" fn leveldb_writeoptions_create() -> *mut WriteOptions {
-    hand_out(WriteOptions::default())
-}
-
-/// Destroys options of writes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn leveldb_writeoptions_destroy(options: *mut WriteOptions) {
-    // SAFETY: a handle of the caller, which gives it up.
-    unsafe { take_back(options) };
-}
-
-/// Sets whether a write returns only when it would survive a power failure (default: no).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn leveldb_writeoptions_set_sync(options: *mut WriteOptions, on: u8) {
-    // SAFETY: a handle of the caller.
-    unsafe { change(options, |options| options.sync = on != 0) };
 }
 
 #[cfg(test)]

@@ -104,6 +104,33 @@ void leveldb_writebatch_append(leveldb_writebatch_t *destination, const leveldb_
 // NULL does nothing. The same as `free`.
 void leveldb_free(void *ptr);
 
+// Creates options of reads.
+leveldb_readoptions_t *leveldb_readoptions_create(void);
+
+// Destroys options of reads.
+void leveldb_readoptions_destroy(leveldb_readoptions_t *options);
+
+// Accepted: tamis verifies a block's checksum at its first read whatever is set here, and at every read under
+// `leveldb_options_set_paranoid_checks`.
+void leveldb_readoptions_set_verify_checksums(leveldb_readoptions_t *options, uint8_t on);
+
+// Accepted: the cache of tamis resists scans by itself.
+void leveldb_readoptions_set_fill_cache(leveldb_readoptions_t *options, uint8_t on);
+
+// Sets the snapshot to read from; NULL stands for the state at the time of the read. Reads from a snapshot that was released
+// fail.
+void leveldb_readoptions_set_snapshot(leveldb_readoptions_t *options,
+                                      const leveldb_snapshot_t *snapshot);
+
+// Creates options of writes.
+leveldb_writeoptions_t *leveldb_writeoptions_create(void);
+
+// Destroys options of writes.
+void leveldb_writeoptions_destroy(leveldb_writeoptions_t *options);
+
+// Sets whether a write returns only when it would survive a power failure (default: no).
+void leveldb_writeoptions_set_sync(leveldb_writeoptions_t *options, uint8_t on);
+
 // Destroys an iterator, also after its database was closed.
 void leveldb_iter_destroy(leveldb_iterator_t *iter);
 
@@ -338,33 +365,6 @@ leveldb_cache_t *leveldb_cache_create_lru(size_t capacity);
 
 // Destroys the handle of a cache. Databases that use it keep its memory until they are closed.
 void leveldb_cache_destroy(leveldb_cache_t *cache);
-
-// Creates options of reads.
-leveldb_readoptions_t *leveldb_readoptions_create(void);
-
-// Destroys options of reads.
-void leveldb_readoptions_destroy(leveldb_readoptions_t *options);
-
-// Accepted: tamis verifies a block's checksum at its first read whatever is set here, and at every read under
-// `leveldb_options_set_paranoid_checks`.
-void leveldb_readoptions_set_verify_checksums(leveldb_readoptions_t *options, uint8_t on);
-
-// Accepted: the cache of tamis resists scans by itself.
-void leveldb_readoptions_set_fill_cache(leveldb_readoptions_t *options, uint8_t on);
-
-// Sets the snapshot to read from; NULL stands for the state at the time of the read. Reads from a snapshot that was released
-// fail.
-void leveldb_readoptions_set_snapshot(leveldb_readoptions_t *options,
-                                      const leveldb_snapshot_t *snapshot);
-
-// Creates options of writes.
-leveldb_writeoptions_t *leveldb_writeoptions_create(void);
-
-// Destroys options of writes.
-void leveldb_writeoptions_destroy(leveldb_writeoptions_t *options);
-
-// Sets whether a write returns only when it would survive a power failure (default: no).
-void leveldb_writeoptions_set_sync(leveldb_writeoptions_t *options, uint8_t on);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -1,48 +1,11 @@
 /* What tamis promises beyond LevelDB, and where it differs: to be linked with libtamis_leveldb. The program takes a directory to work
    in, and optionally that of a database that LevelDB wrote. */
 
-#include "check.h"
+#include "database.h"
 
 #include <dirent.h>
 #include <pthread.h>
-#include <stdint.h>
 #include <sys/stat.h>
-
-static leveldb_options_t* options;
-static leveldb_readoptions_t* reads;
-static leveldb_writeoptions_t* writes;
-static char path[4096];
-
-static leveldb_t* open_at(const char* at) {
-  char* error = NULL;
-  leveldb_t* db = leveldb_open(options, at, &error);
-  CHECK_OK(error);
-  return db;
-}
-
-static void put(leveldb_t* db, const char* key, const char* value) {
-  char* error = NULL;
-  leveldb_put(db, writes, key, strlen(key), value, strlen(value), &error);
-  CHECK_OK(error);
-}
-
-static void expect(leveldb_t* db, const char* key, const char* expected) {
-  char* error = NULL;
-  size_t len;
-  char* value = leveldb_get(db, reads, key, strlen(key), &len, &error);
-  CHECK_OK(error);
-  CHECK(expected == NULL ? value == NULL : equals(value, len, expected));
-  leveldb_free(value);
-}
-
-static void expect_item(leveldb_iterator_t* iter, const char* key, const char* value) {
-  size_t len;
-  CHECK(leveldb_iter_valid(iter));
-  const char* found = leveldb_iter_key(iter, &len);
-  CHECK(equals(found, len, key));
-  found = leveldb_iter_value(iter, &len);
-  CHECK(equals(found, len, value));
-}
 
 static int calls = 0;
 
@@ -89,7 +52,7 @@ static void other_orders_are_refused(void) {
 
 static void limits(void) {
   char* error = NULL;
-  leveldb_t* db = open_at(path);
+  leveldb_t* db = open_db();
   size_t longest = 64 << 10;
   char* key = malloc(longest + 1);
   memset(key, 'k', longest + 1);
@@ -145,7 +108,7 @@ static void limits(void) {
 /* What is left when a database is closed can be read and destroyed. */
 static void handles_outlive_the_database(void) {
   char* error = NULL;
-  leveldb_t* db = open_at(path);
+  leveldb_t* db = open_db();
   put(db, "in a table", "1");
   leveldb_compact_range(db, NULL, 0, NULL, 0);
   put(db, "in memory", "2");
@@ -158,7 +121,7 @@ static void handles_outlive_the_database(void) {
   /* The directory is free. */
   leveldb_destroy_db(options, path, &error);
   CHECK_OK(error);
-  db = open_at(path);
+  db = open_db();
   put(db, "in memory", "of another database");
   expect_item(moved, "in a table", "1");
   leveldb_iter_next(moved);
@@ -253,7 +216,7 @@ static void batches_change_while_iterated(void) {
 static void null_is_survived(void) {
   char* error = NULL;
   size_t len = 1;
-  leveldb_t* db = open_at(path);
+  leveldb_t* db = open_db();
   leveldb_writebatch_t* batch = leveldb_writebatch_create();
   CHECK(leveldb_open(NULL, path, &error) == NULL);
   CHECK_FAILED(error, "Invalid argument: ");
@@ -383,7 +346,7 @@ static void* work(void* argument) {
 }
 
 static void threads_share_a_database(void) {
-  leveldb_t* db = open_at(path);
+  leveldb_t* db = open_db();
   pthread_t threads[THREADS];
   struct worker workers[THREADS];
   for (int i = 0; i < THREADS; i++) {
@@ -401,7 +364,7 @@ static void damage(void) {
   char* error = NULL;
   char key[16];
   leveldb_options_set_compression(options, leveldb_no_compression);
-  leveldb_t* db = open_at(path);
+  leveldb_t* db = open_db();
   for (int i = 0; i < 5000; i++) {
     snprintf(key, sizeof key, "key%05d", i);
     put(db, key, "some value that is there for its length");
@@ -425,7 +388,7 @@ static void damage(void) {
   closedir(dir);
   CHECK(damaged == 1);
 
-  db = open_at(path);
+  db = open_db();
   leveldb_iterator_t* iter = leveldb_create_iterator(db, reads);
   int seen = 0;
   for (leveldb_iter_seek_to_first(iter); leveldb_iter_valid(iter); leveldb_iter_next(iter)) seen++;
@@ -477,19 +440,13 @@ static void leveldb_is_refused(const char* foreign) {
 }
 
 static void run(void (*test)(void)) {
-  char* error = NULL;
   test();
-  leveldb_destroy_db(options, path, &error);
-  CHECK_OK(error);
+  destroy_db();
 }
 
 int main(int argc, char** argv) {
   CHECK(argc >= 2);
-  snprintf(path, sizeof path, "%s/db", argv[1]);
-  options = leveldb_options_create();
-  leveldb_options_set_create_if_missing(options, 1);
-  reads = leveldb_readoptions_create();
-  writes = leveldb_writeoptions_create();
+  begin(argv[1]);
   run(other_orders_are_refused);
   run(limits);
   run(handles_outlive_the_database);
@@ -500,9 +457,7 @@ int main(int argc, char** argv) {
   run(damage);
   run(nothing_is_not_repaired);
   for (int i = 2; i < argc; i++) leveldb_is_refused(argv[i]);
-  leveldb_options_destroy(options);
-  leveldb_readoptions_destroy(reads);
-  leveldb_writeoptions_destroy(writes);
+  end();
   puts("differences: ok");
   return 0;
 }
