@@ -126,6 +126,10 @@ pub(crate) unsafe fn path<'a>(name: *const c_char) -> Result<&'a Path, Failure> 
     }
     // SAFETY: as the caller promises.
     let name = unsafe { CStr::from_ptr(name) };
+    if name.is_empty() {
+        // The path would be that of the current directory.
+        return Err(Failure::invalid("the database's name is empty"));
+    }
     Ok(Path::new(OsStr::from_bytes(name.to_bytes())))
 }
 

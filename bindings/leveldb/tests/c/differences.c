@@ -292,6 +292,8 @@ static void null_is_survived(void) {
   leveldb_compact_range(NULL, NULL, 0, NULL, 0);
   leveldb_destroy_db(NULL, NULL, &error);
   CHECK_FAILED(error, "Invalid argument: ");
+  leveldb_destroy_db(options, "", &error); /* It is not the current directory. */
+  CHECK_FAILED(error, "Invalid argument: ");
   leveldb_repair_db(NULL, path, &error);
   CHECK_FAILED(error, "Invalid argument: ");
   leveldb_options_set_write_buffer_size(NULL, 1);
