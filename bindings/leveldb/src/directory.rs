@@ -173,13 +173,24 @@ mod tests {
     fn a_destroyed_database_leaves_nothing() {
         let parent = tempfile::tempdir().unwrap();
         let dir = parent.path().join("db");
+        let assert_has = |kinds: &[&str]| {
+            let names = names(&dir).unwrap();
+            for kind in kinds {
+                let made = names.iter().any(|name| name.ends_with(kind));
+                assert!(made, "the test makes no {kind}: {names:?}");
+            }
+        };
         make(&dir);
+        assert_has(&[".tam", ".log", ".flt", "OPTIONS"]);
         std::fs::write(dir.join("CURRENT"), "no manifest").unwrap();
         assert!(Db::salvage(&dir, options(), false).unwrap().is_needed());
         Db::open(&dir, options()).unwrap().close().unwrap();
-        let names = names(&dir).unwrap();
-        for kind in [".tam", ".flt", ".aside", ".log"] {
-            assert!(names.iter().any(|name| name.ends_with(kind)), "the test makes no {kind}: {names:?}");
+        assert_has(&[".tam", ".log", "CURRENT.aside", ".flt.aside", ".log.aside"]);
+        // What comes and goes while a database is in use, or is left by a crash.
+        for name in
+            ["RESERVE", "CURRENT.tmp", "OPTIONS.tmp", "LOG.tmp", "calibration-1.tmp", "000999.tam.damaged"]
+        {
+            std::fs::write(dir.join(name), "").unwrap();
         }
         destroy(&dir).unwrap();
         assert!(!dir.exists(), "left: {:?}", super::names(&dir));
