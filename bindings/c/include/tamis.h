@@ -2,7 +2,7 @@
  *
  * Written by cbindgen from bindings/c/src: do not edit.
  *
- * ERRORS. A function that can fail returns false, NULL or TAMIS_ERROR, and then stores a new error object through its last argument,
+ * ERRORS. A function that can fail returns false, NULL or TAMIS_ANSWER_ERROR, and then stores a new error object through its last argument,
  * `tamis_error **error`, unless that is NULL. Free it with tamis_error_free. On success nothing is stored there. Null pointers where an
  * object is needed, text that is not UTF-8 and impossible lengths are errors (TAMIS_CODE_INVALID_ARGUMENT), and so is a bug that panics
  * inside the library (TAMIS_CODE_PANIC): no panic or exception crosses this interface. After an error, what a function returns through
@@ -22,7 +22,8 @@
  *
  * THREADS. tamis_db, tamis_keyspace and tamis_snapshot may be used by any number of threads at once. Batches, iterators, transactions,
  * table builders and options may be used by any thread, but by one at a time: a call during another one fails with
- * TAMIS_CODE_INVALID_ARGUMENT. Freeing an object that another thread uses is undefined, as always. There is nothing to initialise, and nothing to tear down.
+ * TAMIS_CODE_INVALID_ARGUMENT. Freeing an object that another thread uses is undefined, as always.
+ * There is nothing to initialise, and nothing to tear down.
  *
  * FORK. A process that forks must not use a database in the child.
  */
@@ -373,8 +374,17 @@ bool tamis_checkpoint(const struct tamis_db *db,
                       const char *path,
                       struct tamis_error **error);
 
-// Changes the memory that block cache and elastic filters share, in bytes (option "read_memory_bytes").
-bool tamis_set_read_memory(const struct tamis_db *db, uint64_t bytes, struct tamis_error **error);
+// Changes the memory of elastic filters, in bytes, until the database is closed. Errors: TAMIS_CODE_INVALID_OPTION if they share
+// "read_memory_bytes" with the block cache.
+bool tamis_set_filter_budget(const struct tamis_db *db,
+                             uint64_t bytes,
+                             struct tamis_error **error);
+
+// Changes the memory that block cache and elastic filters share (option "read_memory_bytes"), in bytes, until the database is closed.
+// Errors: TAMIS_CODE_INVALID_OPTION if it was opened without that option, or for less than an eighth of it.
+bool tamis_set_read_memory(const struct tamis_db *db,
+                           uint64_t bytes,
+                           struct tamis_error **error);
 
 // Takes a snapshot. Free it with tamis_snapshot_free. Costs a few hundred nanoseconds.
 struct tamis_snapshot *tamis_snapshot_new(const struct tamis_db *db, struct tamis_error **error);
@@ -780,8 +790,17 @@ bool tamis_checkpoint(const struct tamis_db *db,
                       const char *path,
                       struct tamis_error **error);
 
-// Changes the memory that block cache and elastic filters share, in bytes (option "read_memory_bytes").
-bool tamis_set_read_memory(const struct tamis_db *db, uint64_t bytes, struct tamis_error **error);
+// Changes the memory of elastic filters, in bytes, until the database is closed. Errors: TAMIS_CODE_INVALID_OPTION if they share
+// "read_memory_bytes" with the block cache.
+bool tamis_set_filter_budget(const struct tamis_db *db,
+                             uint64_t bytes,
+                             struct tamis_error **error);
+
+// Changes the memory that block cache and elastic filters share (option "read_memory_bytes"), in bytes, until the database is closed.
+// Errors: TAMIS_CODE_INVALID_OPTION if it was opened without that option, or for less than an eighth of it.
+bool tamis_set_read_memory(const struct tamis_db *db,
+                           uint64_t bytes,
+                           struct tamis_error **error);
 
 // Takes a snapshot. Free it with tamis_snapshot_free. Costs a few hundred nanoseconds.
 struct tamis_snapshot *tamis_snapshot_new(const struct tamis_db *db, struct tamis_error **error);
@@ -1216,6 +1235,13 @@ struct tamis_iter *tamis_transaction_iter_range(struct tamis_transaction *transa
                                                 const void *end,
                                                 size_t end_len,
                                                 struct tamis_error **error);
+
+// Creates an iterator over the keys that start with `prefix`, as tamis_transaction_iter_range does for a range.
+struct tamis_iter *tamis_transaction_iter_prefix(struct tamis_transaction *transaction,
+                                                 const struct tamis_keyspace *keyspace,
+                                                 const void *prefix,
+                                                 size_t prefix_len,
+                                                 struct tamis_error **error);
 
 // Puts a value within a transaction. One that locks takes the key's lock. Otherwise like tamis_put.
 bool tamis_transaction_put(struct tamis_transaction *transaction,
@@ -1582,6 +1608,13 @@ struct tamis_iter *tamis_transaction_iter_range(struct tamis_transaction *transa
                                                 const void *end,
                                                 size_t end_len,
                                                 struct tamis_error **error);
+
+// Creates an iterator over the keys that start with `prefix`, as tamis_transaction_iter_range does for a range.
+struct tamis_iter *tamis_transaction_iter_prefix(struct tamis_transaction *transaction,
+                                                 const struct tamis_keyspace *keyspace,
+                                                 const void *prefix,
+                                                 size_t prefix_len,
+                                                 struct tamis_error **error);
 
 // Puts a value within a transaction. One that locks takes the key's lock. Otherwise like tamis_put.
 bool tamis_transaction_put(struct tamis_transaction *transaction,

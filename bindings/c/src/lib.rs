@@ -1,6 +1,6 @@
 //! The C interface of tamis. `tamis.h`, which cbindgen writes from these files, is its documentation.
 //!
-//! Each function is a thin shell: it checks its pointers, makes one call of the engine inside [`border::guard`], and hands out what it
+//! Each function is a thin shell: it checks its pointers, makes one call of the engine inside `border::guard`, and hands out what it
 //! returns. What all functions ask of their callers is in the header's opening comment (`cbindgen.toml`), which is why there are no
 //! sections on safety here.
 

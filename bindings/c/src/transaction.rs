@@ -1,6 +1,7 @@
 //! Transactions: optimistic ones, ones that lock, and ones that are prepared.
 
 use std::ffi::{c_char, c_void};
+use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -181,7 +182,7 @@ pub unsafe extern "C" fn tamis_begin_locking(
     unsafe {
         begin(db, error, |db| {
             let (timeout, durability) = (Duration::from_millis(timeout_ms), self::durability(durability)?);
-            let options = LockOptions { timeout, durability, ..LockOptions::default() };
+            let options = LockOptions { timeout, durability };
             Ok(Kind::Locking(Box::new(db.lock_transaction_with(options)?)))
         })
     }
@@ -352,6 +353,30 @@ pub unsafe extern "C" fn tamis_transaction_iter_range(
         // SAFETY: by contract.
         let ((transaction, mut state, keyspace), keys) =
             unsafe { (parts(transaction, keyspace)?, range(start, start_len, end, end_len)?) };
+        Ok(tamis_iter::give(&transaction.database, state.iter(keyspace, keys)?))
+    })
+}
+
+/// Creates an iterator over the keys that start with `prefix`, as tamis_transaction_iter_range does for a range.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tamis_transaction_iter_prefix(
+    transaction: *mut tamis_transaction,
+    keyspace: *const tamis_keyspace,
+    prefix: *const c_void,
+    prefix_len: usize,
+    error: *mut *mut tamis_error,
+) -> *mut tamis_iter {
+    guard(error, std::ptr::null_mut(), || {
+        // SAFETY: by contract.
+        let ((transaction, mut state, keyspace), prefix) =
+            unsafe { (parts(transaction, keyspace)?, bytes(prefix, prefix_len, "prefix")?) };
+        // The first key after all that have the prefix: its last byte that is not the largest, plus one.
+        let end = prefix.iter().rposition(|byte| *byte != u8::MAX).map(|last| {
+            let mut end = prefix[..=last].to_vec();
+            end[last] += 1;
+            end
+        });
+        let keys = (Bound::Included(prefix), end.as_deref().map_or(Bound::Unbounded, Bound::Excluded));
         Ok(tamis_iter::give(&transaction.database, state.iter(keyspace, keys)?))
     })
 }

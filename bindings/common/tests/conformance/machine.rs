@@ -26,7 +26,7 @@ enum Handle {
     Snapshot(Arc<Database>, Snapshot),
     Transaction(Arc<Database>, Option<Transaction>),
     Locks(Arc<Database>, Option<LockTransaction>),
-    Iter(Arc<Database>, Iter),
+    Iter(Arc<Database>, Box<Iter>),
     Savepoint(Savepoint),
 }
 
@@ -146,11 +146,11 @@ impl Machine {
             "is-empty" => return self.read(name(0), &Read::IsEmpty),
             "iter" => {
                 let (db, iter) = self.iter(name(1), |place| place.over(range(&a[2], &a[3])))?;
-                return self.keep(name(0), Handle::Iter(db, iter));
+                return self.keep(name(0), Handle::Iter(db, Box::new(iter)));
             }
             "iter-prefix" => {
                 let (db, iter) = self.iter(name(1), |place| place.prefixed(a[2].bytes()))?;
-                return self.keep(name(0), Handle::Iter(db, iter));
+                return self.keep(name(0), Handle::Iter(db, Box::new(iter)));
             }
             "next" => return item(self.open_iter(name(0))?.next()),
             "prev" => return item(self.open_iter(name(0))?.next_back()),
@@ -384,7 +384,7 @@ impl Machine {
 
     fn open_iter(&mut self, name: &str) -> Result<&mut Iter, Failure> {
         match self.handles.get_mut(name) {
-            Some(Handle::Iter(db, iter)) => db.db().map(|_| iter),
+            Some(Handle::Iter(db, iter)) => db.db().map(|_| &mut **iter),
             _ => panic!("`{name}` is no iterator"),
         }
     }
