@@ -10,6 +10,7 @@ use tamis::Db;
 
 use crate::errors::OrRaise;
 use crate::handle::Core;
+use crate::heatmap;
 use crate::keyspace::PyKeyspace;
 use crate::options;
 use crate::reader::{Reader, Source};
@@ -263,4 +264,59 @@ impl Database {
     fn database_options<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyDict>> {
         options::dict(slf.py(), &Self::core(slf).db()?.options().to_text())
     }
+
+    /// Return the segments of elastic filters, as SegmentStats, by keyspace, level, run and key. Without elastic filters there are none.
+    fn segments<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let segments = Self::with(slf, |db| Ok(db.segments()))?;
+        report(slf.py(), "SegmentStats", &segments)
+    }
+
+    /// Return a picture of where gets of absent keys go and where the memory of elastic filters follows them, as a Heatmap.
+    ///
+    /// `keyspace`: only this one. `by`: equal widths hold equal numbers of keys ('data') or are equal differences between keys ('key').
+    /// `what` the colours show: lookups of absent keys ('hotness'), or all of them ('asked'). `hex`: keys as hexadecimal digits.
+    ///
+    /// Raises:
+    ///     InvalidArgument: if no table has an elastic filter (see the option `filter`).
+    ///     NotFound: if there is no such keyspace.
+    #[pyo3(signature = (*, keyspace=None, by="data", what="hotness", hex=false))]
+    fn heatmap<'py>(
+        slf: &Bound<'py, Self>,
+        keyspace: Option<&str>,
+        by: &str,
+        what: &str,
+        hex: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (by, what) = heatmap::choices(by, what)?;
+        let (svg, segments) = Self::with(slf, |db| heatmap::draw(db, keyspace, by, what, hex))?;
+        let segments = report(slf.py(), "SegmentStats", &segments)?;
+        slf.py().import("tamis._heatmap")?.getattr("Heatmap")?.call1((svg, segments))
+    }
+}
+
+/// Checks a database that is not open: see `tamis.verify`.
+#[pyfunction]
+pub(crate) fn _verify_at<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+    operators: &Bound<'py, PyAny>,
+    given: &Bound<'py, PyDict>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let options = options::of_database(operators, given)?;
+    let done = py.detach(|| Db::verify_at(path, options)).or_raise()?;
+    report(py, "VerifyReport", &done)
+}
+
+/// Restores a damaged database: see `tamis.salvage`.
+#[pyfunction]
+pub(crate) fn _salvage<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+    dry_run: bool,
+    operators: &Bound<'py, PyAny>,
+    given: &Bound<'py, PyDict>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let options = options::of_database(operators, given)?;
+    let done = py.detach(|| Db::salvage(path, options, dry_run)).or_raise()?;
+    report(py, "SalvageReport", &done)
 }

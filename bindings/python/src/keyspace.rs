@@ -371,6 +371,12 @@ impl PyKeyspace {
         report(slf.py(), "KeyspaceStats", &stats)
     }
 
+    /// Return the tables on disk, as TableStats, by level, run and key.
+    fn tables<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let tables = Self::with(slf, |keyspace, _| Ok(keyspace.tables()))?;
+        report(slf.py(), "TableStats", &tables)
+    }
+
     /// The options in force, as their names and texts.
     #[getter]
     fn options<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyDict>> {

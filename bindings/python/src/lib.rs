@@ -5,6 +5,7 @@ mod bytes;
 mod database;
 mod errors;
 mod handle;
+mod heatmap;
 mod iter;
 mod keyspace;
 mod operators;
@@ -12,6 +13,7 @@ mod options;
 mod reader;
 mod report;
 mod snapshot;
+mod table;
 mod transaction;
 
 /// The module `tamis._tamis`.
@@ -25,7 +27,7 @@ mod _tamis {
     #[pymodule_export]
     use crate::batch::Batch;
     #[pymodule_export]
-    use crate::database::Database;
+    use crate::database::{_salvage, _verify_at, Database};
     #[pymodule_export]
     use crate::handle::_after_fork_in_child;
     #[pymodule_export]
@@ -38,6 +40,8 @@ mod _tamis {
     use crate::reader::Reader;
     #[pymodule_export]
     use crate::snapshot::PySnapshot;
+    #[pymodule_export]
+    use crate::table::TableBuilder;
     #[pymodule_export]
     use crate::transaction::{PyLockTransaction, PyPrepared, PySavepoint, PyTransaction, TransactionView};
 }

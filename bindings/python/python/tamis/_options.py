@@ -6,11 +6,10 @@ from datetime import timedelta
 from typing import Optional, TypedDict, Union
 
 
-class KeyspaceOptions(TypedDict, total=False):
-    """Options of one keyspace."""
+class _CommonOptions(TypedDict, total=False):
+    """Options of keyspaces, but for the one that `tamis.open` takes in another form."""
 
     auto_compaction: bool
-    merge_operator: Optional[str]
     compaction_filter: Optional[str]
     retain_bytes: Union[int, str]
     time_to_live: Union[str, timedelta, None]
@@ -49,7 +48,13 @@ class KeyspaceOptions(TypedDict, total=False):
     stop_debt_bytes: Union[int, str]
 
 
-class DatabaseOptions(KeyspaceOptions, total=False):
+class KeyspaceOptions(_CommonOptions, total=False):
+    """Options of one keyspace."""
+
+    merge_operator: Optional[str]
+
+
+class DatabaseOptions(_CommonOptions, total=False):
     """Options of a database, with those of its default keyspace and of new ones."""
 
     create_if_missing: bool
