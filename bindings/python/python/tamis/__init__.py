@@ -36,6 +36,8 @@ from ._errors import (
     NotFound,
     ReadOnly,
 )
+from ._figures import Figure, Figures
+from ._heatmap import Heatmap
 from ._tamis import (
     Batch,
     Database,
@@ -46,6 +48,7 @@ from ._tamis import (
     Reader,
     Savepoint,
     Snapshot,
+    TableBuilder,
     Transaction,
     TransactionView,
 )
@@ -54,6 +57,10 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ._options import DatabaseOptions
+    from ._reports import SalvageReport, VerifyReport
+
+
+_Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 
 
 @dataclass(frozen=True)
@@ -78,7 +85,7 @@ _opened: weakref.WeakSet[Database] = weakref.WeakSet()
 
 
 def open(
-    path: Union[str, bytes, os.PathLike[str], os.PathLike[bytes]],
+    path: _Path,
     *,
     read_only: bool = False,
     merge_operator: Union[str, MergeOperator, None] = None,
@@ -114,6 +121,31 @@ def open(
     return db
 
 
+def verify(
+    path: _Path, *, operators: Iterable[MergeOperator] = (), **options: Unpack[DatabaseOptions]
+) -> VerifyReport:
+    """Check the database in ``path`` without its lock and without changing anything, also one that damage keeps from being opened.
+
+    Damage is no exception: it is in the report. Reads every file.
+    """
+    return _tamis._verify_at(os.fsdecode(path), list(operators), dict(options))
+
+
+def salvage(
+    path: _Path,
+    *,
+    dry_run: bool = False,
+    operators: Iterable[MergeOperator] = (),
+    **options: Unpack[DatabaseOptions],
+) -> SalvageReport:
+    """Restore the damaged database in ``path`` to a consistent state with everything that can still be read.
+
+    No file is removed: those that are no longer part of it are renamed, and the report lists them. ``dry_run``: change nothing, and
+    report what would be done. Raises what `open` raises, but not for damage.
+    """
+    return _tamis._salvage(os.fsdecode(path), dry_run, list(operators), dict(options))
+
+
 @atexit.register
 def _close_all() -> None:
     """Closes what is open while background threads can still run Python code."""
@@ -143,6 +175,9 @@ __all__ = [
     "Database",
     "Error",
     "Exists",
+    "Figure",
+    "Figures",
+    "Heatmap",
     "InvalidArgument",
     "InvalidOption",
     "IoError",
@@ -157,7 +192,10 @@ __all__ = [
     "Reader",
     "Savepoint",
     "Snapshot",
+    "TableBuilder",
     "Transaction",
     "TransactionView",
     "open",
+    "salvage",
+    "verify",
 ]

@@ -1,16 +1,17 @@
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from types import TracebackType
 from typing import Callable, Generic, Literal, Optional, TypeVar, Union, final, overload
 
 from typing_extensions import Buffer, Self, Unpack
 
+from tamis._heatmap import Heatmap
 from tamis._options import KeyspaceOptions
 from tamis._reports import (
     Explanation,
     IngestReport,
     KeyspaceStats,
+    SalvageReport,
     SegmentStats,
     Stats,
     ExternalTableInfo,
@@ -28,6 +29,10 @@ _Isolation = Literal["serializable", "snapshot"]
 def _after_fork_in_child() -> None: ...
 def _describe_options() -> tuple[list[tuple[str, str, str, str]], list[tuple[str, str, str, str]]]: ...
 
+def _verify_at(path: _Path, operators: Iterable[object], given: Mapping[str, object]) -> VerifyReport: ...
+def _salvage(
+    path: _Path, dry_run: bool, operators: Iterable[object], given: Mapping[str, object]
+) -> SalvageReport: ...
 @final
 class Iterator(Generic[_Item]):
     def __iter__(self) -> Self: ...
@@ -191,7 +196,14 @@ class Database(Keyspace):
     def verify(self) -> VerifyReport: ...
     def stats(self) -> Stats: ...
     def segments(self) -> list[SegmentStats]: ...
-    def _heatmap_svg(self, keyspace: Optional[str], by: str, what: str, hex: bool) -> str: ...
+    def heatmap(
+        self,
+        *,
+        keyspace: Optional[str] = None,
+        by: Literal["data", "key"] = "data",
+        what: Literal["hotness", "asked"] = "hotness",
+        hex: bool = False,
+    ) -> Heatmap: ...
 
 @final
 class Batch:
