@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use pyo3::prelude::*;
 use tamis::Db;
 
-use crate::errors::{OrRaise, closed};
+use crate::errors::{OrRaise, closed, ended, forked};
 
 /// How often this process has been forked off another one.
 static FORKS: AtomicU64 = AtomicU64::new(0);
@@ -93,12 +93,12 @@ impl Core {
 
     /// Returns the database, if it may be used.
     pub(crate) fn db(&self) -> PyResult<&Db> {
-        let Some(db) = &self.db else { return Err(closed("the database is closed")) };
+        let Some(db) = &self.db else { return Err(closed()) };
         if !db.is_here() {
-            return Err(closed("the database was opened before this process was forked; open it again"));
+            return Err(forked());
         }
         if self.closed.load(Relaxed) {
-            return Err(closed("the database is closed"));
+            return Err(closed());
         }
         Ok(db)
     }
@@ -149,7 +149,7 @@ impl<T> Slot<T> {
     pub(crate) fn with<R>(&self, op: impl FnOnce(&mut T) -> PyResult<R>) -> PyResult<R> {
         match &mut *self.lock() {
             Some(value) => op(value),
-            None => Err(closed(self.ended)),
+            None => Err(ended(self.ended)),
         }
     }
 
@@ -165,7 +165,7 @@ impl<T> Slot<T> {
 
     /// Takes the value out, or says that it is gone.
     pub(crate) fn end(&self) -> PyResult<T> {
-        self.take().ok_or_else(|| closed(self.ended))
+        self.take().ok_or_else(|| ended(self.ended))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Held<T>>> {

@@ -41,7 +41,7 @@ pub(crate) fn draw(
         segments.retain(|segment| segment.keyspace == name);
     }
     if segments.is_empty() {
-        return Err(invalid_argument("there is nothing to draw: no table has an elastic filter".to_owned()));
+        return Err(invalid_argument("there is nothing to draw: no table has an elastic filter"));
     }
     let (name, elastic) = (excerpt(db.path().display().to_string().as_bytes(), TITLE), db.stats().elastic);
     let picture = Picture { name: &name, elastic: elastic.as_ref(), segments: &segments, by, what, hex };

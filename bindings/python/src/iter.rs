@@ -8,7 +8,7 @@ use pyo3::types::{PyBytes, PyTuple};
 use tamis::{Iter, Slice};
 
 use crate::bytes::Bytes;
-use crate::errors::{OrRaise, raised};
+use crate::errors::{OrRaise, invalid_argument, raised};
 use crate::handle::{Core, Slot};
 
 /// Items are fetched in groups, so that the interpreter is released once for many. A group grows while the iteration goes on, up to
@@ -61,7 +61,7 @@ impl Items {
                 state.fetch(self.reverse, self.most);
             }
             match (state.fetched.pop_front(), state.error.take()) {
-                (None, Some(error)) => Err(raised(&error)),
+                (None, Some(error)) => Err(raised(error)),
                 (item, error) => {
                     state.error = error;
                     Ok(item)

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use tamis::Snapshot;
 
-use crate::errors::closed;
+use crate::errors::ended;
 use crate::handle::{Core, Slot};
 use crate::keyspace::PyKeyspace;
 use crate::reader::{Reader, Source};
@@ -34,7 +34,7 @@ impl PySnapshot {
         reader.core.db()?;
         match &reader.source {
             Source::Snapshot(slot) => Ok(slot),
-            Source::Now | Source::Transaction(_) => Err(closed(RELEASED)),
+            Source::Now | Source::Transaction(_) => Err(ended(RELEASED)),
         }
     }
 }

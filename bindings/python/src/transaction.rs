@@ -12,12 +12,12 @@ use tamis::transactions::{
 use tamis::{Db, Iter, Keyspace, Slice, Transaction, TransactionError};
 
 use crate::bytes::{Bytes, durability, range, seconds};
-use crate::errors::{OrRaise, closed, invalid_argument};
+use crate::errors::{OrRaise, ended, invalid_argument};
 use crate::handle::{Core, Held, Slot};
 use crate::keyspace::PyKeyspace;
 use crate::reader::{Reader, Source, bytes};
 
-const ENDED: &str = "the transaction has ended";
+const ENDED: &str = "the transaction was committed, rolled back or prepared already";
 
 /// A transaction that has not ended. It belongs to one thread at a time, which its slot sees to.
 pub(crate) enum Open {
@@ -119,7 +119,7 @@ fn parts(reader: &Reader) -> PyResult<(&Reader, &Arc<Slot<Open>>)> {
     reader.core.db()?;
     match &reader.source {
         Source::Transaction(slot) => Ok((reader, slot)),
-        Source::Now | Source::Snapshot(_) => Err(closed(ENDED)),
+        Source::Now | Source::Snapshot(_) => Err(ended(ENDED)),
     }
 }
 
@@ -206,7 +206,7 @@ pub(crate) fn options(isolation: &str, durable: Option<&str>, attempts: u32) -> 
         }
     };
     if attempts == 0 {
-        return Err(invalid_argument("attempts is at least 1".to_owned()));
+        return Err(invalid_argument("attempts is at least 1"));
     }
     Ok(TransactionOptions { isolation, durability: durability(durable)?, attempts })
 }
@@ -335,7 +335,7 @@ impl PyLockTransaction {
         slf.py().detach(|| {
             slot.with(|open| match open {
                 Open::Lock(open) => op(open),
-                Open::Optimistic(_) => Err(closed(ENDED)),
+                Open::Optimistic(_) => Err(ended(ENDED)),
             })
         })
     }
@@ -380,7 +380,7 @@ impl PyLockTransaction {
         let name = &*name;
         let prepared = slf.py().detach(|| match slot.end()? {
             Open::Lock(open) => open.prepare(name).or_raise(),
-            Open::Optimistic(_) => Err(closed(ENDED)),
+            Open::Optimistic(_) => Err(ended(ENDED)),
         })?;
         Ok(PyPrepared { prepared: Held::new(prepared), core })
     }

@@ -6,23 +6,32 @@ from typing import Optional
 
 
 class Error(Exception):
-    """Any error of the engine. ``code`` is its name in all bindings; the text says what can be done."""
+    """Any error of the engine. The text says what can be done."""
 
+    #: The kind of the error, by its name in all languages: "conflict", "locked", "corrupt", …
     code: str
+    #: The key concerned, of a Conflict and of "merge".
+    key: Optional[bytes]
+    #: The name of the keyspace concerned, where the error has one.
+    keyspace: Optional[str]
 
-    def __init__(self, message: str, code: str = "other") -> None:
+    def __init__(
+        self, message: str, code: str = "other", key: Optional[bytes] = None, keyspace: Optional[str] = None
+    ) -> None:
         super().__init__(message)
         self.code = code
+        self.key = key
+        self.keyspace = keyspace
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (type(self), (*self.args, self.code))
+        return (type(self), (str(self), self.code, self.key, self.keyspace))
 
 
 class ClosedError(Error):
-    """The database, or the batch, iterator, snapshot or transaction, has ended."""
+    """The database is closed, or what was called has ended: a batch, iterator, snapshot or transaction, or a keyspace was dropped."""
 
 
 class Conflict(Error):
@@ -46,7 +55,7 @@ class Exists(Error):
 
 
 class ReadOnly(Error):
-    """The database was opened read-only, or lacks the operator that its keyspace needs for writing."""
+    """The database was opened read-only."""
 
 
 class InvalidArgument(Error, ValueError):
@@ -64,35 +73,72 @@ class IoError(Error, OSError):
         self,
         message: str,
         code: str = "io",
+        key: Optional[bytes] = None,
+        keyspace: Optional[str] = None,
         errno: Optional[int] = None,
         filename: Optional[str] = None,
     ) -> None:
-        super().__init__(message, code)
+        super().__init__(message, code, key, keyspace)
         self.errno = errno
         self.filename = filename
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (type(self), (*self.args, self.code, self.errno, self.filename))
+        return (type(self), (str(self), self.code, self.key, self.keyspace, self.errno, self.filename))
 
 
 _BY_CODE: dict[str, type[Error]] = {
+    "invalid-argument": InvalidArgument,
     "closed": ClosedError,
-    "conflict": Conflict,
+    "ended": ClosedError,
+    "no-database": NotFound,
+    "database-exists": Exists,
     "locked": Locked,
-    "open_here": Locked,
+    "open-here": Locked,
+    "incompatible": InvalidOption,
+    "unregistered-operator": InvalidOption,
+    "unknown-option": InvalidOption,
+    "invalid-option": InvalidOption,
+    "fixed-option": InvalidOption,
     "io": IoError,
-    "options": InvalidOption,
-    "too_long": InvalidArgument,
-    "invalid_argument": InvalidArgument,
-    "read_only": ReadOnly,
-    "not_found": NotFound,
-    "exists": Exists,
+    "no-space": IoError,
+    "suspended": IoError,
+    "corrupt": Corruption,
+    "key-too-long": InvalidArgument,
+    "value-too-long": InvalidArgument,
+    "reversed-range": InvalidArgument,
+    "read-only": ReadOnly,
+    "foreign-keyspace": InvalidArgument,
+    "no-merge-operator": InvalidArgument,
+    "dropped": ClosedError,
+    "keyspace-exists": Exists,
+    "no-keyspace": NotFound,
+    "bad-name": InvalidArgument,
+    "default-keyspace": InvalidArgument,
+    "conflict": Conflict,
+    "too-old": Conflict,
+    "lock-timeout": Conflict,
+    "deadlock": Conflict,
+    "no-savepoint": InvalidArgument,
+    "prepared-exists": Exists,
+    "not-prepared": ClosedError,
+    "target-exists": Exists,
+    "out-of-order": InvalidArgument,
+    "empty-table": InvalidArgument,
+    "not-a-table": InvalidArgument,
+    "overlap": InvalidArgument,
 }
 
 
-def raised(code: str, message: str, errno: Optional[int], filename: Optional[str]) -> Error:
-    """Return the exception for an error of the engine."""
+def raised(
+    code: str,
+    message: str,
+    key: Optional[bytes],
+    keyspace: Optional[str],
+    errno: Optional[int],
+    filename: Optional[str],
+) -> Error:
+    """Return the exception for an error of the engine. Codes without a class of their own are Errors."""
     kind = _BY_CODE.get(code, Error)
     if issubclass(kind, IoError):
-        return kind(message, code, errno, filename)
-    return kind(message, code)
+        return kind(message, code, key, keyspace, errno, filename)
+    return kind(message, code, key, keyspace)
