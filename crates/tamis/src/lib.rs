@@ -40,7 +40,8 @@
 //! Handles are `Send + Sync` and cheap to clone. Reads take none of the database's locks and do not wait for writers.
 //!
 //! Features: `zstd` adds Zstandard compression and compiles its C library; the default build is Rust only.
-//! `unstable-selector` lets the program supply a filter for the whole tree. `measure` adds knobs that show what a design
+//! `serde` makes the statistics, explanations and reports `Serialize` (see [`stats`]). `unstable-selector` lets the program supply a
+//! filter for the whole tree. `measure` adds knobs that show what a design
 //! saves. `simulation` and `fuzzing` are for programs that test the engine, not for releases.
 
 #![warn(missing_debug_implementations)]
@@ -78,6 +79,8 @@ pub mod selector;
 #[cfg(not(feature = "unstable-selector"))]
 #[allow(unreachable_pub)]
 mod selector;
+#[cfg(feature = "serde")]
+mod serial;
 mod slice;
 mod table;
 mod tree;
@@ -125,6 +128,11 @@ pub mod stats {
     //! [`Db::segments`](crate::Db::segments) return.
     //!
     //! Counters count from the opening of the database. New versions add fields.
+    //!
+    //! With the feature `serde` these types, and those of [`explain`](crate::explain), and the reports of ingestions, verification and
+    //! salvage implement `Serialize`: fields have the names and units that they have here, and enums are `snake_case`, with their
+    //! fields beside a field `kind`. Keys and paths are strings: text as it is, but backslashes and control characters escaped
+    //! (`\\`, `\t`, `\n`, `\r`, `\x00`), and bytes that are not UTF-8 as `\xff`; different bytes give different strings.
 
     pub use crate::compaction::Promise;
     pub use crate::db::{

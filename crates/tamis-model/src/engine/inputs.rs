@@ -214,6 +214,7 @@ impl Data {
 
 /// The mix of operations, and where they fall. Shares need not sum to 1; they are relative to their sum.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Workload {
     /// Share of gets of absent keys.
     pub empty_gets: f64,

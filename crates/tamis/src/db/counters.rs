@@ -20,6 +20,7 @@ macro_rules! write_counters {
     ($($(#[$doc:meta])* $field:ident,)*) => {
         /// The cost of writes since the database was opened. Times are in nanoseconds, sizes in bytes.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize))]
         #[non_exhaustive]
         pub struct WriteCost { $($(#[$doc])* pub $field: u64,)* }
 

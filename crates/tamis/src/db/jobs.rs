@@ -103,6 +103,7 @@ impl Progress {
 
 /// A running compaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct JobStats {
     /// The keyspace's name.

@@ -43,6 +43,7 @@ const MAX_PROBLEMS: usize = 100;
 
 /// What the [scrub](crate::Options::scrub_bytes_per_second) has done since the database was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct ScrubStats {
     /// Completed passes over everything.
@@ -346,6 +347,7 @@ impl DbInner {
 
 /// A table that is damaged, or was when it was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct DamagedTable {
     /// The keyspace's name.
@@ -353,12 +355,15 @@ pub struct DamagedTable {
     /// The table's number.
     pub table: u64,
     /// Its file.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::path"))]
     pub path: PathBuf,
     /// The level that it lies in.
     pub level: usize,
     /// The smallest key that it covers.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub smallest: Vec<u8>,
     /// The largest key that it covers (empty if it is unbounded).
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub largest: Vec<u8>,
     /// Key versions that it holds, or held.
     pub entries: u64,

@@ -22,6 +22,7 @@ use tamis_model::engine::{Workload, zipf_exponent};
 
 /// Counters and shape of a database at one moment. All sizes are in bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Stats {
     /// The cost of reads since the database was opened.
@@ -90,6 +91,7 @@ pub struct Stats {
 
 /// How block reads overlap, and how often they have done so since the database was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct OverlapStats {
     /// `io-uring` or `threads`.
@@ -104,6 +106,7 @@ pub struct OverlapStats {
 
 /// The live snapshots of one state of the database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct SnapshotStats {
     /// The sequence number up to which they see writes.
@@ -121,6 +124,7 @@ pub struct SnapshotStats {
 
 /// One keyspace.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct KeyspaceStats {
     /// Its name.
@@ -187,6 +191,7 @@ pub struct KeyspaceStats {
 
 /// One level.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct LevelStats {
     /// Its number.
@@ -199,6 +204,7 @@ pub struct LevelStats {
 
 /// One sorted run.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct RunStats {
     /// Its id.
@@ -215,8 +221,10 @@ pub struct RunStats {
     /// global filter.
     pub filters: Vec<String>,
     /// Its smallest key.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub smallest: Vec<u8>,
     /// Its largest key (empty if it is unbounded).
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub largest: Vec<u8>,
     /// The flush epochs whose data it may hold, as a half-open range.
     pub epochs: (u64, u64),

@@ -64,6 +64,7 @@ const FILTER_OPTIONS: usize = 3;
 
 /// One change requested by the tuner.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct TuningDecision {
     /// The keyspace's name.

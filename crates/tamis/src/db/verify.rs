@@ -20,6 +20,7 @@ use crate::tree::version::Version;
 
 /// What [`Db::verify`](crate::Db::verify) found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct VerifyReport {
     /// Tables read.
@@ -44,6 +45,7 @@ pub struct VerifyReport {
 
 /// One file that was checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct VerifiedFile {
     /// Its name.
@@ -60,6 +62,7 @@ pub struct VerifiedFile {
 
 /// The kind of a file that was checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum VerifiedKind {
     /// `CURRENT` or the manifest that it names.

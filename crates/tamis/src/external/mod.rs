@@ -31,9 +31,11 @@ pub(crate) const EXTERNAL_VERSION: u64 = 1;
 
 /// A summary of an external table.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct ExternalTableInfo {
     /// The file.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::path"))]
     pub path: PathBuf,
     /// Number of keys, deletes included.
     pub entries: u64,
@@ -46,8 +48,10 @@ pub struct ExternalTableInfo {
     /// Bytes of all keys and values before compression.
     pub raw_bytes: u64,
     /// The smallest key covered by an entry or a range delete.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub smallest: Vec<u8>,
     /// The end of the covered keys.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bound"))]
     pub largest: Bound<Vec<u8>>,
 }
 

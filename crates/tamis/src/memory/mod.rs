@@ -67,9 +67,11 @@ pub struct SharedReadMemory(Arc<Pool>);
 
 /// The share of one database in a [`SharedReadMemory`]. Sizes are in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct ReadMemoryShare {
     /// The database's directory.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::path"))]
     pub path: PathBuf,
     /// Its share: the sum of the next two, or more by what rounding leaves.
     pub bytes: u64,

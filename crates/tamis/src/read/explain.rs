@@ -13,6 +13,7 @@ use crate::tree::version::Version;
 
 /// The answer of a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum FilterAnswer {
     /// There is no filter, or it could not be used.
     NotAsked,
@@ -24,6 +25,7 @@ pub enum FilterAnswer {
 
 /// A data block that a read touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct ExplainBlock {
     /// Offset of the block in its file, in bytes.
@@ -38,6 +40,7 @@ pub struct ExplainBlock {
 
 /// The segment of an elastic filter that covers a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct ExplainUnits {
     /// Its number within the table.
@@ -54,6 +57,7 @@ pub struct ExplainUnits {
 
 /// One step of a read, in the order taken.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(tag = "kind", rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum ExplainStep {
     /// A memtable was searched.
@@ -88,6 +92,7 @@ pub enum ExplainStep {
 
 /// The result of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(tag = "kind", rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum ExplainOutcome {
     /// The key has a value.
@@ -118,9 +123,11 @@ pub enum ExplainOutcome {
 
 /// The path of one read, produced by the code that serves `get` with a recorder that keeps each step.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Explanation {
     /// The key looked up.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub key: Vec<u8>,
     /// The filter that named the tables to search: one `per table`, one `for the tree`, or `external`. With `filter = auto`, also why.
     pub filter: String,

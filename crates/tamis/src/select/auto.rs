@@ -94,6 +94,7 @@ pub(crate) enum Turn {
 /// The filter that `filter = auto` has chosen, and why. Times are of the part of a read that depends on the filter, in
 /// nanoseconds, by the [rule](tamis_model::tree_filter).
 #[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct AutoFilterStats {
     /// What answers: `per-table`, `global`, or `per-table, building the global filter`.

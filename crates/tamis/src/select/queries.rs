@@ -118,6 +118,7 @@ impl Rates {
 /// What the reads of a keyspace ask for that reach its tables: shares of all of them, of which older ones count less. Until there
 /// are reads, the mix that the option `workload` declares or an expected one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct QueryStats {
     /// The reads observed since the database was opened; one in 64 is sampled and stands for the others.

@@ -9,6 +9,7 @@ macro_rules! counters {
     ($(#[$meta:meta])* pub struct $name:ident / $cells:ident { $($(#[$doc:meta])* $field:ident,)* }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize))]
         pub struct $name {
             $($(#[$doc])* pub $field: u64,)*
         }

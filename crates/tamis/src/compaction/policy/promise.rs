@@ -3,6 +3,7 @@
 /// The bounds that a compaction policy promises for every tree it has shaped, once no compaction is due; `None` where
 /// it promises nothing. `docs/compaction.md` has the formulas and the results of simulations.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Promise {
     /// Maximum number of runs that a read may have to check, per level from level 0.

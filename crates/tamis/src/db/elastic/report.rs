@@ -10,6 +10,7 @@ use crate::table::UnitDirectory;
 /// The elastic filters of a database. A "get" is one point lookup in any keyspace; gets are the logical clock. Sizes are in
 /// bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct ElasticStats {
     /// The memory budget.
@@ -60,6 +61,7 @@ impl ElasticStats {
 
 /// One segment of a table with an elastic filter: several thousand adjacent keys.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct SegmentStats {
     /// The keyspace's name.
@@ -73,8 +75,10 @@ pub struct SegmentStats {
     /// The segment's number within the table.
     pub segment: usize,
     /// Its smallest key.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub smallest: Vec<u8>,
     /// Its end: the next segment's smallest key, or the table's largest key (empty if unbounded).
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub end: Vec<u8>,
     /// The number of its keys.
     pub keys: u64,

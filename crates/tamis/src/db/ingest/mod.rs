@@ -72,6 +72,7 @@ impl Default for IngestOptions {
 
 /// What an ingestion did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct IngestReport {
     /// The sequence number of everything that was ingested; 0 if there were no files.
@@ -83,14 +84,17 @@ pub struct IngestReport {
     /// The bytes of all tables.
     pub bytes: u64,
     /// Files to be moved whose original name could not be removed; they were ingested all the same.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::paths"))]
     pub left: Vec<PathBuf>,
 }
 
 /// One file that was ingested.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct IngestedTable {
     /// Where it came from.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::path"))]
     pub source: PathBuf,
     /// The keyspace that it went into.
     pub keyspace: String,

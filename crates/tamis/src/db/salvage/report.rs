@@ -2,6 +2,7 @@
 
 /// What [`Db::salvage`](crate::Db::salvage) found and did, or would do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct SalvageReport {
     /// Whether nothing was changed.
@@ -39,6 +40,7 @@ impl SalvageReport {
 
 /// What happens to a table in a salvage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum TableFate {
     /// It is part of the database.
@@ -65,6 +67,7 @@ impl TableFate {
 
 /// One table.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct SalvagedTable {
     /// The file's name.
@@ -81,6 +84,7 @@ pub struct SalvagedTable {
 
 /// One log.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct SalvagedLog {
     /// The file's name.
@@ -95,6 +99,7 @@ pub struct SalvagedLog {
 
 /// One keyspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct SalvagedKeyspace {
     /// Its name.

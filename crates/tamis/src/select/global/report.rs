@@ -9,6 +9,7 @@ use super::Grf;
 
 /// A keyspace's global filter at one moment. Sizes are in bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct GlobalFilterStats {
     /// `grf`, or the name of a filter that the program supplies.
     pub kind: String,
@@ -50,6 +51,7 @@ pub struct GlobalFilterStats {
 
 /// The partitions of a global filter that use one kind of key map.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct KeyMapStats {
     /// `learned`, `digest` or `mixed`.
     pub map: String,

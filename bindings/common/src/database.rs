@@ -1,0 +1,68 @@
+//! [`Database`]: a database with the life of a handle in a language without ownership.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+use tamis::{Db, Options};
+
+use crate::Failure;
+
+/// An open database that anyone who holds it can close. Handles that a binding makes from it (keyspaces, snapshots, iterators,
+/// transactions) hold it too, and ask [`db`](Self::db) before every call: after the closing they answer
+/// [`Code::Closed`](crate::Code::Closed), reads included.
+///
+/// Calls that run while another thread closes end as they would have, or with that error.
+#[derive(Debug)]
+pub struct Database {
+    db: Db,
+    closed: AtomicBool,
+}
+
+impl Database {
+    /// Opens the database in `path`, or creates it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Db::open`].
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Database, Failure> {
+        Ok(Database { db: Db::open(path, options)?, closed: AtomicBool::new(false) })
+    }
+
+    /// Opens the database in `path` for reading.
+    ///
+    /// # Errors
+    ///
+    /// As [`Db::open_read_only`].
+    pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Database, Failure> {
+        Ok(Database { db: Db::open_read_only(path, options)?, closed: AtomicBool::new(false) })
+    }
+
+    /// Returns the database, for one call.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::Closed`](crate::Code::Closed) after [`close`](Self::close).
+    #[inline]
+    pub fn db(&self) -> Result<&Db, Failure> {
+        if self.is_closed() { Err(Failure::closed()) } else { Ok(&self.db) }
+    }
+
+    /// Reports whether it was closed.
+    #[inline]
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(SeqCst)
+    }
+
+    /// Ends background work, syncs the log and releases the directory: another opening succeeds from then on. Closing again does
+    /// nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`Db::close`]. The database is closed all the same.
+    pub fn close(&self) -> Result<(), Failure> {
+        if self.closed.swap(true, SeqCst) {
+            return Ok(());
+        }
+        Ok(self.db.clone().close()?)
+    }
+}

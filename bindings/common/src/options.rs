@@ -1,0 +1,84 @@
+//! Options by name and text, as `tamis options` lists them.
+
+use serde::Serialize;
+use tamis::options::OptionInfo;
+use tamis::{KeyspaceOptions, Options, OptionsError};
+
+use crate::{Failure, json};
+
+/// Sets one option of a database. Options of the default keyspace may be named with the prefix `keyspace.` or without it: `filter`
+/// is `keyspace.filter`.
+///
+/// # Errors
+///
+/// [`Code::UnknownOption`](crate::Code::UnknownOption), [`Code::InvalidOption`](crate::Code::InvalidOption); the options are unchanged.
+pub fn set(options: &mut Options, name: &str, value: &str) -> Result<(), Failure> {
+    match options.set(name, value) {
+        Err(unknown @ OptionsError::Unknown { .. }) => match options.keyspace.set(name, value) {
+            Err(OptionsError::Unknown { .. }) => Err(unknown.into()),
+            other => Ok(other?),
+        },
+        other => Ok(other?),
+    }
+}
+
+/// Sets one option of a keyspace. The prefix `keyspace.` is accepted here too.
+///
+/// # Errors
+///
+/// As [`set`].
+pub fn set_of_keyspace(options: &mut KeyspaceOptions, name: &str, value: &str) -> Result<(), Failure> {
+    Ok(options.set(name.strip_prefix("keyspace.").unwrap_or(name), value)?)
+}
+
+#[derive(Serialize)]
+struct Described<'a> {
+    name: &'a str,
+    class: &'a str,
+    takes: &'a str,
+    default: &'a str,
+    doc: &'a str,
+}
+
+/// Returns all options of a database, those of its default keyspace with their prefix, as a JSON list of objects `{name, class,
+/// takes, default, doc}`, all strings.
+pub fn describe() -> String {
+    let infos: Vec<OptionInfo> = Options::describe();
+    let described = infos.iter().map(|info| Described {
+        name: info.name,
+        class: info.class.name(),
+        takes: &info.takes,
+        default: info.default,
+        doc: info.doc,
+    });
+    json::text(&described.collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Code;
+
+    #[test]
+    fn a_bare_name_is_an_option_of_the_default_keyspace() {
+        let mut options = Options::default();
+        set(&mut options, "cache_bytes", "3 MiB").expect("an option of the database");
+        set(&mut options, "filter", "ribbon").expect("one of the default keyspace");
+        let mut same = Options::default();
+        same.set("cache_bytes", "3145728").expect("the same");
+        set(&mut same, "keyspace.filter", "ribbon").expect("by its full name");
+        assert_eq!(options, same);
+        assert_eq!(set(&mut options, "colour", "red").expect_err("unknown").code, Code::UnknownOption);
+        assert_eq!(set(&mut options, "filter", "red").expect_err("no filter").code, Code::InvalidOption);
+        assert_eq!(options, same);
+    }
+
+    #[test]
+    fn no_name_means_two_options() {
+        let own = Options::describe();
+        for option in KeyspaceOptions::describe() {
+            assert!(own.iter().all(|other| other.name != option.name), "{}", option.name);
+        }
+        assert!(describe().contains("\"name\":\"keyspace.filter\""));
+    }
+}
