@@ -5,7 +5,9 @@
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBytes;
-use tamis::{AdminError, Error, ExternalTableError, OpenError, ReadError, StorageError, TransactionError, WriteError};
+use tamis::{
+    AdminError, Error, ExternalTableError, OpenError, ReadError, StorageError, TransactionError, WriteError,
+};
 use tamis_bindings::{Code, Failure};
 
 /// Turns an error of the engine into an exception.
@@ -26,6 +28,11 @@ pub(crate) fn raised(error: Error) -> PyErr {
         _ => None,
     };
     exception(Failure::from(error), io)
+}
+
+/// Returns the exception for an error of the bindings.
+pub(crate) fn failed(failure: Failure) -> PyErr {
+    exception(failure, None)
 }
 
 /// Returns the exception for the use of something that has ended.
@@ -72,7 +79,8 @@ fn storage(error: &Error) -> Option<&StorageError> {
         | Error::Read(ReadError::Storage(storage))
         | Error::Write(WriteError::Storage(storage))
         | Error::Transaction(
-            TransactionError::Read(ReadError::Storage(storage)) | TransactionError::Write(WriteError::Storage(storage)),
+            TransactionError::Read(ReadError::Storage(storage))
+            | TransactionError::Write(WriteError::Storage(storage)),
         )
         | Error::Admin(
             AdminError::Storage(storage)

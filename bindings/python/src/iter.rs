@@ -123,9 +123,7 @@ impl Items {
     fn seek(&self, py: Python<'_>, key: Bytes<'_>) -> PyResult<()> {
         self.core.db()?;
         if self.reverse {
-            return Err(crate::errors::invalid_argument(
-                "an iterator in reverse order cannot seek".to_owned(),
-            ));
+            return Err(invalid_argument("an iterator in reverse order cannot seek"));
         }
         let key = &*key;
         py.detach(|| {

@@ -8,7 +8,7 @@ use pyo3::types::{PyBool, PyDelta, PyDict, PyFloat, PyInt, PyString};
 use tamis::operators::Operators;
 use tamis::{KeyspaceOptions, Options};
 
-use crate::errors::OrRaise;
+use crate::errors::failed;
 use crate::operators::PythonMerge;
 
 /// Returns the value of an option as the engine reads it.
@@ -53,21 +53,16 @@ pub(crate) fn pairs(given: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<(String, 
 pub(crate) fn of_keyspace(given: Option<&Bound<'_, PyDict>>) -> PyResult<KeyspaceOptions> {
     let mut options = KeyspaceOptions::default();
     for (name, value) in pairs(given)? {
-        options.set(&name, &value).or_raise()?;
+        tamis_bindings::options::set_of_keyspace(&mut options, &name, &value).map_err(failed)?;
     }
     Ok(options)
 }
 
 /// Reads the options of a database and, by their bare names, those of its default keyspace and of new ones.
 pub(crate) fn of_database(operators: &Bound<'_, PyAny>, given: &Bound<'_, PyDict>) -> PyResult<Options> {
-    let of_keyspaces: Vec<&str> = KeyspaceOptions::describe().iter().map(|option| option.name).collect();
     let mut options = Options::default();
     for (name, value) in pairs(Some(given))? {
-        if of_keyspaces.contains(&&*name) {
-            options.keyspace.set(&name, &value).or_raise()?;
-        } else {
-            options.set(&name, &value).or_raise()?;
-        }
+        tamis_bindings::options::set(&mut options, &name, &value).map_err(failed)?;
     }
     let mut known = Operators::new();
     for operator in operators.try_iter()? {
