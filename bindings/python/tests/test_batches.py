@@ -141,9 +141,12 @@ def test_built_in_merge_operators_go_by_name(path) -> None:
         assert db[b"log"] == b"0;1;2;" and numbers.increment(b"sum", 0) == 3
         db.compact()
         assert db[b"log"] == b"0;1;2;"
-    with pytest.raises(tamis.InvalidOption) as failed:
-        tamis.open(path, merge_operator="none-such")
-    assert failed.value.code == "unregistered-operator"
+        with pytest.raises(tamis.InvalidOption) as failed:
+            db.create_keyspace("other", merge_operator="none-such")
+        assert failed.value.code == "unregistered-operator"
+    with pytest.raises(tamis.InvalidOption, match="append") as failed:
+        tamis.open(path, merge_operator="add")
+    assert failed.value.code == "incompatible"
 
 
 def longest(key, base, operands):
@@ -165,10 +168,13 @@ def test_merge_operators_may_be_written_in_python(path) -> None:
         assert db[b"k"] == b"abc"
         db.compact()
         assert db[b"k"] == b"abc" and dict(db) == {b"k": b"abc"}
-    with pytest.raises(tamis.InvalidOption):
-        tamis.open(path)
-    with tamis.open(path, operators=[operator]) as db:
-        assert db[b"k"] == b"abc"
+        users = db.keyspace("users", create=True, merge_operator="longest")
+        users.merge(b"k", b"users")
+    with pytest.raises(tamis.InvalidOption) as failed:
+        tamis.open(path, merge_operator="longest")
+    assert failed.value.code == "unregistered-operator"
+    with tamis.open(path, merge_operator="longest", operators=[operator]) as db:
+        assert db[b"k"] == b"abc" and db.keyspace("users")[b"k"] == b"users"
 
 
 def test_an_operator_that_raises_keeps_the_key_from_being_read(path) -> None:

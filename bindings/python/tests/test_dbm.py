@@ -46,7 +46,7 @@ def test_of_the_standard_library(name: str, as_default, tmp_path, monkeypatch) -
     monkeypatch.chdir(tmp_path)
     base = test_dbm.AnyDBMTestCase
 
-    class Case(base):
+    class Case(base, unittest.TestCase):
         module = tamis.dbm
 
         def tearDown(self) -> None:
@@ -54,7 +54,9 @@ def test_of_the_standard_library(name: str, as_default, tmp_path, monkeypatch) -
             pass
 
         def setUp(self) -> None:
-            dbm._defaultmod = tamis.dbm
+            directory = os.path.dirname(test_dbm._fname)
+            if directory:
+                os.makedirs(directory)
 
     result = unittest.TestResult()
     Case(name).run(result)

@@ -71,7 +71,7 @@ def test_objects_may_outlive_the_database_object(path) -> None:
         tamis.open(path)
     del items
     gc.collect()
-    with tamis.open(path) as db:
+    with tamis.open(path, merge_operator="append") as db:
         db[b"a"] = b"1"
         users = db.keyspace("users", create=True)
     del db
@@ -319,5 +319,6 @@ def test_what_is_open_at_the_end_of_the_interpreter_is_closed(path) -> None:
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert (answer.returncode, answer.stderr) == (0, "")
-    with tamis.open(path, read_only=True, operators=[tamis.MergeOperator("last", lambda k, b, o: o[-1])]) as db:
+    operator = tamis.MergeOperator("last", lambda key, base, operands: operands[-1])
+    with tamis.open(path, read_only=True, merge_operator=operator) as db:
         assert len(db) == 50 and db.stats().warnings == ()

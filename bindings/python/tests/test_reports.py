@@ -34,7 +34,7 @@ def test_an_explanation_names_the_steps_of_a_read(db: tamis.Database) -> None:
     db[b"\0k"] = b"value"
     db.flush()
     explanation = db.explain(b"\0k")
-    assert explanation.key == b"\0k" and explanation.cost.found == 1
+    assert explanation.key == b"\0k" and explanation.cost.block_reads == 1
     assert (explanation.outcome.kind, explanation.outcome.value_bytes) == ("found", 5)
     memtable, run = explanation.steps
     assert (memtable.kind, memtable.found, memtable.level) == ("memtable", False, None)

@@ -99,7 +99,8 @@ def open(
     the engine reads it, or bool, int, float, timedelta, or None for ``none``.
 
     ``read_only``: change nothing and take no lock; shows the state at this moment, also beside a process that writes.
-    ``merge_operator``: that of the default keyspace and new ones: a built-in one by name ("add", "append", "max"), or one in Python.
+    ``merge_operator``: that of the default keyspace, the same at every opening, and of new ones: a built-in one by name ("add", "append",
+    "max"), or one in Python.
     ``operators``: further ones that keyspaces of the database name in their options.
 
     Raises:

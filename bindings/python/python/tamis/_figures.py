@@ -7,6 +7,7 @@ import html
 import json
 import os
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Union
 
@@ -84,8 +85,7 @@ class Figure:
 
     def to_pandas(self) -> Any:
         """Return the rows as a pandas DataFrame. Raises ImportError without pandas."""
-        import pandas
-
+        pandas = import_module("pandas")
         return pandas.DataFrame(self.rows())
 
     def _repr_html_(self) -> str:

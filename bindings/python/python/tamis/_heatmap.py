@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Union
 
 if TYPE_CHECKING:
@@ -33,6 +34,5 @@ class Heatmap:
 
     def to_pandas(self) -> Any:
         """Return the segments as a pandas DataFrame. Raises ImportError without pandas."""
-        import pandas
-
+        pandas = import_module("pandas")
         return pandas.DataFrame([dataclasses.asdict(segment) for segment in self.segments])
