@@ -1,5 +1,8 @@
 //! Keys as the engine orders them: user key ascending, then sequence number descending.
 
+#[cfg(feature = "serde")]
+pub(crate) mod serial;
+
 use std::cmp::Ordering;
 use std::sync::Arc;
 

@@ -79,8 +79,6 @@ pub mod selector;
 #[cfg(not(feature = "unstable-selector"))]
 #[allow(unreachable_pub)]
 mod selector;
-#[cfg(feature = "serde")]
-mod serial;
 mod slice;
 mod table;
 mod tree;

@@ -15,10 +15,10 @@ pub struct TableStats {
     /// Its run; of two runs in the same level, the one with the larger number is newer.
     pub run: u64,
     /// The smallest key that it covers.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::bytes"))]
     pub smallest: Vec<u8>,
     /// The end of its key range: a key, and whether that key is included; `None`: unbounded.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::end"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::end"))]
     pub largest: Option<(Vec<u8>, bool)>,
     /// Bytes of its file.
     pub bytes: u64,

@@ -355,15 +355,15 @@ pub struct DamagedTable {
     /// The table's number.
     pub table: u64,
     /// Its file.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::path"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::path"))]
     pub path: PathBuf,
     /// The level that it lies in.
     pub level: usize,
     /// The smallest key that it covers.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::bytes"))]
     pub smallest: Vec<u8>,
     /// The largest key that it covers (empty if it is unbounded).
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::bytes"))]
     pub largest: Vec<u8>,
     /// Key versions that it holds, or held.
     pub entries: u64,

@@ -221,10 +221,10 @@ pub struct RunStats {
     /// global filter.
     pub filters: Vec<String>,
     /// Its smallest key.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::bytes"))]
     pub smallest: Vec<u8>,
     /// Its largest key (empty if it is unbounded).
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::bytes"))]
     pub largest: Vec<u8>,
     /// The flush epochs whose data it may hold, as a half-open range.
     pub epochs: (u64, u64),

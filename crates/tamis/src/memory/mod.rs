@@ -71,7 +71,7 @@ pub struct SharedReadMemory(Arc<Pool>);
 #[non_exhaustive]
 pub struct ReadMemoryShare {
     /// The database's directory.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::path"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::path"))]
     pub path: PathBuf,
     /// Its share: the sum of the next two, or more by what rounding leaves.
     pub bytes: u64,

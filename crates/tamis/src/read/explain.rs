@@ -127,7 +127,7 @@ pub enum ExplainOutcome {
 #[non_exhaustive]
 pub struct Explanation {
     /// The key looked up.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::bytes"))]
     pub key: Vec<u8>,
     /// The filter that named the tables to search: one `per table`, one `for the tree`, or `external`. With `filter = auto`, also why.
     pub filter: String,

@@ -75,10 +75,10 @@ pub struct SegmentStats {
     /// The segment's number within the table.
     pub segment: usize,
     /// Its smallest key.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::bytes"))]
     pub smallest: Vec<u8>,
     /// Its end: the next segment's smallest key, or the table's largest key (empty if unbounded).
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::bytes"))]
     pub end: Vec<u8>,
     /// The number of its keys.
     pub keys: u64,

@@ -84,7 +84,7 @@ pub struct IngestReport {
     /// The bytes of all tables.
     pub bytes: u64,
     /// Files to be moved whose original name could not be removed; they were ingested all the same.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::paths"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::paths"))]
     pub left: Vec<PathBuf>,
 }
 
@@ -94,7 +94,7 @@ pub struct IngestReport {
 #[non_exhaustive]
 pub struct IngestedTable {
     /// Where it came from.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::path"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::path"))]
     pub source: PathBuf,
     /// The keyspace that it went into.
     pub keyspace: String,
