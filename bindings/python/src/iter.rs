@@ -29,6 +29,8 @@ struct State {
     fetched: VecDeque<(Slice, Slice)>,
     /// The items of the next group.
     group: usize,
+    /// The most items of a group.
+    most: usize,
     /// Whether the iteration has come to its end, by an error or not.
     finished: bool,
     error: Option<tamis::Error>,
@@ -43,22 +45,26 @@ pub(crate) struct Items {
     core: Arc<Core>,
     part: Part,
     reverse: bool,
-    /// The items of the largest group.
-    most: usize,
 }
 
 impl Items {
     /// `precise`: nothing is fetched before it is asked for, as a transaction depends on all that is.
     pub(crate) fn new(core: Arc<Core>, iter: Iter, part: Part, reverse: bool, precise: bool) -> Items {
-        let state = State { iter, fetched: VecDeque::new(), group: 1, finished: false, error: None };
-        let most = if precise { 1 } else { MOST_ITEMS };
-        Items { state: Slot::new(state, "the iterator is closed"), core, part, reverse, most }
+        let state = State {
+            iter,
+            fetched: VecDeque::new(),
+            group: 1,
+            most: if precise { 1 } else { MOST_ITEMS },
+            finished: false,
+            error: None,
+        };
+        Items { state: Slot::new(state, "the iterator is closed"), core, part, reverse }
     }
 
     fn next(&self) -> PyResult<Option<(Slice, Slice)>> {
         self.state.with(|state| {
             if state.fetched.is_empty() && !state.finished {
-                state.fetch(self.reverse, self.most);
+                state.fetch(self.reverse);
             }
             match (state.fetched.pop_front(), state.error.take()) {
                 (None, Some(error)) => Err(raised(error)),
@@ -71,8 +77,43 @@ impl Items {
     }
 }
 
+impl Items {
+    fn is_forward(&self, what: &str) -> PyResult<()> {
+        match self.reverse {
+            true => Err(invalid_argument(format!("an iterator in reverse order cannot {what}"))),
+            false => Ok(()),
+        }
+    }
+
+    /// Returns of an item what the iterator is over.
+    fn shown<'py>(
+        &self,
+        py: Python<'py>,
+        item: Option<(Slice, Slice)>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Some((key, value)) = item else { return Ok(None) };
+        Ok(Some(match self.part {
+            Part::Keys => PyBytes::new(py, &key).into_any(),
+            Part::Values => PyBytes::new(py, &value).into_any(),
+            Part::Items => pair(py, &key, &value)?.into_any(),
+        }))
+    }
+}
+
 impl State {
-    fn fetch(&mut self, reverse: bool, most: usize) {
+    /// Gives back what was fetched, and fetches no more than is asked for: both ends see where the other one is.
+    fn give_back(&mut self) -> Result<(), tamis::Error> {
+        self.most = 1;
+        self.group = 1;
+        if let Some((key, _)) = self.fetched.front() {
+            self.iter.seek(key)?;
+            self.fetched.clear();
+            self.finished = false;
+        }
+        Ok(())
+    }
+
+    fn fetch(&mut self, reverse: bool) {
         let mut bytes = 0;
         while self.fetched.len() < self.group && bytes < MOST_BYTES {
             let item = if reverse { self.iter.next_back() } else { self.iter.next() };
@@ -88,7 +129,7 @@ impl State {
                 }
             }
         }
-        self.group = (2 * self.group).min(most);
+        self.group = (2 * self.group).min(self.most);
     }
 }
 
@@ -105,12 +146,22 @@ impl Items {
             Some(item) => Some(item),
             None => py.detach(|| self.next())?,
         };
-        let Some((key, value)) = item else { return Ok(None) };
-        Ok(Some(match self.part {
-            Part::Keys => PyBytes::new(py, &key).into_any(),
-            Part::Values => PyBytes::new(py, &value).into_any(),
-            Part::Items => pair(py, &key, &value)?.into_any(),
-        }))
+        self.shown(py, item)
+    }
+
+    /// Return the next item from the other end; None if there is none. Both ends meet, and no item is returned twice.
+    ///
+    /// From the first call on items are fetched one by one, so that they cost more. Reverse iterators: not supported.
+    fn next_back<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.core.db()?;
+        self.is_forward("be asked from the other end")?;
+        let item = py.detach(|| {
+            self.state.with(|state| {
+                state.give_back().or_raise()?;
+                state.iter.next_back().transpose().or_raise()
+            })
+        })?;
+        self.shown(py, item)
     }
 
     /// Moves on to the first item at or after `key` (reverse iterators: not supported).
@@ -122,9 +173,7 @@ impl Items {
     ///     Error: for what keeps the key from being read.
     fn seek(&self, py: Python<'_>, key: Bytes<'_>) -> PyResult<()> {
         self.core.db()?;
-        if self.reverse {
-            return Err(invalid_argument("an iterator in reverse order cannot seek"));
-        }
+        self.is_forward("seek")?;
         let key = &*key;
         py.detach(|| {
             self.state.with(|state| {

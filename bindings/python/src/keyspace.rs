@@ -6,6 +6,7 @@ use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyMapping, PyTuple};
 use tamis::ingest::IngestOptions;
+use tamis::maintenance::CompactOptions;
 use tamis::{Db, Keyspace, Slice, WriteBatch};
 
 use crate::batch::Batch;
@@ -341,6 +342,19 @@ impl PyKeyspace {
     /// Merge all tables into the last level, and return when that is done.
     fn compact(slf: &Bound<'_, Self>) -> PyResult<()> {
         Self::with(slf, |keyspace, _| keyspace.compact().or_raise())
+    }
+
+    /// Merge the tables that hold keys from `start` on and before `stop` into the last level, and return when that is done.
+    #[pyo3(signature = (start=None, stop=None, *, include_start=true, include_stop=false))]
+    fn compact_range(
+        slf: &Bound<'_, Self>,
+        start: Option<Bytes<'_>>,
+        stop: Option<Bytes<'_>>,
+        include_start: bool,
+        include_stop: bool,
+    ) -> PyResult<()> {
+        let range = range(None, start.as_deref(), stop.as_deref(), include_start, include_stop);
+        Self::with(slf, |keyspace, _| keyspace.compact_range(range, CompactOptions::default()).or_raise())
     }
 
     /// Make tables that `TableBuilder` built part of the keyspace, at once and without rewriting them. Return an IngestReport.

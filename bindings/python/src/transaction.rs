@@ -261,9 +261,13 @@ impl PyTransaction {
         Self::try_commit(slf)?.or_raise()
     }
 
-    /// Forget all writes, and end. A second call does nothing.
-    fn rollback(slf: &Bound<'_, Self>) {
-        Self::forget(slf);
+    /// Forget all writes, and end.
+    ///
+    /// Raises:
+    ///     ClosedError: if it has ended already.
+    fn rollback(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let slot = Self::slot(slf)?;
+        slf.py().detach(|| slot.end().map(drop))
     }
 
     /// Return a point to come back to.

@@ -72,6 +72,24 @@ def test_iterators_seek_within_their_range(full: tamis.Database) -> None:
         full.keys(reverse=True).seek(b"a")
 
 
+def test_an_iterator_may_be_asked_from_both_ends(full: tamis.Database) -> None:
+    keys = full.keys()
+    # What was fetched ahead is not lost, and not returned twice.
+    assert [next(keys) for _ in range(4)] == KEYS[:4]
+    assert [keys.next_back(), keys.next_back()] == [KEYS[-1], KEYS[-2]]
+    assert next(keys) == KEYS[4] and keys.next_back() == KEYS[-3] and next(keys) == KEYS[5]
+    assert keys.next_back() is None and next(keys, None) is None
+    keys.seek(b"b")
+    assert list(keys) == KEYS[3:6]
+    for count in range(len(KEYS) + 1):
+        items = full.items()
+        front = [next(items) for _ in range(count)]
+        back = list(iter(items.next_back, None))
+        assert [key for key, _ in front + back[::-1]] == KEYS
+    with pytest.raises(tamis.InvalidArgument):
+        full.keys(reverse=True).next_back()
+
+
 def test_a_closed_iterator_says_so(full: tamis.Database) -> None:
     with full.items() as items:
         next(items)

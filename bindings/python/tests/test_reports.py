@@ -36,10 +36,12 @@ def test_an_explanation_names_the_steps_of_a_read(db: tamis.Database) -> None:
     explanation = db.explain(b"\0k")
     assert explanation.key == b"\0k" and explanation.cost.block_reads == 1
     assert (explanation.outcome.kind, explanation.outcome.value_bytes) == ("found", 5)
-    memtable, run = explanation.steps
-    assert (memtable.kind, memtable.found, memtable.level) == ("memtable", False, None)
+    (run,) = explanation.steps
     assert (run.kind, run.found, run.level, run.filter) == ("run", True, 0, "maybe")
     assert run.block is not None and run.block.bytes > 0
+    db[b"\0k"] = b"again"
+    (memtable,) = db.explain(b"\0k").steps
+    assert (memtable.kind, memtable.found, memtable.active, memtable.level) == ("memtable", True, True, None)
     absent = db.explain(b"none")
     assert absent.outcome.kind == "absent" and absent.steps[-1].filter in ("no", "not_asked")
 

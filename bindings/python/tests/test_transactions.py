@@ -33,9 +33,8 @@ def test_a_transaction_is_rolled_back_by_an_exception_or_by_hand(db: tamis.Datab
     with db.transaction() as tx:
         tx[b"a"] = b"1"
         tx.rollback()
-    tx.rollback()
     assert not db
-    for use in (lambda: tx[b"a"], lambda: tx.put(b"a", b""), tx.commit, tx.savepoint, lambda: tx.of(db)[b"a"]):
+    for use in (tx.rollback, lambda: tx[b"a"], lambda: tx.put(b"a", b""), tx.commit, tx.savepoint, lambda: tx.of(db)[b"a"]):
         with pytest.raises(tamis.ClosedError) as failed:
             use()
         assert failed.value.code == "ended"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 from json import loads
 from pathlib import Path
 from typing import Any, Optional, Union, get_args, get_origin, get_type_hints
@@ -37,9 +36,14 @@ def _unescaped(text: str) -> bytes:
     return bytes(out + text[end:].encode())
 
 
-@lru_cache(maxsize=None)
-def _hints(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind)
+# The types of their fields, which take a while to find out.
+_HINTS: dict[type[Any], dict[str, Any]] = {}
+
+
+def _hints(kind: type[Any]) -> dict[str, Any]:
+    if kind not in _HINTS:
+        _HINTS[kind] = get_type_hints(kind)
+    return _HINTS[kind]
 
 
 def _value(hint: Any, value: Any) -> Any:
