@@ -150,9 +150,11 @@ impl Database {
         Self::handle(slf, keyspace)
     }
 
-    /// The names of all keyspaces, in their order.
+    /// Return the names of all keyspaces, in the order of their bytes.
     fn keyspaces(slf: &Bound<'_, Self>) -> PyResult<Vec<String>> {
-        Self::with(slf, |db| Ok(db.keyspaces()))
+        let mut names = Self::with(slf, |db| Ok(db.keyspaces()))?;
+        names.sort_unstable();
+        Ok(names)
     }
 
     /// Drop the keyspace `name` with all its keys. Handles of it raise Error from then on.

@@ -27,7 +27,7 @@ def parsed(text: str) -> list[Any]:
     return tokens
 
 
-def tests() -> Iterator[Any]:
+def scripts() -> Iterator[Any]:
     """Every test of every file: its lines with their numbers."""
     for file in sorted(SCRIPTS.glob("*.txt")):
         lines: Optional[list[tuple[int, str]]] = None
@@ -113,7 +113,7 @@ class Runner:
         if isinstance(place, tuple):
             batch, keyspace = place
             batch.writes.append(
-                lambda target: getattr(target, method)(*arguments, **({"keyspace": keyspace} if keyspace else {}))
+                lambda target: getattr(target, method)(*arguments, **({} if keyspace is None else {"keyspace": keyspace}))
             )
             return None
         return getattr(place, method)(*arguments)
@@ -324,7 +324,7 @@ def expected(tokens: list[Any]) -> Any:
     return {"none": None, "true": True, "false": False}[token] if not token.lstrip("-").isdigit() else int(token)
 
 
-@pytest.mark.parametrize("file, lines", tests())
+@pytest.mark.parametrize("file, lines", list(scripts()))
 def test_script(file: Path, lines: list[tuple[int, str]], tmp_path: Path) -> None:
     runner = Runner(tmp_path)
     try:
@@ -350,4 +350,4 @@ def test_script(file: Path, lines: list[tuple[int, str]], tmp_path: Path) -> Non
 
 
 def test_there_are_scripts() -> None:
-    assert len(list(tests())) > 30
+    assert len(list(scripts())) > 30

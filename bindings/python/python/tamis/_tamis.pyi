@@ -19,7 +19,26 @@ from tamis._reports import (
     VerifyReport,
 )
 
-__all__: list[str]
+__all__ = [
+    "Batch",
+    "Database",
+    "Iterator",
+    "Keyspace",
+    "LockTransaction",
+    "PreparedTransaction",
+    "Reader",
+    "Savepoint",
+    "Snapshot",
+    "TableBuilder",
+    "Transaction",
+    "TransactionView",
+    "__version__",
+    "_after_fork_in_child",
+    "_describe_options",
+    "_salvage",
+    "_verify_at",
+]
+
 __version__: str
 
 _T = TypeVar("_T")
