@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use tamis::options::ParseValueError;
 use tamis::{
     AdminError, Corruption, Error, ExternalTableError, IoFailure, OpenError, OptionsError, ReadError,
     StorageError, TransactionError, WriteError,
@@ -107,6 +108,12 @@ impl From<OptionsError> for Failure {
             _ => Code::Other,
         };
         Failure::of(code, &error)
+    }
+}
+
+impl From<ParseValueError> for Failure {
+    fn from(error: ParseValueError) -> Failure {
+        Failure::of(Code::InvalidArgument, &error)
     }
 }
 

@@ -1,0 +1,315 @@
+/* What the conformance script cannot ask: null pointers, impossible lengths, error objects, merge operators, threads. api DIRECTORY */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tamis.h"
+
+static char path_buffer[4096];
+static const char *base;
+
+static const char *path(const char *name) {
+  snprintf(path_buffer, sizeof path_buffer, "%s/%s", base, name);
+  return path_buffer;
+}
+
+#define CHECK(condition)                                                            \
+  do {                                                                              \
+    if (!(condition)) {                                                             \
+      fprintf(stderr, "%s:%d: %s is not so\n", __FILE__, __LINE__, #condition);     \
+      exit(1);                                                                      \
+    }                                                                               \
+  } while (0)
+
+/* The call failed with this code; frees the error. */
+#define FAILS(code, call)                                                           \
+  do {                                                                              \
+    tamis_error *error = NULL;                                                      \
+    (void)(call);                                                                   \
+    if (tamis_error_code(error) != (code)) {                                        \
+      fprintf(stderr, "%s:%d: %s: code %d (%s) instead of %d\n", __FILE__, __LINE__, #call, \
+              tamis_error_code(error), tamis_error_text(error), (int)(code));       \
+      exit(1);                                                                      \
+    }                                                                               \
+    CHECK(strlen(tamis_error_text(error)) > 0);                                     \
+    tamis_error_free(error);                                                        \
+  } while (0)
+
+static tamis_db *open_new(const char *name, const tamis_options *options) {
+  tamis_error *error = NULL;
+  tamis_db *db = tamis_open(path(name), options, &error);
+  if (db == NULL) fprintf(stderr, "%s\n", tamis_error_text(error));
+  CHECK(db != NULL);
+  return db;
+}
+
+static void null_pointers_are_errors(void) {
+  const int32_t invalid = TAMIS_CODE_INVALID_ARGUMENT;
+  tamis_db *db = open_new("nulls", NULL);
+  void *value = NULL;
+  size_t len = 0;
+  FAILS(invalid, tamis_open(NULL, NULL, &error));
+  FAILS(invalid, tamis_open_read_only(NULL, NULL, &error));
+  FAILS(invalid, tamis_close(NULL, &error));
+  FAILS(invalid, tamis_put(NULL, NULL, "k", 1, "v", 1, &error));
+  FAILS(invalid, tamis_put(db, NULL, NULL, 1, "v", 1, &error));
+  FAILS(invalid, tamis_put(db, NULL, "k", 1, NULL, 1, &error));
+  FAILS(invalid, tamis_put(db, NULL, "k", SIZE_MAX, "v", 1, &error));
+  FAILS(invalid, tamis_put(db, NULL, "k", 1, "v", (size_t)1 << (sizeof(size_t) * 8 - 1), &error));
+  FAILS(invalid, tamis_get(db, NULL, NULL, "k", 1, NULL, &len, &error));
+  FAILS(invalid, tamis_get(db, NULL, NULL, "k", 1, &value, NULL, &error));
+  FAILS(invalid, tamis_get_slice(db, NULL, NULL, "k", 1, NULL, &error));
+  FAILS(invalid, tamis_get_into(db, NULL, NULL, "k", 1, NULL, 1, &len, &error));
+  FAILS(invalid, tamis_contains(NULL, NULL, NULL, "k", 1, &error));
+  FAILS(invalid, tamis_multi_get(db, NULL, NULL, NULL, NULL, 1, NULL, &error));
+  FAILS(invalid, tamis_delete_range(db, NULL, NULL, 3, NULL, 0, &error));
+  FAILS(invalid, tamis_iter_range(NULL, NULL, NULL, NULL, 0, NULL, 0, &error));
+  FAILS(invalid, tamis_iter_next(NULL, NULL, NULL, NULL, NULL, &error));
+  FAILS(invalid, tamis_iter_seek(NULL, "k", 1, &error));
+  FAILS(invalid, tamis_snapshot_new(NULL, &error));
+  FAILS(invalid, tamis_write(db, NULL, NULL, &error));
+  FAILS(invalid, tamis_batch_put(NULL, NULL, "k", 1, "v", 1, &error));
+  FAILS(invalid, tamis_begin(NULL, 0, NULL, &error));
+  FAILS(invalid, tamis_begin(db, -1, NULL, &error));
+  FAILS(invalid, tamis_begin(db, 0, "often", &error));
+  FAILS(invalid, tamis_transaction_commit(NULL, NULL, &error));
+  FAILS(invalid, tamis_keyspace_create(db, NULL, NULL, &error));
+  FAILS(invalid, tamis_keyspace_create(db, "\xff", NULL, &error));
+  FAILS(invalid, tamis_keyspace_set_options(db, NULL, NULL, NULL, 1, &error));
+  FAILS(invalid, tamis_options_set(NULL, "cache_bytes", "1", &error));
+  FAILS(invalid, tamis_options_add_merge_operator(NULL, NULL, &error));
+  FAILS(invalid, tamis_table_builder_new(NULL, NULL, &error));
+  FAILS(invalid, tamis_table_builder_put(NULL, "k", 1, "v", 1, &error));
+  FAILS(invalid, tamis_ingest(db, NULL, NULL, 1, false, NULL, NULL, &error));
+  FAILS(invalid, tamis_checkpoint(db, NULL, &error));
+  FAILS(invalid, tamis_stats(NULL, &error));
+  FAILS(invalid, tamis_explain(db, NULL, NULL, 1, &error));
+  FAILS(invalid, tamis_prepared_commit(NULL, "n", 1, &error));
+
+  /* Nobody has to ask for the error, and an empty key may be a null pointer. */
+  CHECK(!tamis_put(NULL, NULL, "k", 1, "v", 1, NULL));
+  CHECK(tamis_put(db, NULL, NULL, 0, NULL, 0, NULL));
+  CHECK(tamis_get(db, NULL, NULL, NULL, 0, &value, &len, NULL) == TAMIS_ANSWER_YES);
+  CHECK(value != NULL && len == 0);
+  tamis_free(value);
+  CHECK(tamis_multi_get(db, NULL, NULL, NULL, NULL, 0, NULL, NULL));
+
+  /* All of these accept null. */
+  tamis_error_free(NULL), tamis_options_free(NULL), tamis_keyspace_options_free(NULL), tamis_db_free(NULL);
+  tamis_keyspace_free(NULL), tamis_snapshot_free(NULL), tamis_iter_free(NULL), tamis_batch_free(NULL);
+  tamis_transaction_free(NULL), tamis_table_builder_free(NULL), tamis_slice_free(NULL), tamis_list_free(NULL);
+  tamis_free(NULL);
+  CHECK(tamis_error_code(NULL) == 0 && strcmp(tamis_error_text(NULL), "") == 0);
+  CHECK(tamis_slice_data(NULL) == NULL && tamis_list_item(NULL, 0, NULL) == NULL && tamis_batch_len(NULL) == 0);
+  CHECK(!tamis_merge_result_set(NULL, "v", 1) && !tamis_merge_result_fail(NULL, "no"));
+  tamis_db_free(db);
+}
+
+static void errors_say_what_and_where(void) {
+  tamis_error *error = NULL;
+  tamis_db *db = open_new("errors", NULL);
+  tamis_keyspace *accounts = tamis_keyspace_create(db, "accounts", NULL, NULL);
+  tamis_transaction *transaction = tamis_begin(db, TAMIS_ISOLATION_SNAPSHOT, NULL, NULL);
+  CHECK(tamis_transaction_put(transaction, accounts, "a\0b", 3, "1", 1, NULL));
+  CHECK(tamis_put(db, accounts, "a\0b", 3, "2", 1, NULL));
+  CHECK(!tamis_transaction_commit(transaction, NULL, &error));
+  size_t len = 0;
+  CHECK(tamis_error_code(error) == TAMIS_CODE_CONFLICT && strcmp(tamis_error_name(error), "conflict") == 0);
+  CHECK(tamis_error_is_retryable(error) && strcmp(tamis_error_keyspace(error), "accounts") == 0);
+  CHECK(memcmp(tamis_error_key(error, &len), "a\0b", 3) == 0 && len == 3);
+  tamis_error_free(error), error = NULL;
+  tamis_transaction_free(transaction);
+
+  /* An error outlives everything. */
+  tamis_open(path("errors"), NULL, &error);
+  CHECK(tamis_error_code(error) == TAMIS_CODE_OPEN_HERE && !tamis_error_is_retryable(error));
+  CHECK(tamis_error_keyspace(error) == NULL && tamis_error_key(error, &len) == NULL && len == 0);
+  tamis_db_free(db);
+  CHECK(strstr(tamis_error_text(error), "errors") != NULL);
+  tamis_error_free(error);
+  tamis_keyspace_free(accounts);
+
+  db = open_new("errors", NULL);
+  CHECK(tamis_close(db, NULL) && tamis_close(db, NULL));
+  FAILS(TAMIS_CODE_CLOSED, tamis_stats(db, &error));
+  tamis_db_free(db);
+}
+
+/* A merge operator that keeps the longest operand and refuses empty ones. Counts its calls, so that one can see that it was asked. */
+typedef struct longest {
+  int destroyed;
+} longest;
+
+static bool longest_merge(void *context, const void *key, size_t key_len, const void *start, size_t start_len,
+                          const void *const *operands, const size_t *lens, size_t count, tamis_merge_result *result) {
+  (void)context, (void)key, (void)key_len;
+  const void *best = start;
+  size_t best_len = start == NULL ? 0 : start_len;
+  for (size_t i = 0; i < count; i++) {
+    if (lens[i] == 0) return tamis_merge_result_fail(result, "an empty operand") && false;
+    if (lens[i] > best_len) best = operands[i], best_len = lens[i];
+  }
+  return tamis_merge_result_set(result, best, best_len);
+}
+
+static bool longest_partial(void *context, const void *key, size_t key_len, const void *const *operands,
+                            const size_t *lens, size_t count, tamis_merge_result *result) {
+  for (size_t i = 0; i < count; i++)
+    if (lens[i] == 0) return false;
+  return longest_merge(context, key, key_len, NULL, 0, operands, lens, count, result);
+}
+
+static void longest_destroy(void *context) { ((longest *)context)->destroyed++; }
+
+static void merge_operators_are_called_and_destroyed(void) {
+  longest state = {0};
+  const tamis_merge_operator operator= {"longest", &state, longest_merge, longest_partial, longest_destroy};
+  tamis_options *options = tamis_options_new();
+  tamis_merge_operator wrong = operator;
+  wrong.merge = NULL;
+  FAILS(TAMIS_CODE_INVALID_ARGUMENT, tamis_options_add_merge_operator(options, &wrong, &error));
+  wrong = operator, wrong.name = "two words";
+  FAILS(TAMIS_CODE_INVALID_ARGUMENT, tamis_options_add_merge_operator(options, &wrong, &error));
+  CHECK(state.destroyed == 0);
+  CHECK(tamis_options_add_merge_operator(options, &operator, NULL));
+  CHECK(tamis_options_set(options, "merge_operator", "longest", NULL));
+  tamis_db *db = open_new("merge", options);
+  tamis_options_free(options);
+
+  CHECK(tamis_merge(db, NULL, "k", 1, "bb", 2, NULL) && tamis_merge(db, NULL, "k", 1, "a", 1, NULL));
+  CHECK(tamis_flush(db, NULL, NULL));
+  CHECK(tamis_merge(db, NULL, "k", 1, "ccc", 3, NULL) && tamis_compact(db, NULL, NULL));
+  void *value = NULL;
+  size_t len = 0;
+  CHECK(tamis_get(db, NULL, NULL, "k", 1, &value, &len, NULL) == TAMIS_ANSWER_YES);
+  CHECK(len == 3 && memcmp(value, "ccc", 4) == 0);
+  tamis_free(value);
+  tamis_error *error = NULL;
+  CHECK(tamis_merge(db, NULL, "bad", 3, "", 0, NULL));
+  CHECK(tamis_get(db, NULL, NULL, "bad", 3, &value, &len, &error) == TAMIS_ANSWER_ERROR);
+  CHECK(tamis_error_code(error) == TAMIS_CODE_MERGE && strstr(tamis_error_text(error), "an empty operand") != NULL);
+  tamis_error_free(error);
+  CHECK(state.destroyed == 0);
+  tamis_db_free(db);
+  CHECK(state.destroyed == 1);
+  FAILS(TAMIS_CODE_UNREGISTERED_OPERATOR, tamis_open(path("merge"), NULL, &error));
+}
+
+/* Handles of a database are for all threads; its iterators are not. */
+enum { THREADS = 4, WRITES = 500 };
+
+typedef struct task {
+  tamis_db *db;
+  tamis_iter *iter;
+  int number;
+  int refused;
+} task;
+
+static void *write_and_read(void *argument) {
+  task *task = argument;
+  for (int i = 0; i < WRITES; i++) {
+    char key[32], value[32];
+    size_t len = 0;
+    int key_len = snprintf(key, sizeof key, "%d/%d", task->number, i);
+    CHECK(tamis_put(task->db, NULL, key, (size_t)key_len, &i, sizeof i, NULL));
+    CHECK(tamis_get_into(task->db, NULL, NULL, key, (size_t)key_len, value, sizeof value, &len, NULL) ==
+          TAMIS_ANSWER_YES);
+    CHECK(len == sizeof i && memcmp(value, &i, sizeof i) == 0);
+    int64_t sum = 0;
+    CHECK(tamis_increment(task->db, NULL, "sum", 3, 1, &sum, NULL) && sum > i);
+    /* All threads share an iterator, which they must not: an answer, or an error, and no crash. */
+    tamis_error *error = NULL;
+    if (tamis_iter_next(task->iter, NULL, NULL, NULL, NULL, &error) == TAMIS_ANSWER_ERROR) {
+      CHECK(tamis_error_code(error) == TAMIS_CODE_INVALID_ARGUMENT);
+      task->refused++;
+      tamis_error_free(error);
+    }
+  }
+  return NULL;
+}
+
+static void threads_share_a_database(void) {
+  tamis_db *db = open_new("threads", NULL);
+  char fill[16] = {0};
+  for (int i = 0; i < THREADS * WRITES; i++) {
+    int len = snprintf(fill, sizeof fill, "x%d", i);
+    CHECK(tamis_put(db, NULL, fill, (size_t)len, "", 0, NULL));
+  }
+  tamis_iter *iter = tamis_iter_range(db, NULL, NULL, NULL, 0, NULL, 0, NULL);
+  pthread_t threads[THREADS];
+  task tasks[THREADS];
+  for (int i = 0; i < THREADS; i++) {
+    tasks[i] = (task){db, iter, i, 0};
+    CHECK(pthread_create(&threads[i], NULL, write_and_read, &tasks[i]) == 0);
+  }
+  for (int i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+  int64_t sum = 0;
+  CHECK(tamis_increment(db, NULL, "sum", 3, 0, &sum, NULL) && sum == THREADS * WRITES);
+  tamis_iter_free(iter);
+  tamis_db_free(db);
+}
+
+static void slices_and_snapshots_outlive_their_database(void) {
+  tamis_db *db = open_new("outlive", NULL);
+  char large[100000];
+  memset(large, 'x', sizeof large);
+  CHECK(tamis_put(db, NULL, "large", 5, large, sizeof large, NULL) && tamis_flush(db, NULL, NULL));
+  tamis_slice *slice = NULL;
+  CHECK(tamis_get_slice(db, NULL, NULL, "large", 5, &slice, NULL) == TAMIS_ANSWER_YES);
+  tamis_snapshot *snapshot = tamis_snapshot_new(db, NULL);
+  tamis_batch *batch = tamis_batch_new();
+  tamis_keyspace *keyspace = tamis_keyspace_create(db, "more", NULL, NULL);
+  CHECK(tamis_batch_put(batch, keyspace, "k", 1, "v", 1, NULL) && tamis_batch_len(batch) == 1);
+  CHECK(tamis_snapshot_seq(snapshot) > 0);
+  tamis_keyspace_free(keyspace);
+  tamis_db_free(db);
+  CHECK(tamis_slice_len(slice) == sizeof large && memcmp(tamis_slice_data(slice), large, sizeof large) == 0);
+  tamis_slice_free(slice);
+  tamis_db *other = open_new("another", NULL);
+  FAILS(TAMIS_CODE_INVALID_ARGUMENT, tamis_contains(other, NULL, snapshot, "k", 1, &error));
+  FAILS(TAMIS_CODE_FOREIGN_KEYSPACE, tamis_write(other, batch, "sync", &error));
+  CHECK(tamis_batch_len(batch) == 0);
+  tamis_batch_free(batch);
+  tamis_snapshot_free(snapshot);
+  tamis_db_free(other);
+}
+
+static void reports_are_json(void) {
+  tamis_db *db = open_new("reports", NULL);
+  tamis_error *error = NULL;
+  CHECK(tamis_put(db, NULL, "k\xff", 2, "v", 1, NULL) && tamis_settle(db, NULL) && tamis_sync(db, NULL));
+  CHECK(tamis_flush(db, NULL, NULL) && tamis_cancel_compactions(db, NULL) && tamis_set_read_memory(db, 1 << 20, NULL));
+  char *text = tamis_tables(db, NULL, NULL);
+  CHECK(text != NULL && text[0] == '[' && strstr(text, "\"smallest\":\"k\\\\xff\"") != NULL);
+  tamis_free(text);
+  CHECK((text = tamis_keyspace_stats(db, NULL, NULL)) != NULL && strstr(text, "\"name\":\"default\"") != NULL);
+  tamis_free(text);
+  CHECK((text = tamis_segments(db, NULL)) != NULL && strcmp(text, "[]") == 0);
+  tamis_free(text);
+  CHECK((text = tamis_explain(db, NULL, "k\xff", 2, NULL)) != NULL && strstr(text, "\"kind\":\"found\"") != NULL);
+  tamis_free(text);
+  CHECK((text = tamis_options_describe(NULL)) != NULL && strstr(text, "\"name\":\"keyspace.filter\"") != NULL);
+  tamis_free(text);
+  tamis_db_free(db);
+  text = tamis_verify_at(path("reports"), NULL, &error);
+  CHECK(text != NULL && strstr(text, "\"unopenable\":null") != NULL);
+  tamis_free(text);
+  text = tamis_salvage(path("reports"), NULL, true, &error);
+  CHECK(text != NULL && strstr(text, "\"dry_run\":true") != NULL);
+  tamis_free(text);
+  CHECK(strlen(tamis_version()) >= 5);
+}
+
+int main(int count, char **arguments) {
+  if (count != 2) return 2;
+  base = arguments[1];
+  null_pointers_are_errors();
+  errors_say_what_and_where();
+  merge_operators_are_called_and_destroyed();
+  threads_share_a_database();
+  slices_and_snapshots_outlive_their_database();
+  reports_are_json();
+  printf("api: passed, version %s\n", tamis_version());
+  return 0;
+}

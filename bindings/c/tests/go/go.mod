@@ -1,0 +1,3 @@
+module tamis.test/go
+
+go 1.21
