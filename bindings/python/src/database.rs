@@ -150,11 +150,9 @@ impl Database {
         Self::handle(slf, keyspace)
     }
 
-    /// Return the names of all keyspaces, in the order of their bytes.
+    /// Return the names of all keyspaces, in the order of their creation.
     fn keyspaces(slf: &Bound<'_, Self>) -> PyResult<Vec<String>> {
-        let mut names = Self::with(slf, |db| Ok(db.keyspaces()))?;
-        names.sort_unstable();
-        Ok(names)
+        Self::with(slf, |db| Ok(db.keyspaces()))
     }
 
     /// Drop the keyspace `name` with all its keys. Handles of it raise Error from then on.

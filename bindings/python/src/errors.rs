@@ -48,7 +48,7 @@ pub(crate) fn closed() -> PyErr {
 /// Returns the exception for the use of a database of the process that this one was forked off.
 pub(crate) fn forked() -> PyErr {
     exception(
-        Failure::new(Code::Closed, "the database was opened before this process was forked; open it again"),
+        Failure::new(Code::Closed, "it was opened before this process was forked; open the database again"),
         None,
     )
 }

@@ -19,6 +19,21 @@ use crate::errors::{OrRaise, closed, ended, forked};
 /// How often this process has been forked off another one.
 static FORKS: AtomicU64 = AtomicU64::new(0);
 
+/// The process in which something was made.
+#[derive(Clone, Copy, Debug)]
+struct Origin(u64);
+
+impl Origin {
+    fn now() -> Origin {
+        Origin(FORKS.load(Relaxed))
+    }
+
+    /// Reports whether it is this one.
+    fn is_here(self) -> bool {
+        self.0 == FORKS.load(Relaxed)
+    }
+}
+
 /// Notes that this process was just forked off another one.
 #[pyfunction]
 pub(crate) fn _after_fork_in_child() {
@@ -29,16 +44,12 @@ pub(crate) fn _after_fork_in_child() {
 #[derive(Debug)]
 pub(crate) struct Held<T> {
     value: ManuallyDrop<T>,
-    forks: u64,
+    origin: Origin,
 }
 
 impl<T> Held<T> {
     pub(crate) fn new(value: T) -> Held<T> {
-        Held { value: ManuallyDrop::new(value), forks: FORKS.load(Relaxed) }
-    }
-
-    fn is_here(&self) -> bool {
-        self.forks == FORKS.load(Relaxed)
+        Held { value: ManuallyDrop::new(value), origin: Origin::now() }
     }
 
     /// Returns the value.
@@ -52,7 +63,7 @@ impl<T> Held<T> {
 
 impl<T: Clone> Clone for Held<T> {
     fn clone(&self) -> Held<T> {
-        Held { value: self.value.clone(), forks: self.forks }
+        Held { value: self.value.clone(), origin: self.origin }
     }
 }
 
@@ -72,7 +83,7 @@ impl<T> std::ops::DerefMut for Held<T> {
 
 impl<T> Drop for Held<T> {
     fn drop(&mut self) {
-        if self.is_here() {
+        if self.origin.is_here() {
             // SAFETY: this is the only place that drops the value, and `into_inner` forgets what it takes from.
             unsafe { ManuallyDrop::drop(&mut self.value) };
         }
@@ -94,7 +105,7 @@ impl Core {
     /// Returns the database, if it may be used.
     pub(crate) fn db(&self) -> PyResult<&Db> {
         let Some(db) = &self.db else { return Err(closed()) };
-        if !db.is_here() {
+        if !db.origin.is_here() {
             return Err(forked());
         }
         if self.closed.load(Relaxed) {
@@ -136,17 +147,22 @@ impl Drop for Core {
 /// Something that ends before the object that stands for it: a snapshot that was released, a transaction that was committed.
 pub(crate) struct Slot<T> {
     value: Mutex<Option<Held<T>>>,
+    /// Elsewhere the lock may be held for good, by a thread that is not there.
+    origin: Origin,
     /// What is said of it afterwards.
     ended: &'static str,
 }
 
 impl<T> Slot<T> {
     pub(crate) fn new(value: T, ended: &'static str) -> Slot<T> {
-        Slot { value: Mutex::new(Some(Held::new(value))), ended }
+        Slot { value: Mutex::new(Some(Held::new(value))), origin: Origin::now(), ended }
     }
 
     /// Calls `op` with the value, one thread at a time.
     pub(crate) fn with<R>(&self, op: impl FnOnce(&mut T) -> PyResult<R>) -> PyResult<R> {
+        if !self.origin.is_here() {
+            return Err(forked());
+        }
         match &mut *self.lock() {
             Some(value) => op(value),
             None => Err(ended(self.ended)),
@@ -158,9 +174,9 @@ impl<T> Slot<T> {
         self.value.try_lock().ok()?.as_deref_mut().and_then(op)
     }
 
-    /// Takes the value out.
+    /// Takes the value out, if it is there and was made by this process.
     pub(crate) fn take(&self) -> Option<T> {
-        self.lock().take().map(Held::into_inner)
+        if self.origin.is_here() { self.lock().take().map(Held::into_inner) } else { None }
     }
 
     /// Takes the value out, or says that it is gone.

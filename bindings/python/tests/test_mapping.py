@@ -78,8 +78,8 @@ def test_it_is_registered_as_a_mapping(db: tamis.Database) -> None:
     assert isinstance(db, MutableMapping)
     assert isinstance(db.keyspace("other", create=True), MutableMapping)
     assert isinstance(db.snapshot(), Mapping) and not isinstance(db.snapshot(), MutableMapping)
-    special = {"__abstractmethods__", "__class_getitem__", "__slots__", "_MutableMapping__marker", "_abc_impl"}
-    assert {name for name in dir(MutableMapping) if not hasattr(db, name)} <= special
+    methods = {name for name in dir(MutableMapping) if callable(getattr(MutableMapping, name))}
+    assert {name for name in methods if not hasattr(db, name)} <= {"__class_getitem__"}
 
 
 def test_the_methods_of_dict(db: tamis.Database) -> None:

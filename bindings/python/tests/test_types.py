@@ -42,5 +42,7 @@ def test_everything_has_documentation() -> None:
 )
 def test_types_hold(command: list[str], tmp_path: Path) -> None:
     pytest.importorskip("mypy")
+    if command[0] == "mypy.stubtest" and sys.version_info < (3, 10):
+        pytest.skip("stubtest compares with the standard library of Python 3.10 and later")
     run = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, cwd=tmp_path)
     assert run.returncode == 0, run.stdout + run.stderr
