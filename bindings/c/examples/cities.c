@@ -1,5 +1,6 @@
 /* Reads lines `COUNTRY/REGION/CITY@LATITUDE,LONGITUDE<TAB>…` from standard input into a new database, in batches, and shows what is
  * under a prefix, from both ends: gzip -dc geonames-cities.tsv.gz | cities FR/ */
+#define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

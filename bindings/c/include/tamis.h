@@ -374,8 +374,17 @@ bool tamis_checkpoint(const struct tamis_db *db,
                       const char *path,
                       struct tamis_error **error);
 
-// Changes the memory that block cache and elastic filters share, in bytes (option "read_memory_bytes").
-bool tamis_set_read_memory(const struct tamis_db *db, uint64_t bytes, struct tamis_error **error);
+// Changes the memory of elastic filters, in bytes, until the database is closed. Errors: TAMIS_CODE_INVALID_OPTION if they share
+// "read_memory_bytes" with the block cache.
+bool tamis_set_filter_budget(const struct tamis_db *db,
+                             uint64_t bytes,
+                             struct tamis_error **error);
+
+// Changes the memory that block cache and elastic filters share (option "read_memory_bytes"), in bytes, until the database is closed.
+// Errors: TAMIS_CODE_INVALID_OPTION if it was opened without that option, or for less than an eighth of it.
+bool tamis_set_read_memory(const struct tamis_db *db,
+                           uint64_t bytes,
+                           struct tamis_error **error);
 
 // Takes a snapshot. Free it with tamis_snapshot_free. Costs a few hundred nanoseconds.
 struct tamis_snapshot *tamis_snapshot_new(const struct tamis_db *db, struct tamis_error **error);
@@ -781,8 +790,17 @@ bool tamis_checkpoint(const struct tamis_db *db,
                       const char *path,
                       struct tamis_error **error);
 
-// Changes the memory that block cache and elastic filters share, in bytes (option "read_memory_bytes").
-bool tamis_set_read_memory(const struct tamis_db *db, uint64_t bytes, struct tamis_error **error);
+// Changes the memory of elastic filters, in bytes, until the database is closed. Errors: TAMIS_CODE_INVALID_OPTION if they share
+// "read_memory_bytes" with the block cache.
+bool tamis_set_filter_budget(const struct tamis_db *db,
+                             uint64_t bytes,
+                             struct tamis_error **error);
+
+// Changes the memory that block cache and elastic filters share (option "read_memory_bytes"), in bytes, until the database is closed.
+// Errors: TAMIS_CODE_INVALID_OPTION if it was opened without that option, or for less than an eighth of it.
+bool tamis_set_read_memory(const struct tamis_db *db,
+                           uint64_t bytes,
+                           struct tamis_error **error);
 
 // Takes a snapshot. Free it with tamis_snapshot_free. Costs a few hundred nanoseconds.
 struct tamis_snapshot *tamis_snapshot_new(const struct tamis_db *db, struct tamis_error **error);

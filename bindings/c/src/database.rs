@@ -222,7 +222,23 @@ pub unsafe extern "C" fn tamis_checkpoint(
     })
 }
 
-/// Changes the memory that block cache and elastic filters share, in bytes (option "read_memory_bytes").
+/// Changes the memory of elastic filters, in bytes, until the database is closed. Errors: TAMIS_CODE_INVALID_OPTION if they share
+/// "read_memory_bytes" with the block cache.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tamis_set_filter_budget(
+    db: *const tamis_db,
+    bytes: u64,
+    error: *mut *mut tamis_error,
+) -> bool {
+    guard(error, false, || {
+        // SAFETY: by contract.
+        unsafe { tamis_db::open(db) }?.set_filter_budget(bytes)?;
+        Ok(true)
+    })
+}
+
+/// Changes the memory that block cache and elastic filters share (option "read_memory_bytes"), in bytes, until the database is closed.
+/// Errors: TAMIS_CODE_INVALID_OPTION if it was opened without that option, or for less than an eighth of it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tamis_set_read_memory(
     db: *const tamis_db,

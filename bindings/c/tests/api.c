@@ -193,7 +193,11 @@ static void merge_operators_are_called_and_destroyed(void) {
   CHECK(state.destroyed == 0);
   tamis_db_free(db);
   CHECK(state.destroyed == 1);
-  FAILS(TAMIS_CODE_UNREGISTERED_OPERATOR, tamis_open(path("merge"), NULL, &error));
+  FAILS(TAMIS_CODE_INCOMPATIBLE, tamis_open(path("merge"), NULL, &error));
+  options = tamis_options_new();
+  CHECK(tamis_options_set(options, "merge_operator", "longest", NULL));
+  FAILS(TAMIS_CODE_UNREGISTERED_OPERATOR, tamis_open(path("merge"), options, &error));
+  tamis_options_free(options);
 }
 
 /* Handles of a database are for all threads; its iterators are not. */
@@ -276,10 +280,15 @@ static void slices_and_snapshots_outlive_their_database(void) {
 }
 
 static void reports_are_json(void) {
-  tamis_db *db = open_new("reports", NULL);
+  tamis_options *options = tamis_options_new();
+  CHECK(tamis_options_set(options, "read_memory_bytes", "64 MiB", NULL));
+  tamis_db *db = open_new("reports", options);
+  tamis_options_free(options);
   tamis_error *error = NULL;
   CHECK(tamis_put(db, NULL, "k\xff", 2, "v", 1, NULL) && tamis_settle(db, NULL) && tamis_sync(db, NULL));
-  CHECK(tamis_flush(db, NULL, NULL) && tamis_cancel_compactions(db, NULL) && tamis_set_read_memory(db, 1 << 20, NULL));
+  CHECK(tamis_flush(db, NULL, NULL) && tamis_cancel_compactions(db, NULL) && tamis_set_read_memory(db, 32 << 20, NULL));
+  FAILS(TAMIS_CODE_INVALID_OPTION, tamis_set_read_memory(db, 1, &error));
+  FAILS(TAMIS_CODE_INVALID_OPTION, tamis_set_filter_budget(db, 1 << 20, &error));
   char *text = tamis_tables(db, NULL, NULL);
   CHECK(text != NULL && text[0] == '[' && strstr(text, "\"smallest\":\"k\\\\xff\"") != NULL);
   tamis_free(text);

@@ -323,8 +323,9 @@ static void get(const token *a, tamis_error **error) {
   void *value = NULL;
   size_t len = 0;
   if (at.handle->kind == TRANSACTION) {
-    add_value(tamis_transaction_get(at.handle->object, at.keyspace, key->data, key->len, &value, &len, error), value,
-              len);
+    tamis_answer found =
+        tamis_transaction_get(at.handle->object, at.keyspace, key->data, key->len, &value, &len, error);
+    add_value(found, value, len);
     return;
   }
   tamis_answer found = tamis_get(at.db, at.keyspace, at.snapshot, key->data, key->len, &value, &len, error);

@@ -333,11 +333,11 @@ func (i *Iterator) Next(back bool) (key, value []byte, err error) {
 	var e *C.tamis_error
 	var k, v unsafe.Pointer
 	var kLen, vLen C.size_t
-	var found C.tamis_answer
+	var found int32
 	if back {
-		found = C.tamis_iter_next_back(i.c, &k, &kLen, &v, &vLen, &e)
+		found = int32(C.tamis_iter_next_back(i.c, &k, &kLen, &v, &vLen, &e))
 	} else {
-		found = C.tamis_iter_next(i.c, &k, &kLen, &v, &vLen, &e)
+		found = int32(C.tamis_iter_next(i.c, &k, &kLen, &v, &vLen, &e))
 	}
 	if found != C.TAMIS_ANSWER_YES {
 		return nil, nil, taken(e)
@@ -497,11 +497,11 @@ func (t *Transaction) Get(k *Keyspace, key []byte, forUpdate bool) ([]byte, erro
 	var value unsafe.Pointer
 	var length C.size_t
 	data, size := in(key)
-	var found C.tamis_answer
+	var found int32
 	if forUpdate {
-		found = C.tamis_transaction_get_for_update(t.c, k.ptr(), data, size, &value, &length, &e)
+		found = int32(C.tamis_transaction_get_for_update(t.c, k.ptr(), data, size, &value, &length, &e))
 	} else {
-		found = C.tamis_transaction_get(t.c, k.ptr(), data, size, &value, &length, &e)
+		found = int32(C.tamis_transaction_get(t.c, k.ptr(), data, size, &value, &length, &e))
 	}
 	if found != C.TAMIS_ANSWER_YES {
 		return nil, taken(e)
