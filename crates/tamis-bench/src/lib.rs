@@ -22,7 +22,6 @@ pub mod measure;
 pub mod mixgraph;
 pub mod pareto;
 pub mod pattern;
-pub mod picture;
 pub mod progress;
 pub mod random;
 pub mod report;
@@ -39,6 +38,7 @@ pub use error::BenchError;
 pub use keys::{KeySet, KeySetError};
 pub use measure::Measurement;
 pub use progress::{NoProgress, Progress};
+pub use tamis_show::picture;
 pub use value::ValueSizes;
 pub use workload::Workload;
 

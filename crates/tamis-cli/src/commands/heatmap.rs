@@ -1,10 +1,5 @@
 //! `tamis heatmap`: draws where reads go and where filter memory follows them.
 
-mod axis;
-mod picture;
-mod scale;
-mod strip;
-
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
@@ -12,16 +7,13 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, json};
 use tamis::stats::SegmentStats;
+use tamis_show::heatmap::{By, Picture, What};
 
 use crate::args::DbArgs;
 use crate::failure::{Failure, Outcome};
 use crate::json as to_json;
 use crate::output::{Out, note};
 use crate::text;
-
-use axis::By;
-use picture::Picture;
-use strip::What;
 
 /// Characters of the database's path in the title.
 const TITLE: usize = 80;
@@ -111,7 +103,7 @@ mod tests {
     use super::*;
 
     /// A segment of the default keyspace.
-    pub(super) fn segment(level: usize, run: u64, smallest: &str, end: &str, keys: u64) -> SegmentStats {
+    fn segment(level: usize, run: u64, smallest: &str, end: &str, keys: u64) -> SegmentStats {
         filled!(SegmentStats {
             keyspace: "default".to_owned(),
             level,

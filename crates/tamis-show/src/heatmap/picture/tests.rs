@@ -1,7 +1,7 @@
 //! The shapes and texts of the picture, and their places.
 
 use super::*;
-use crate::commands::heatmap::tests::segment;
+use crate::heatmap::tests::segment;
 
 fn picture<'a>(segments: &'a [SegmentStats], elastic: Option<&'a ElasticStats>) -> Picture<'a> {
     Picture { name: "./data", elastic, segments, by: By::Data, what: What::Hotness, hex: false }

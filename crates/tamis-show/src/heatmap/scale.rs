@@ -3,7 +3,7 @@
 //! Colours are those of viridis, from its light end. Its lightness changes evenly, so the hottest segments are darkest on
 //! white paper and in a grey-scale copy, too.
 
-use tamis_bench::picture::{RGBColor, viridis};
+use crate::picture::{RGBColor, viridis};
 
 /// The number of distinct colours. Columns of one shade are drawn as one rectangle.
 const SHADES: u8 = 64;

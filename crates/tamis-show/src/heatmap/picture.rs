@@ -5,14 +5,14 @@
 //! thousands of segments within a few hundred kilobytes. Fonts are named by family only. All text from a database goes
 //! through [`printable`](crate::text::printable).
 
+use crate::numbers::{bytes, grouped, mean, small};
+use crate::picture::{self, Anchor, Canvas, DrawError, Drawn, Lettering, RGBColor};
 use tamis::stats::{ElasticStats, SegmentStats};
-use tamis_bench::picture::{self, Anchor, Canvas, DrawError, Drawn, Lettering, RGBColor};
-use tamis_bench::report::{bytes, grouped, mean};
 
 use super::axis::{Axis, By};
 use super::scale::{Scale, Shade};
 use super::strip::{self, Column, What};
-use crate::text::{excerpt, hex, small};
+use crate::text::{excerpt, hex};
 
 /// In pixels. Text of size [`SMALL`] is 7 points high when the page is printed 20 cm wide.
 const WIDTH: i32 = 1500;
@@ -47,16 +47,19 @@ const GROUND: RGBColor = RGBColor(238, 238, 238);
 const UNITS: RGBColor = RGBColor(60, 60, 60);
 
 /// The contents of the picture.
-pub(super) struct Picture<'a> {
+pub struct Picture<'a> {
     /// The database's name, for the title.
-    pub(super) name: &'a str,
-    pub(super) elastic: Option<&'a ElasticStats>,
+    pub name: &'a str,
+    /// The totals of elastic filters, for the line below the title.
+    pub elastic: Option<&'a ElasticStats>,
     /// Ordered by keyspace, level, run and key.
-    pub(super) segments: &'a [SegmentStats],
-    pub(super) by: By,
-    pub(super) what: What,
+    pub segments: &'a [SegmentStats],
+    /// The scale of the horizontal axis.
+    pub by: By,
+    /// The quantity shown by colour.
+    pub what: What,
     /// Show keys as hexadecimal digits.
-    pub(super) hex: bool,
+    pub hex: bool,
 }
 
 /// One keyspace and the part of it that is drawn.
@@ -74,7 +77,11 @@ struct Level<'a> {
 
 impl Picture<'_> {
     /// Returns the picture as SVG.
-    pub(super) fn to_svg(&self) -> Result<String, DrawError> {
+    ///
+    /// # Errors
+    ///
+    /// Fails if plotters cannot draw it.
+    pub fn to_svg(&self) -> Result<String, DrawError> {
         let panels: Vec<Panel<'_>> = self
             .segments
             .chunk_by(|a, b| a.keyspace == b.keyspace)

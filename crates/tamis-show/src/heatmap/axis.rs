@@ -7,12 +7,12 @@
 //! Both are estimates within a segment: keys are assumed to be spread evenly between its ends. Both are monotonic in the
 //! key. Placing a key costs a binary search in each run.
 
-use clap::ValueEnum;
 use tamis::stats::SegmentStats;
 
 /// The meaning of a distance on the picture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum By {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+pub enum By {
     /// Equal widths hold equal numbers of keys, counted over all runs
     Data,
     /// Equal widths are equal differences between keys, read as numbers

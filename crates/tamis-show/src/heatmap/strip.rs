@@ -3,12 +3,12 @@
 //! Each segment contributes to a column in proportion to the share of its width that lies there, so that neither hotness
 //! nor keys are lost or counted twice when thousands of segments share a few columns.
 
-use clap::ValueEnum;
 use tamis::stats::SegmentStats;
 
 /// The quantity shown by colour.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum What {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+pub enum What {
     /// Lookups of absent keys, which filters can save
     Hotness,
     /// All lookups

@@ -1,0 +1,128 @@
+"""The interface of the standard library's `dbm`, on a tamis database: for `shelve` and other programs that know it.
+
+    >>> import shelve
+    >>> import tamis.dbm
+    >>> with shelve.Shelf(tamis.dbm.open("shelf", "c")) as shelf:
+    ...     shelf["key"] = {"any": "object"}
+
+Keys and values are bytes; str is encoded as UTF-8. A database is a directory. Everything else that tamis has is in `tamis.open`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, MutableMapping
+from typing import Any, Union
+
+import tamis
+
+__all__ = ["error", "open"]
+
+
+class error(OSError):
+    """What goes wrong in a database, by the name that `dbm` modules give it."""
+
+
+_Bytes = Union[bytes, bytearray, memoryview, str]
+
+
+def _encoded(data: _Bytes) -> Union[bytes, bytearray, memoryview]:
+    return data.encode() if isinstance(data, str) else data
+
+
+class _Database(MutableMapping[Any, bytes]):
+    """What `open` returns."""
+
+    def __init__(self, db: tamis.Database) -> None:
+        self._db = db
+
+    def _open_db(self) -> tamis.Database:
+        if self._db.closed:
+            raise error("the database is closed")
+        return self._db
+
+    def __getitem__(self, key: _Bytes) -> bytes:
+        return self._open_db()[_encoded(key)]
+
+    def __setitem__(self, key: _Bytes, value: _Bytes) -> None:
+        try:
+            self._open_db()[_encoded(key)] = _encoded(value)
+        except tamis.ReadOnly as refused:
+            raise error(str(refused)) from refused
+
+    def __delitem__(self, key: _Bytes) -> None:
+        try:
+            del self._open_db()[_encoded(key)]
+        except tamis.ReadOnly as refused:
+            raise error(str(refused)) from refused
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, (bytes, bytearray, memoryview, str)) and _encoded(key) in self._open_db()
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._open_db())
+
+    def __len__(self) -> int:
+        """Return the exact number of keys. Costs a scan of all of them."""
+        return len(self._open_db())
+
+    def keys(self) -> list[bytes]:  # type: ignore[override]
+        """Return the list of all keys, in their order."""
+        return list(self._open_db().keys())
+
+    def setdefault(self, key: _Bytes, default: _Bytes = b"") -> bytes:
+        """Set the value of ``key`` to ``default`` if it has none, and return the value that it has then."""
+        return self._open_db().setdefault(_encoded(key), _encoded(default))
+
+    def clear(self) -> None:
+        """Delete all keys, at the cost of one write."""
+        self._open_db().clear()
+
+    def sync(self) -> None:
+        """Make all writes so far durable across a power cut."""
+        if not self._open_db().read_only:
+            self._db.sync()
+
+    def close(self) -> None:
+        """Close the database; a second call does nothing."""
+        self._db.close()
+
+    def __enter__(self) -> _Database:
+        self._open_db()
+        return self
+
+    def __exit__(self, *_exc_info: object) -> None:
+        self.close()
+
+
+def open(
+    file: Union[str, bytes, os.PathLike[str], os.PathLike[bytes]], flag: str = "r", mode: int = 0o666
+) -> _Database:
+    """Open the database ``file``.
+
+    ``flag``: "r" opens an existing database for reading, "w" for reading and writing; "c" creates it if it is not there; "n" always
+    begins with an empty one. An "n" removes a regular file of the name, and all keys of a database, but no other directory.
+    ``mode``: the access bits of a new directory, to which those for searching it are added where reading is permitted.
+
+    Raises:
+        error: if the database is not there, is open already, or cannot be opened.
+        ValueError: for another flag.
+    """
+    if flag not in ("r", "w", "c", "n"):
+        raise ValueError("flag is one of 'r', 'w', 'c', and 'n'")
+    path = os.fsdecode(file)
+    try:
+        if flag in "cn":
+            if flag == "n" and os.path.isfile(path):
+                os.remove(path)
+            if not os.path.lexists(path):
+                os.mkdir(path, mode | (mode & 0o444) >> 2)
+        db = tamis.open(path, read_only=flag == "r", create_if_missing=flag in "cn")
+        if flag == "n":
+            db.clear()
+            for name in db.keyspaces():
+                if name != db.name:
+                    db.drop_keyspace(name)
+    except (tamis.Error, OSError) as failed:
+        raise error(str(failed)) from failed
+    return _Database(db)

@@ -1,0 +1,191 @@
+//! The open database behind all Python objects, and what keeps those safe after a close and after a fork.
+//!
+//! A close ends the engine's work at once, whatever Python objects still live: they share one [`Core`], which every call asks first. The
+//! engine's own handles live on in them, so that memory that they refer to is freed after its last user.
+//!
+//! After a fork the child has the memory of the engine without its threads, and perhaps a lock that one of them held. So nothing of
+//! it may be called there, not even a destructor: every call is refused, and [`Held`] leaks what it holds.
+
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use pyo3::prelude::*;
+use tamis::Db;
+
+use crate::errors::{OrRaise, closed, ended, forked};
+
+/// How often this process has been forked off another one.
+static FORKS: AtomicU64 = AtomicU64::new(0);
+
+/// The process in which something was made.
+#[derive(Clone, Copy, Debug)]
+struct Origin(u64);
+
+impl Origin {
+    fn now() -> Origin {
+        Origin(FORKS.load(Relaxed))
+    }
+
+    /// Reports whether it is this one.
+    fn is_here(self) -> bool {
+        self.0 == FORKS.load(Relaxed)
+    }
+}
+
+/// Notes that this process was just forked off another one.
+#[pyfunction]
+pub(crate) fn _after_fork_in_child() {
+    FORKS.fetch_add(1, Relaxed);
+}
+
+/// A part of the engine that is dropped only by the process that made it.
+#[derive(Debug)]
+pub(crate) struct Held<T> {
+    value: ManuallyDrop<T>,
+    origin: Origin,
+}
+
+impl<T> Held<T> {
+    pub(crate) fn new(value: T) -> Held<T> {
+        Held { value: ManuallyDrop::new(value), origin: Origin::now() }
+    }
+
+    /// Returns the value.
+    pub(crate) fn into_inner(mut self) -> T {
+        // SAFETY: `self` is forgotten right away, so the value is neither used nor dropped through it again.
+        let value = unsafe { ManuallyDrop::take(&mut self.value) };
+        std::mem::forget(self);
+        value
+    }
+}
+
+impl<T: Clone> Clone for Held<T> {
+    fn clone(&self) -> Held<T> {
+        Held { value: self.value.clone(), origin: self.origin }
+    }
+}
+
+impl<T> Deref for Held<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T> std::ops::DerefMut for Held<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.value
+    }
+}
+
+impl<T> Drop for Held<T> {
+    fn drop(&mut self) {
+        if self.origin.is_here() {
+            // SAFETY: this is the only place that drops the value, and `into_inner` forgets what it takes from.
+            unsafe { ManuallyDrop::drop(&mut self.value) };
+        }
+    }
+}
+
+/// An open database, shared by all Python objects that stand for a part of it.
+pub(crate) struct Core {
+    /// `None` only while it is dropped.
+    db: Option<Held<Db>>,
+    closed: AtomicBool,
+}
+
+impl Core {
+    pub(crate) fn new(db: Db) -> Core {
+        Core { db: Some(Held::new(db)), closed: AtomicBool::new(false) }
+    }
+
+    /// Returns the database, if it may be used.
+    pub(crate) fn db(&self) -> PyResult<&Db> {
+        let Some(db) = &self.db else { return Err(closed()) };
+        if !db.origin.is_here() {
+            return Err(forked());
+        }
+        if self.closed.load(Relaxed) {
+            return Err(closed());
+        }
+        Ok(db)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.db().is_err()
+    }
+
+    /// Closes the database; a second call does nothing.
+    pub(crate) fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let Ok(db) = self.db() else { return Ok(()) };
+        if self.closed.swap(true, Relaxed) {
+            return Ok(());
+        }
+        let db = db.clone();
+        py.detach(|| db.close()).or_raise()
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        let Some(db) = self.db.take() else { return };
+        // The end of the last handle waits for threads that may be waiting for the interpreter, to run a merge operator.
+        let mut db = Some(db);
+        let detached = Python::try_attach(|py| {
+            let db = db.take();
+            py.detach(move || drop(db));
+        });
+        if detached.is_none() {
+            drop(db);
+        }
+    }
+}
+
+/// Something that ends before the object that stands for it: a snapshot that was released, a transaction that was committed.
+pub(crate) struct Slot<T> {
+    value: Mutex<Option<Held<T>>>,
+    /// Elsewhere the lock may be held for good, by a thread that is not there.
+    origin: Origin,
+    /// What is said of it afterwards.
+    ended: &'static str,
+}
+
+impl<T> Slot<T> {
+    pub(crate) fn new(value: T, ended: &'static str) -> Slot<T> {
+        Slot { value: Mutex::new(Some(Held::new(value))), origin: Origin::now(), ended }
+    }
+
+    /// Calls `op` with the value, one thread at a time.
+    pub(crate) fn with<R>(&self, op: impl FnOnce(&mut T) -> PyResult<R>) -> PyResult<R> {
+        if !self.origin.is_here() {
+            return Err(forked());
+        }
+        match &mut *self.lock() {
+            Some(value) => op(value),
+            None => Err(ended(self.ended)),
+        }
+    }
+
+    /// Calls `op` with the value if no other thread is using it: never waits.
+    pub(crate) fn with_now<R>(&self, op: impl FnOnce(&mut T) -> Option<R>) -> Option<R> {
+        self.value.try_lock().ok()?.as_deref_mut().and_then(op)
+    }
+
+    /// Takes the value out, if it is there and was made by this process.
+    pub(crate) fn take(&self) -> Option<T> {
+        if self.origin.is_here() { self.lock().take().map(Held::into_inner) } else { None }
+    }
+
+    /// Takes the value out, or says that it is gone.
+    pub(crate) fn end(&self) -> PyResult<T> {
+        self.take().ok_or_else(|| ended(self.ended))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Held<T>>> {
+        // A panic in between leaves a whole value behind, or none.
+        self.value.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
