@@ -1100,6 +1100,15 @@ char *tamis_explain(const struct tamis_db *db,
                     size_t key_len,
                     struct tamis_error **error);
 
+// The options that the database was opened with, those of its default keyspace included: lines `name = value`. Owned.
+char *tamis_options_in_force(const struct tamis_db *db,
+                             struct tamis_error **error);
+
+// The options of one keyspace (NULL: the default one) as they are now: lines `name = value`. Owned.
+char *tamis_keyspace_options_in_force(const struct tamis_db *db,
+                                      const struct tamis_keyspace *keyspace,
+                                      struct tamis_error **error);
+
 // Reads every file of the database and returns what is wrong, as a JSON object with the list "problems". Owned.
 char *tamis_verify(const struct tamis_db *db,
                    struct tamis_error **error);
@@ -1472,6 +1481,15 @@ char *tamis_explain(const struct tamis_db *db,
                     const void *key,
                     size_t key_len,
                     struct tamis_error **error);
+
+// The options that the database was opened with, those of its default keyspace included: lines `name = value`. Owned.
+char *tamis_options_in_force(const struct tamis_db *db,
+                             struct tamis_error **error);
+
+// The options of one keyspace (NULL: the default one) as they are now: lines `name = value`. Owned.
+char *tamis_keyspace_options_in_force(const struct tamis_db *db,
+                                      const struct tamis_keyspace *keyspace,
+                                      struct tamis_error **error);
 
 // Reads every file of the database and returns what is wrong, as a JSON object with the list "problems". Owned.
 char *tamis_verify(const struct tamis_db *db,

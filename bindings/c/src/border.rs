@@ -215,3 +215,64 @@ pub(crate) fn exclusive<'a, T>(owned: &'a Mutex<T>, what: &str) -> Result<MutexG
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::{tamis_error_code, tamis_error_free};
+    use tamis_bindings::Code;
+
+    /// The code of the error that `call` leaves.
+    fn code_of(call: impl FnOnce() -> Result<i32, Failure>) -> (i32, i32) {
+        let mut error = std::ptr::null_mut();
+        let answer = guard(&mut error, -1, call);
+        // SAFETY: null, or given by `guard`; freed once.
+        unsafe {
+            let code = tamis_error_code(error);
+            tamis_error_free(error);
+            (answer, code)
+        }
+    }
+
+    #[test]
+    fn panics_stop_at_the_border() {
+        struct Bomb;
+        impl Drop for Bomb {
+            fn drop(&mut self) {
+                panic!("a payload that panics again");
+            }
+        }
+        assert_eq!(code_of(|| Ok(7)), (7, 0));
+        assert_eq!(code_of(|| panic!("text")), (-1, Code::Panic.number()));
+        assert_eq!(code_of(|| std::panic::panic_any(Bomb)), (-1, Code::Panic.number()));
+        assert_eq!(guard(std::ptr::null_mut(), -1, || panic!("nobody asks why")), -1);
+        // SAFETY: given, and freed once.
+        unsafe { free(give(Bomb)) };
+    }
+
+    #[test]
+    fn what_is_in_use_is_an_error_and_does_not_wait() {
+        let owned = Mutex::new(1);
+        let held = exclusive(&owned, "it").expect("it is free");
+        assert_eq!(exclusive(&owned, "it").expect_err("it is held").code, Code::InvalidArgument);
+        drop(held);
+        // A call that panicked reported it, and the next one goes on.
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            let _held = owned.lock();
+            panic!("poisons it");
+        }));
+        assert_eq!(*exclusive(&owned, "it").expect("it is free again"), 1);
+    }
+
+    #[test]
+    fn a_range_tells_an_empty_key_from_no_bound() {
+        let (empty, none) = (c"".as_ptr().cast::<c_void>(), std::ptr::null::<c_void>());
+        // SAFETY: null, or valid for no byte.
+        unsafe {
+            let bounds = (Bound::Included(&b""[..]), Bound::Excluded(&b""[..]));
+            assert_eq!(range(empty, 0, empty, 0).expect("two keys"), bounds);
+            assert_eq!(range(none, 0, none, 0).expect("no bound"), (Bound::Unbounded, Bound::Unbounded));
+            assert!(range(none, 1, none, 0).is_err());
+        }
+    }
+}

@@ -68,6 +68,27 @@ pub unsafe extern "C" fn tamis_explain(
     })
 }
 
+/// The options that the database was opened with, those of its default keyspace included: lines `name = value`. Owned.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tamis_options_in_force(
+    db: *const tamis_db,
+    error: *mut *mut tamis_error,
+) -> *mut c_char {
+    // SAFETY: by contract.
+    report(error, || Ok(unsafe { tamis_db::open(db) }?.options().to_text()))
+}
+
+/// The options of one keyspace (NULL: the default one) as they are now: lines `name = value`. Owned.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tamis_keyspace_options_in_force(
+    db: *const tamis_db,
+    keyspace: *const tamis_keyspace,
+    error: *mut *mut tamis_error,
+) -> *mut c_char {
+    // SAFETY: by contract.
+    report(error, || Ok(unsafe { tamis_db::place(db, keyspace) }?.1.options().to_text()))
+}
+
 /// Reads every file of the database and returns what is wrong, as a JSON object with the list "problems". Owned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tamis_verify(db: *const tamis_db, error: *mut *mut tamis_error) -> *mut c_char {

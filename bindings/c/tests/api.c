@@ -298,6 +298,10 @@ static void reports_are_json(void) {
   tamis_free(text);
   CHECK((text = tamis_explain(db, NULL, "k\xff", 2, NULL)) != NULL && strstr(text, "\"kind\":\"found\"") != NULL);
   tamis_free(text);
+  CHECK((text = tamis_options_in_force(db, NULL)) != NULL && strstr(text, "read_memory_bytes = 64 MiB\n") != NULL);
+  tamis_free(text);
+  CHECK((text = tamis_keyspace_options_in_force(db, NULL, NULL)) != NULL && strstr(text, "merge_operator = none\n") != NULL);
+  tamis_free(text);
   CHECK((text = tamis_options_describe(NULL)) != NULL && strstr(text, "\"name\":\"keyspace.filter\"") != NULL);
   tamis_free(text);
   tamis_db_free(db);
