@@ -24,6 +24,11 @@ pub(crate) struct Point {
     pub(crate) key: Box<[u8]>,
 }
 
+pub(crate) type Points = SmallVec<[Point; 1]>;
+
+/// Ranges, which are not empty, each with the last write that the transaction may have seen in it.
+pub(crate) type Ranges = Vec<(SeqNo, Span)>;
+
 /// The footprint in one keyspace.
 #[derive(Debug)]
 pub(crate) struct Part {
@@ -31,8 +36,8 @@ pub(crate) struct Part {
     /// Nothing up to this number conflicts: all of it was seen, or judged already.
     pub(crate) since: SeqNo,
     /// By their digests.
-    points: SmallVec<[Point; 1]>,
-    ranges: Vec<(SeqNo, Span)>,
+    points: Points,
+    ranges: Ranges,
 }
 
 /// Returns the end of a range as the first key behind it.
@@ -49,13 +54,12 @@ fn overlap(a: (&[u8], Option<&[u8]>), b: (&[u8], Option<&[u8]>)) -> bool {
 }
 
 impl Part {
-    /// Ranges are not empty. Each comes with the last write that the transaction may have seen in it; no point or range with one
-    /// before `since`.
+    /// No point or range was seen as of before `since`.
     pub(crate) fn new(
         keyspace: Arc<KeyspaceInner>,
         since: SeqNo,
-        mut points: SmallVec<[Point; 1]>,
-        ranges: Vec<(SeqNo, Span)>,
+        mut points: Points,
+        ranges: Ranges,
     ) -> Part {
         if points.len() > 1 {
             points.sort_unstable_by_key(|point| point.digest.get());

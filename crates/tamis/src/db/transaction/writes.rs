@@ -9,12 +9,12 @@ use tamis_filter::Digest;
 use crate::batch::{WriteBatch, check_key, check_value, normalize_range};
 use crate::db::Keyspace;
 use crate::db::inner::KeyspaceInner;
-use crate::db::transaction::footprint::Point;
+use crate::db::transaction::footprint::{Point, Points, Ranges};
 use crate::db::transaction::savepoint::{Savepoint, Savepoints};
 use crate::error::{TransactionError, WriteError};
 use crate::ids::KeyspaceId;
 use crate::key::SeqNo;
-use crate::read::pending::{Before, Pending, Span};
+use crate::read::pending::{Before, Pending};
 
 /// See the module documentation.
 #[derive(Debug)]
@@ -144,7 +144,7 @@ impl Writes {
     pub(super) fn written(
         &self,
         since: SeqNo,
-    ) -> impl Iterator<Item = (&Arc<KeyspaceInner>, SmallVec<[Point; 1]>, Vec<(SeqNo, Span)>)> {
+    ) -> impl Iterator<Item = (&Arc<KeyspaceInner>, Points, Ranges)> {
         self.keyspaces.iter().map(move |Written { keyspace, pending }| {
             let points =
                 pending.keys().map(|(key, writes)| Point { digest: writes.digest, since, key: key.into() });

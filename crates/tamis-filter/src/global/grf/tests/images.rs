@@ -15,7 +15,9 @@ fn exercise(partition: &Partition, kind: usize) {
         partition.prefetch(partition.position(&key, digest));
         let mut found = 0;
         partition.probe(&key, digest, |_| found += 1);
-        assert!(found <= partition.entries());
+        // A probe goes through 32 slots at a time and asks for the end of the block after that, so bits that stand for more entries
+        // than the block has add up to 31.
+        assert!(found <= partition.entries() + 31);
         if partition.ahead(&key, None, &mut out) {
             let numbers = out.found.iter().map(|(_, number)| *number).chain(out.until);
             numbers.for_each(|number| partition.lower_key(number, &mut bound));
