@@ -31,7 +31,7 @@ pub unsafe extern "C" fn tamis_table_builder_new(
     guard(error, std::ptr::null_mut(), || {
         // SAFETY: by contract.
         let (path, options) = unsafe { (self::path(path)?, keyspace_options_of(options)?) };
-        let builder = ExternalTableBuilder::create(path, &options)?;
+        let builder = ExternalTableBuilder::create(tamis_bindings::absolute(path), &options)?;
         Ok(give(tamis_table_builder { builder: Mutex::new(Some(builder)) }))
     })
 }

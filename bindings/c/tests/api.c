@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tamis.h"
 
@@ -314,6 +315,32 @@ static void reports_are_json(void) {
   CHECK(strlen(tamis_version()) >= 5);
 }
 
+static void a_relative_path_survives_a_change_of_directory(void) {
+  char here[4096], absolute[4096];
+  CHECK(getcwd(here, sizeof here) != NULL);
+  CHECK(realpath(base, absolute) != NULL && chdir(absolute) == 0);
+  tamis_db *db = tamis_open("relative", NULL, NULL);
+  CHECK(db != NULL);
+  tamis_table_builder *builder = tamis_table_builder_new("table", NULL, NULL);
+  CHECK(builder != NULL);
+  CHECK(chdir("/") == 0);
+  CHECK(tamis_put(db, NULL, "k", 1, "v", 1, NULL) && tamis_flush(db, NULL, NULL));
+  CHECK(tamis_table_builder_put(builder, "t", 1, "v", 1, NULL) && tamis_table_builder_finish(builder, NULL, NULL));
+  tamis_table_builder_free(builder);
+  CHECK(tamis_close(db, NULL));
+  tamis_db_free(db);
+
+  /* Both are where they were begun. */
+  CHECK(chdir(absolute) == 0);
+  db = tamis_open("relative", NULL, NULL);
+  const char *tables[] = {"table"};
+  CHECK(tamis_contains(db, NULL, NULL, "k", 1, NULL) == TAMIS_ANSWER_YES);
+  CHECK(tamis_ingest(db, NULL, tables, 1, true, NULL, NULL, NULL));
+  CHECK(tamis_close(db, NULL));
+  tamis_db_free(db);
+  CHECK(chdir(here) == 0);
+}
+
 int main(int count, char **arguments) {
   if (count != 2) return 2;
   base = arguments[1];
@@ -323,6 +350,7 @@ int main(int count, char **arguments) {
   threads_share_a_database();
   slices_and_snapshots_outlive_their_database();
   reports_are_json();
+  a_relative_path_survives_a_change_of_directory();
   printf("api: passed, version %s\n", tamis_version());
   return 0;
 }

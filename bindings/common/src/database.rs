@@ -19,13 +19,13 @@ pub struct Database {
 }
 
 impl Database {
-    /// Opens the database in `path`, or creates it.
+    /// Opens the database in `path`, or creates it. A relative path is that of the current directory at this moment.
     ///
     /// # Errors
     ///
     /// As [`Db::open`].
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Database, Failure> {
-        Ok(Database { db: Db::open(path, options)?, closed: AtomicBool::new(false) })
+        Ok(Database { db: Db::open(crate::absolute(path), options)?, closed: AtomicBool::new(false) })
     }
 
     /// Opens the database in `path` for reading.
@@ -34,7 +34,10 @@ impl Database {
     ///
     /// As [`Db::open_read_only`].
     pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Database, Failure> {
-        Ok(Database { db: Db::open_read_only(path, options)?, closed: AtomicBool::new(false) })
+        Ok(Database {
+            db: Db::open_read_only(crate::absolute(path), options)?,
+            closed: AtomicBool::new(false),
+        })
     }
 
     /// Returns the database, for one call.

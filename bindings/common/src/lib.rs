@@ -18,7 +18,9 @@ mod database;
 mod failure;
 pub mod json;
 pub mod options;
+mod path;
 
 pub use code::Code;
 pub use database::Database;
 pub use failure::Failure;
+pub use path::absolute;

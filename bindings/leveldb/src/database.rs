@@ -91,6 +91,8 @@ pub unsafe extern "C" fn leveldb_open(
         let (options, path) = unsafe { (object(options, "options")?, path(name)?) };
         let options = options.to_engine()?;
         refuse_foreign(path)?;
+        // The program may change its current directory while the database is open.
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let db = Db::open(path, options)?;
         Ok(hand_out(Database { db, opening: OPENINGS.fetch_add(1, Ordering::Relaxed) }))
     };

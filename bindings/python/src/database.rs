@@ -54,6 +54,7 @@ impl Database {
         given: &Bound<'_, PyDict>,
     ) -> PyResult<Py<Database>> {
         let options = options::of_database(operators, given)?;
+        let path = tamis_bindings::absolute(path);
         let db =
             py.detach(|| if read_only { Db::open_read_only(path, options) } else { Db::open(path, options) });
         let db = db.or_raise()?;

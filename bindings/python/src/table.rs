@@ -31,6 +31,7 @@ impl TableBuilder {
     #[pyo3(signature = (path, **options))]
     fn new(py: Python<'_>, path: PathBuf, options: Option<&Bound<'_, PyDict>>) -> PyResult<TableBuilder> {
         let options = options::of_keyspace(options)?;
+        let path = tamis_bindings::absolute(path);
         let builder = py.detach(|| ExternalTableBuilder::create(path, &options)).or_raise()?;
         Ok(TableBuilder { builder: Slot::new(builder, "the table was finished or dropped") })
     }

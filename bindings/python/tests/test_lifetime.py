@@ -326,3 +326,23 @@ def test_what_is_open_at_the_end_of_the_interpreter_is_closed(path) -> None:
     operator = tamis.MergeOperator("last", lambda key, base, operands: operands[-1])
     with tamis.open(path, read_only=True, merge_operator=operator) as db:
         assert len(db) == 50 and db.stats().warnings == ()
+
+
+def test_a_relative_path_survives_a_change_of_directory(tmp_path, monkeypatch) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "db").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    db, table = tamis.open("db"), tamis.TableBuilder("table")
+    monkeypatch.chdir(elsewhere)
+    for round in range(3):
+        db.put(b"%d" % round, b"v")
+        db.flush()
+    table.put(b"t", b"v")
+    assert table.finish().path == tmp_path / "table"
+    db.ingest([tmp_path / "table"])
+    db.compact()
+    assert db.path == tmp_path / "db"
+    db.close()
+    assert list((elsewhere / "db").iterdir()) == []
+    with tamis.open(tmp_path / "db") as db:
+        assert list(db) == [b"0", b"1", b"2", b"t"]
