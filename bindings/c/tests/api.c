@@ -316,6 +316,7 @@ static void reports_are_json(void) {
 }
 
 static void a_relative_path_survives_a_change_of_directory(void) {
+  tamis_error *error = NULL;
   char here[4096], absolute[4096];
   CHECK(getcwd(here, sizeof here) != NULL);
   CHECK(realpath(base, absolute) != NULL && chdir(absolute) == 0);
@@ -336,6 +337,14 @@ static void a_relative_path_survives_a_change_of_directory(void) {
   const char *tables[] = {"table"};
   CHECK(tamis_contains(db, NULL, NULL, "k", 1, NULL) == TAMIS_ANSWER_YES);
   CHECK(tamis_ingest(db, NULL, tables, 1, true, NULL, NULL, NULL));
+
+  /* An empty path is not the current directory. */
+  CHECK(!tamis_checkpoint(db, "", &error));
+  CHECK(tamis_error_code(error) == TAMIS_CODE_IO && access("CURRENT", F_OK) != 0);
+  tamis_error_free(error);
+  CHECK(tamis_open("", NULL, &error) == NULL);
+  CHECK(tamis_error_code(error) == TAMIS_CODE_IO && access("LOCK", F_OK) != 0);
+  tamis_error_free(error);
   CHECK(tamis_close(db, NULL));
   tamis_db_free(db);
   CHECK(chdir(here) == 0);

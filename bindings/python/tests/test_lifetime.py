@@ -346,3 +346,15 @@ def test_a_relative_path_survives_a_change_of_directory(tmp_path, monkeypatch) -
     assert list((elsewhere / "db").iterdir()) == []
     with tamis.open(tmp_path / "db") as db:
         assert list(db) == [b"0", b"1", b"2", b"t"]
+
+
+def test_an_empty_path_is_not_the_current_directory(path, tmp_path, monkeypatch) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    with tamis.open(path) as db:
+        with pytest.raises(tamis.IoError, match="the path is empty"):
+            db.checkpoint("")
+    with pytest.raises(tamis.IoError, match="the path is empty"):
+        tamis.open("")
+    assert list(here.iterdir()) == []

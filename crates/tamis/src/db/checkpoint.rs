@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::db::inner::DbInner;
-use crate::db::open::create_dir_durably;
+use crate::db::open::{create_dir_durably, refuse_empty};
 use crate::error::{AdminError, StorageError, WriteError};
 use crate::io::{Usage, write_file_atomically};
 use crate::tree::files::{current_path, filter_path, log_path, options_path, table_path};
@@ -43,6 +43,7 @@ impl DbInner {
         }
         self.check_ready()?;
         let io = |operation, path: &Path, e: std::io::Error| StorageError::io(operation, path, e);
+        refuse_empty(target)?;
         if self.fs.exists(target).map_err(|e| io("look for", target, e))? {
             return Err(AdminError::TargetExists { path: target.to_owned() });
         }

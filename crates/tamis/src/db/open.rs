@@ -82,6 +82,7 @@ fn overlapping_reads(options: &Options, warnings: &mut Vec<String>) -> Option<Ar
 /// Opens or creates the database in `dir`; starts no threads.
 pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<DbInner>, OpenError> {
     options.check()?;
+    refuse_empty(dir)?;
     let open_files = Arc::new(OpenFiles::new(file_system(&options), options.max_open_files));
     let fs: Arc<dyn FileSystem> = open_files.clone();
     let io = |operation, path: &Path, e: std::io::Error| StorageError::io(operation, path, e);
@@ -458,6 +459,16 @@ fn refuse_headless(fs: &dyn FileSystem, dir: &Path) -> Result<(), OpenError> {
             Err(salvage::explain(fs, dir, error.into()))
         }
     }
+}
+
+/// Refuses the empty path of a directory. No system call does in time: names joined to it are those of files in the current directory,
+/// which may belong to others.
+pub(crate) fn refuse_empty(dir: &Path) -> Result<(), StorageError> {
+    if dir.as_os_str().is_empty() {
+        let empty = std::io::Error::new(std::io::ErrorKind::InvalidInput, "the path is empty");
+        return Err(StorageError::io("use", dir, empty));
+    }
+    Ok(())
 }
 
 /// Creates a directory and its missing parents, and makes all of their names durable.
