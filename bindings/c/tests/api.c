@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "tamis.h"
@@ -315,6 +316,27 @@ static void reports_are_json(void) {
   CHECK(strlen(tamis_version()) >= 5);
 }
 
+/* More memory than there is can be mapped, but not copied. */
+static void arguments_that_are_too_long_are_errors(void) {
+  tamis_error *error = NULL;
+  tamis_db *db = open_new("long", NULL);
+  size_t room = (size_t)1 << 45;
+  void *value = mmap(NULL, room, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (value == MAP_FAILED) {
+    printf("skipped: no room for a mapping of 32 TiB\n");
+  } else {
+    CHECK(!tamis_put(db, NULL, "k", 1, value, room, &error));
+    CHECK(tamis_error_code(error) == TAMIS_CODE_VALUE_TOO_LONG);
+    tamis_error_free(error);
+    CHECK(!tamis_merge(db, NULL, "k", 1, value, room, &error));
+    CHECK(tamis_error_code(error) == TAMIS_CODE_VALUE_TOO_LONG);
+    tamis_error_free(error);
+    CHECK(munmap(value, room) == 0);
+  }
+  CHECK(tamis_close(db, NULL));
+  tamis_db_free(db);
+}
+
 static void a_relative_path_survives_a_change_of_directory(void) {
   tamis_error *error = NULL;
   char here[4096], absolute[4096];
@@ -359,6 +381,7 @@ int main(int count, char **arguments) {
   threads_share_a_database();
   slices_and_snapshots_outlive_their_database();
   reports_are_json();
+  arguments_that_are_too_long_are_errors();
   a_relative_path_survives_a_change_of_directory();
   printf("api: passed, version %s\n", tamis_version());
   return 0;

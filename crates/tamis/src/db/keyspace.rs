@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arc_swap::Guard;
 use tamis_filter::Digest;
 
-use crate::batch::WriteBatch;
+use crate::batch::{WriteBatch, check_value};
 use crate::compaction::shape::KeyRange;
 use crate::db::expiry::live_from;
 use crate::db::inner::KeyspaceInner;
@@ -222,6 +222,8 @@ impl Keyspace {
     /// Those of [`Db::put`], and [`WriteError::Dropped`](crate::WriteError::Dropped).
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), WriteError> {
         let (key, value) = (key.as_ref(), value.as_ref());
+        // Before room is made for it.
+        check_value(value)?;
         let mut batch = WriteBatch::with_capacity(key.len() + value.len() + 24);
         batch.put_id(self.inner.id, key, value);
         self.write_alive(batch)
@@ -235,6 +237,7 @@ impl Keyspace {
     /// Those of [`Db::merge`], and [`WriteError::Dropped`](crate::WriteError::Dropped).
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<(), WriteError> {
         let (key, operand) = (key.as_ref(), operand.as_ref());
+        check_value(operand)?;
         let mut batch = WriteBatch::with_capacity(key.len() + operand.len() + 24);
         batch.merge_id(self.inner.id, key, operand);
         self.write_alive(batch)
