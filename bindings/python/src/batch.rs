@@ -149,8 +149,7 @@ impl Batch {
         _exc_info: &Bound<'_, PyTuple>,
     ) -> PyResult<()> {
         if exc_type.is_some() {
-            drop(self.batch.take());
-            return Ok(());
+            return self.batch.take().map(drop);
         }
         self.commit(py)
     }

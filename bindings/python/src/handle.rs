@@ -8,13 +8,13 @@
 
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use tamis::Db;
 
-use crate::errors::{OrRaise, closed, ended, forked};
+use crate::errors::{OrRaise, closed, ended, forked, invalid_argument};
 
 /// How often this process has been forked off another one.
 static FORKS: AtomicU64 = AtomicU64::new(0);
@@ -147,6 +147,8 @@ impl Drop for Core {
 /// Something that ends before the object that stands for it: a snapshot that was released, a transaction that was committed.
 pub(crate) struct Slot<T> {
     value: Mutex<Option<Held<T>>>,
+    /// The thread that holds the lock, by [`this_thread`]; otherwise 0.
+    user: AtomicUsize,
     /// Elsewhere the lock may be held for good, by a thread that is not there.
     origin: Origin,
     /// What is said of it afterwards.
@@ -155,7 +157,12 @@ pub(crate) struct Slot<T> {
 
 impl<T> Slot<T> {
     pub(crate) fn new(value: T, ended: &'static str) -> Slot<T> {
-        Slot { value: Mutex::new(Some(Held::new(value))), origin: Origin::now(), ended }
+        Slot {
+            value: Mutex::new(Some(Held::new(value))),
+            user: AtomicUsize::new(0),
+            origin: Origin::now(),
+            ended,
+        }
     }
 
     /// Calls `op` with the value, one thread at a time.
@@ -163,7 +170,7 @@ impl<T> Slot<T> {
         if !self.origin.is_here() {
             return Err(forked());
         }
-        match &mut *self.lock() {
+        match &mut *self.lock()?.value {
             Some(value) => op(value),
             None => Err(ended(self.ended)),
         }
@@ -175,17 +182,43 @@ impl<T> Slot<T> {
     }
 
     /// Takes the value out, if it is there and was made by this process.
-    pub(crate) fn take(&self) -> Option<T> {
-        if self.origin.is_here() { self.lock().take().map(Held::into_inner) } else { None }
+    pub(crate) fn take(&self) -> PyResult<Option<T>> {
+        if self.origin.is_here() { Ok(self.lock()?.value.take().map(Held::into_inner)) } else { Ok(None) }
     }
 
     /// Takes the value out, or says that it is gone.
     pub(crate) fn end(&self) -> PyResult<T> {
-        self.take().ok_or_else(|| ended(self.ended))
+        self.take()?.ok_or_else(|| ended(self.ended))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Held<T>>> {
+    /// Waits for other threads. A read may run Python code, of a merge operator, in the thread that holds the lock: there the wait
+    /// would have no end.
+    fn lock(&self) -> PyResult<Using<'_, T>> {
+        if self.user.load(Relaxed) == this_thread() {
+            return Err(invalid_argument("a merge operator cannot use the object that is being read with"));
+        }
         // A panic in between leaves a whole value behind, or none.
-        self.value.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        let value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
+        self.user.store(this_thread(), Relaxed);
+        Ok(Using { value, user: &self.user })
     }
+}
+
+/// The lock of a slot, while a thread holds it.
+struct Using<'a, T> {
+    value: MutexGuard<'a, Option<Held<T>>>,
+    user: &'a AtomicUsize,
+}
+
+impl<T> Drop for Using<'_, T> {
+    fn drop(&mut self) {
+        // Before the lock is released, as fields are dropped after this.
+        self.user.store(0, Relaxed);
+    }
+}
+
+/// Returns a number that no other running thread has, and is not 0.
+fn this_thread() -> usize {
+    thread_local!(static HERE: u8 = const { 0 });
+    HERE.with(|here| std::ptr::from_ref(here).addr())
 }

@@ -185,8 +185,8 @@ impl Items {
     }
 
     /// Gives up what the iterator keeps alive: memtables, tables. A second call does nothing.
-    fn close(&self, py: Python<'_>) {
-        py.detach(|| drop(self.state.take()));
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.state.take().map(drop))
     }
 
     fn __enter__(slf: Py<Items>) -> Py<Items> {
@@ -194,8 +194,8 @@ impl Items {
     }
 
     #[pyo3(signature = (*_exc_info))]
-    fn __exit__(&self, py: Python<'_>, _exc_info: &Bound<'_, PyTuple>) {
-        self.close(py);
+    fn __exit__(&self, py: Python<'_>, _exc_info: &Bound<'_, PyTuple>) -> PyResult<()> {
+        self.close(py)
     }
 }
 

@@ -55,9 +55,10 @@ impl PySnapshot {
     }
 
     /// Release what the snapshot keeps; iterators of it go on. A second call does nothing.
-    fn close(slf: &Bound<'_, Self>) {
-        if let Ok(slot) = Self::slot(slf) {
-            slf.py().detach(|| drop(slot.take()));
+    fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
+        match Self::slot(slf) {
+            Ok(slot) => slf.py().detach(|| slot.take().map(drop)),
+            Err(_) => Ok(()),
         }
     }
 
@@ -66,7 +67,7 @@ impl PySnapshot {
     }
 
     #[pyo3(signature = (*_exc_info))]
-    fn __exit__(slf: &Bound<'_, Self>, _exc_info: &Bound<'_, PyTuple>) {
-        Self::close(slf);
+    fn __exit__(slf: &Bound<'_, Self>, _exc_info: &Bound<'_, PyTuple>) -> PyResult<()> {
+        Self::close(slf)
     }
 }

@@ -85,7 +85,7 @@ impl TableBuilder {
         exc_type: Option<&Bound<'_, PyAny>>,
         _exc_info: &Bound<'_, PyTuple>,
     ) -> PyResult<()> {
-        match py.detach(|| self.builder.take()) {
+        match py.detach(|| self.builder.take())? {
             Some(builder) if exc_type.is_none() => py.detach(|| builder.finish()).or_raise().map(drop),
             _ => Ok(()),
         }

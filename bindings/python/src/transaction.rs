@@ -235,9 +235,10 @@ impl PyTransaction {
     }
 
     /// Forgets the transaction, whatever its state.
-    pub(crate) fn forget(slf: &Bound<'_, Self>) {
-        if let Ok(slot) = Self::slot(slf) {
-            slf.py().detach(|| drop(slot.take()));
+    pub(crate) fn forget(slf: &Bound<'_, Self>) -> PyResult<()> {
+        match Self::slot(slf) {
+            Ok(slot) => slf.py().detach(|| slot.take().map(drop)),
+            Err(_) => Ok(()),
         }
     }
 }
@@ -304,8 +305,7 @@ impl PyTransaction {
         _exc_info: &Bound<'_, PyTuple>,
     ) -> PyResult<()> {
         if exc_type.is_some() {
-            Self::forget(slf);
-            return Ok(());
+            return Self::forget(slf);
         }
         if Self::ended(slf) { Ok(()) } else { Self::commit(slf).map(drop) }
     }
@@ -439,7 +439,8 @@ pub(crate) fn repeat<'py>(
     let mut attempt = 0;
     loop {
         let open = PyTransaction::begin(py, core, options)?.into_bound(py);
-        let result = function.call1((&open,)).inspect_err(|_| PyTransaction::forget(&open))?;
+        // The function's own error is the one to raise.
+        let result = function.call1((&open,)).inspect_err(|_| drop(PyTransaction::forget(&open)))?;
         match PyTransaction::try_commit(&open)? {
             Ok(_) => return Ok(result),
             Err(error) if error.is_retryable() && attempt + 1 < options.attempts => {

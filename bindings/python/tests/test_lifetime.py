@@ -11,6 +11,8 @@ import sys
 import textwrap
 import threading
 import weakref
+from collections.abc import Callable
+from typing import Optional
 
 import pytest
 
@@ -346,6 +348,33 @@ def test_a_relative_path_survives_a_change_of_directory(tmp_path, monkeypatch) -
     assert list((elsewhere / "db").iterdir()) == []
     with tamis.open(tmp_path / "db") as db:
         assert list(db) == [b"0", b"1", b"2", b"t"]
+
+
+def test_a_merge_operator_that_uses_what_is_read_with_is_refused(path) -> None:
+    uses: list[Callable[[], object]] = []
+
+    def merge(key: bytes, base: Optional[bytes], operands: list[bytes]) -> bytes:
+        for use in uses:
+            use()
+        return b"".join(operands)
+
+    with tamis.open(path, merge_operator=tamis.MergeOperator("calls", merge)) as db:
+        db.merge(b"k", b"v")
+        items, tx = db.items(), db.transaction()
+        for use, read in [
+            (lambda: next(items), lambda: list(items)),
+            (lambda: items.close(), lambda: list(items)),
+            (lambda: tx.get(b"other"), lambda: tx.get(b"k")),
+            (tx.rollback, lambda: tx.get(b"k")),
+        ]:
+            items = db.items()
+            uses[:] = [use]
+            with pytest.raises(tamis.Error, match="cannot use the object") as refused:
+                read()
+            assert refused.value.code == "merge"
+        # Others may be used there, and the same ones afterwards.
+        uses[:] = [lambda: db.get(b"other"), lambda: db.items().close()]
+        assert tx.get(b"k") == b"v" and list(db.items()) == [(b"k", b"v")]
 
 
 def test_an_empty_path_is_not_the_current_directory(path, tmp_path, monkeypatch) -> None:
