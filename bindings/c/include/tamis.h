@@ -283,7 +283,7 @@ bool tamis_options_set(struct tamis_options *options,
                        struct tamis_error **error);
 
 // Registers a merge operator, so that keyspaces can name it in their option "merge_operator". It is copied. `add`, `append` and `max` are
-// built in and need none.
+// built in: tamis_open refuses options that have another one of such a name, with TAMIS_CODE_INVALID_OPTION.
 bool tamis_options_add_merge_operator(struct tamis_options *options,
                                       const struct tamis_merge_operator *merge_operator,
                                       struct tamis_error **error);
@@ -682,6 +682,7 @@ void tamis_batch_free(struct tamis_batch *batch);
 
 // Writes a batch, and empties it, whatever the answer (but not after TAMIS_CODE_INVALID_ARGUMENT). `durability` is the text of the option of
 // that name: "buffered", "sync" or "every 100 ms"; NULL: as the database's option says.
+// Operations on a keyspace that was dropped since they were added to the batch are left out.
 bool tamis_write(const struct tamis_db *db,
                  struct tamis_batch *batch,
                  const char *durability,
@@ -947,7 +948,7 @@ bool tamis_options_set(struct tamis_options *options,
                        struct tamis_error **error);
 
 // Registers a merge operator, so that keyspaces can name it in their option "merge_operator". It is copied. `add`, `append` and `max` are
-// built in and need none.
+// built in: tamis_open refuses options that have another one of such a name, with TAMIS_CODE_INVALID_OPTION.
 bool tamis_options_add_merge_operator(struct tamis_options *options,
                                       const struct tamis_merge_operator *merge_operator,
                                       struct tamis_error **error);
@@ -1452,6 +1453,7 @@ void tamis_batch_free(struct tamis_batch *batch);
 
 // Writes a batch, and empties it, whatever the answer (but not after TAMIS_CODE_INVALID_ARGUMENT). `durability` is the text of the option of
 // that name: "buffered", "sync" or "every 100 ms"; NULL: as the database's option says.
+// Operations on a keyspace that was dropped since they were added to the batch are left out.
 bool tamis_write(const struct tamis_db *db,
                  struct tamis_batch *batch,
                  const char *durability,

@@ -75,7 +75,7 @@ pub unsafe extern "C" fn tamis_options_set(
 }
 
 /// Registers a merge operator, so that keyspaces can name it in their option "merge_operator". It is copied. `add`, `append` and `max` are
-/// built in and need none.
+/// built in: tamis_open refuses options that have another one of such a name, with TAMIS_CODE_INVALID_OPTION.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tamis_options_add_merge_operator(
     options: *mut tamis_options,

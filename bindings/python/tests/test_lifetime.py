@@ -387,3 +387,12 @@ def test_an_empty_path_is_not_the_current_directory(path, tmp_path, monkeypatch)
     with pytest.raises(tamis.IoError, match="the path is empty"):
         tamis.open("")
     assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["add", "append", "max"])
+def test_an_operator_with_a_built_in_name_is_refused(tmp_path, name) -> None:
+    """It was left aside without a word, and the built-in one was called."""
+    operator = tamis.MergeOperator(name, lambda key, base, operands: operands[-1])
+    with pytest.raises(tamis.InvalidOption, match="built-in"):
+        tamis.open(tmp_path / "db", merge_operator=operator)
+    assert not (tmp_path / "db").exists()

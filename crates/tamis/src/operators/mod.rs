@@ -18,6 +18,8 @@ pub use merge::{MergeError, MergeOperator};
 pub(crate) use merge::{merge, partial_merge};
 use missing::MissingMerge;
 
+use crate::error::OptionsError;
+
 #[cfg(feature = "unstable-selector")]
 use crate::selector::SelectorKind;
 
@@ -118,8 +120,8 @@ impl Operators {
         Operators::default()
     }
 
-    /// Adds a merge operator. Of two with the same name the later one wins; the built-in names (`add`, `append`,
-    /// `max`) keep their meaning, because databases are opened by programs that know nothing of each other.
+    /// Adds a merge operator. Of two with the same name the later one wins; one with a built-in name (`add`, `append`,
+    /// `max`) is refused by the opening: these mean the same to all programs that open a database.
     #[must_use]
     pub fn with_merge(mut self, operator: Arc<dyn MergeOperator>) -> Operators {
         self.merge.push(operator);
@@ -150,6 +152,18 @@ impl Operators {
     pub fn with_unknown(mut self) -> Operators {
         self.lenient = true;
         self
+    }
+
+    /// Refuses merge operators with the name of a built-in one, which would never be called.
+    pub(crate) fn check_names(&self) -> Result<(), OptionsError> {
+        match self.merge.iter().find(|operator| builtin::find(operator.name()).is_some()) {
+            None => Ok(()),
+            Some(operator) => Err(OptionsError::Value {
+                name: "operators",
+                value: operator.name().to_owned(),
+                expected: "a built-in merge operator has this name; choose another one".to_owned(),
+            }),
+        }
     }
 
     /// Reports whether unknown names are accepted: see [`with_unknown`](Self::with_unknown).

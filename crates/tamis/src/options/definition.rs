@@ -338,6 +338,7 @@ impl Options {
             field.check(self, true)?;
         }
         self.check_read_memory()?;
+        self.operators.check_names()?;
         self.keyspace.check_named(true)
     }
 

@@ -6,7 +6,9 @@ use tamis::explain::ExplainStep;
 use tamis::io::MemFs;
 use tamis::operators::{CompactionFilter, Decision, MergeError, MergeOperator, Operators};
 use tamis::options::ReadMode;
-use tamis::{AdminError, Db, KeyspaceOptions, OpenError, Options, ReadError, WriteBatch, WriteError};
+use tamis::{
+    AdminError, Db, KeyspaceOptions, OpenError, Options, OptionsError, ReadError, WriteBatch, WriteError,
+};
 use tamis_testkit::{FaultPlan, FaultyFs, OpClass};
 
 /// Options of an empty in-memory database whose tree changes only on request.
@@ -266,6 +268,23 @@ fn a_custom_operator_must_be_passed_at_every_opening() {
     let refused = db.create_keyspace("third", filtered).unwrap_err();
     assert!(matches!(refused, AdminError::Unregistered { option: "compaction_filter", .. }), "{refused}");
     assert_eq!(db.keyspaces(), ["default", "other"]);
+}
+
+/// A program's own operator called `add` was left aside without a word, and its operands were added up.
+#[test]
+fn an_operator_with_a_built_in_name_is_refused() {
+    for name in ["add", "append", "max"] {
+        let mut options = options(name);
+        options.operators = Operators::new().with_merge(Arc::new(First(name)));
+        match Db::open("/db", options.clone()).unwrap_err() {
+            OpenError::Options(OptionsError::Value { name: "operators", value, .. }) => {
+                assert_eq!(value, name)
+            }
+            other => panic!("{other}"),
+        }
+        options.operators = Operators::new();
+        drop(open(&options));
+    }
 }
 
 /// A compaction filter that removes empty values.
