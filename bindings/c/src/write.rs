@@ -298,6 +298,7 @@ pub(crate) unsafe fn durability(text: *const c_char) -> Result<Option<Durability
 
 /// Writes a batch, and empties it, whatever the answer (but not after TAMIS_CODE_INVALID_ARGUMENT). `durability` is the text of the option of
 /// that name: "buffered", "sync" or "every 100 ms"; NULL: as the database's option says.
+/// Operations on a keyspace that was dropped since they were added to the batch are left out.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tamis_write(
     db: *const tamis_db,

@@ -127,6 +127,8 @@ impl Batch {
     }
 
     /// Commit the writes. The batch has ended then, also after an error.
+    ///
+    /// Writes to a keyspace that was dropped since they were added are left out.
     fn commit(&self, py: Python<'_>) -> PyResult<()> {
         let db = self.core.db()?;
         let batch = self.batch.end()?;

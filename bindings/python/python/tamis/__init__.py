@@ -72,8 +72,8 @@ class MergeOperator:
     several, or None if there is none; without it operands pile up until a compaction meets their base.
 
     The result must not depend on which operands are combined first, and must be the same whenever it is computed: ``name`` is stored
-    with the keyspace, and a function that has to change gets a new name. Exceptions keep the key from being read until it is written
-    again. Background threads call the functions, too.
+    with the keyspace, and a function that has to change gets a new name. A read for which one raises fails, until it
+    no longer does or the key is written again. Background threads call the functions, too.
     """
 
     name: str
