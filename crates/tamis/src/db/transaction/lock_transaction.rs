@@ -376,11 +376,11 @@ impl LockTransaction {
     /// [`TransactionError::TooOld`] and [`TransactionError::Write`] as for
     /// [`Transaction::commit`](crate::Transaction::commit). Locks are given up in any case.
     pub fn commit(mut self) -> Result<u64, TransactionError> {
+        if self.writes.is_empty() {
+            return Ok(self.db.handle().inner.visible());
+        }
         let parts = self.take_parts();
         let inner = &self.db.handle().inner;
-        if self.writes.is_empty() {
-            return Ok(inner.visible());
-        }
         let durability = self.options.durability.unwrap_or(inner.options.durability);
         let batch = self.writes.batch();
         let sync = durability == Durability::Synced;
