@@ -149,7 +149,7 @@ pub unsafe extern "C" fn tamis_keyspace_set_options(
             // SAFETY: by contract.
             .map(|(&name, &value)| unsafe { Ok((text(name, "a name")?, text(value, "a value")?)) })
             .collect::<Result<_, Failure>>()?;
-        place.set_options(&changes)?;
+        tamis_bindings::options::change(place, &changes)?;
         Ok(true)
     })
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use tamis::options::OptionInfo;
-use tamis::{KeyspaceOptions, Options, OptionsError};
+use tamis::{Keyspace, KeyspaceOptions, Options, OptionsError};
 
 use crate::{Failure, json};
 
@@ -28,7 +28,21 @@ pub fn set(options: &mut Options, name: &str, value: &str) -> Result<(), Failure
 ///
 /// As [`set`].
 pub fn set_of_keyspace(options: &mut KeyspaceOptions, name: &str, value: &str) -> Result<(), Failure> {
-    Ok(options.set(name.strip_prefix("keyspace.").unwrap_or(name), value)?)
+    Ok(options.set(bare(name), value)?)
+}
+
+/// Changes options of an open keyspace, by names as in [`set_of_keyspace`].
+///
+/// # Errors
+///
+/// As [`Keyspace::set_options`].
+pub fn change(keyspace: &Keyspace, changes: &[(&str, &str)]) -> Result<(), Failure> {
+    let changes: Vec<(&str, &str)> = changes.iter().map(|&(name, value)| (bare(name), value)).collect();
+    Ok(keyspace.set_options(&changes)?)
+}
+
+fn bare(name: &str) -> &str {
+    name.strip_prefix("keyspace.").unwrap_or(name)
 }
 
 #[derive(Serialize)]
@@ -71,6 +85,21 @@ mod tests {
         assert_eq!(set(&mut options, "colour", "red").expect_err("unknown").code, Code::UnknownOption);
         assert_eq!(set(&mut options, "filter", "red").expect_err("no filter").code, Code::InvalidOption);
         assert_eq!(options, same);
+    }
+
+    #[test]
+    fn the_prefix_is_accepted_wherever_options_of_a_keyspace_are() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let db = tamis::Db::open(dir.path(), Options::default()).expect("it opens");
+        let mut options = KeyspaceOptions::default();
+        for name in ["keyspace.filter", "filter"] {
+            set_of_keyspace(&mut options, name, "ribbon").expect("an option");
+            change(db.default_keyspace(), &[(name, "ribbon")]).expect("an option");
+            assert_eq!(db.default_keyspace().options().filter, options.filter);
+            set_of_keyspace(&mut options, name, "bloom").expect("an option");
+            change(db.default_keyspace(), &[(name, "bloom")]).expect("an option");
+            assert_eq!(db.default_keyspace().options().filter, options.filter);
+        }
     }
 
     #[test]

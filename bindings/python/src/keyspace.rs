@@ -11,7 +11,7 @@ use tamis::{Db, Keyspace, Slice, WriteBatch};
 
 use crate::batch::Batch;
 use crate::bytes::{Bytes, durability, range};
-use crate::errors::OrRaise;
+use crate::errors::{OrRaise, failed};
 use crate::options;
 use crate::reader::{Reader, bytes};
 use crate::report::report;
@@ -407,7 +407,7 @@ impl PyKeyspace {
         let pairs = options::pairs(options)?;
         Self::with(slf, |keyspace, _| {
             let pairs: Vec<(&str, &str)> = pairs.iter().map(|(name, value)| (&**name, &**value)).collect();
-            keyspace.set_options(&pairs).or_raise()
+            tamis_bindings::options::change(keyspace, &pairs).map_err(failed)
         })
     }
 }
