@@ -131,6 +131,8 @@ fn the_budget_changes_in_use() {
     let db = open(&small(Arc::new(MemFs::new()), 256 << 10));
     fill(&db, 6000);
     busy(&db, 6000, 5000);
+    // Without waiting, compactions may be under way whose output has no units yet.
+    settle(&db);
     let full = stats(&db).used_bytes;
     assert!(full > 16 << 10, "{full}");
     let look = |db: &Db| assert!(fits(&stats(db), 256 << 10));
@@ -141,9 +143,11 @@ fn the_budget_changes_in_use() {
             assert!(now.budget_bytes == budget && fits(&now, budget), "{now:?}");
             busy(&db, 6000, 2000);
         }
+        settle(&db);
         assert_eq!(stats(&db).used_bytes, stats(&db).index_bytes);
         db.set_filter_budget(256 << 10).expect("a budget of its own");
         busy(&db, 6000, 20_000);
+        settle(&db);
     });
     assert!(stats(&db).used_bytes > full / 2, "{:?}", stats(&db));
     assert!(db.set_read_memory(1 << 20).is_err(), "there is no shared budget");
