@@ -161,7 +161,11 @@ fn the_total_changes_in_use() {
                 check(&memory, bytes);
                 for db in &dbs {
                     let (all, elastic) = (db.stats(), stats(db));
-                    assert!(all.cache_used_bytes <= bytes.max(LEFT_BEHIND) && fits(&elastic, elastic.budget_bytes), "{all:?}");
+                    assert!(
+                        all.cache_used_bytes <= bytes.max(LEFT_BEHIND)
+                            && fits(&elastic, elastic.budget_bytes),
+                        "{all:?}"
+                    );
                 }
                 std::thread::sleep(std::time::Duration::from_millis(5));
             }
