@@ -223,10 +223,12 @@ impl Limits {
     /// Returns how much space appending `bytes` would add to the log.
     fn growth(&self, log: &LogWriter, bytes: u64) -> u64 {
         let end = log.len().saturating_add(bytes).saturating_add(RECORD_BYTES);
-        if end <= log.allocated() {
+        // Ahead of need by half a step: what is reserved is prepared in the background for appends to come.
+        let step = self.step(end);
+        if end.saturating_add(step / 2) <= log.allocated() {
             return 0;
         }
-        end.saturating_add(self.step(end)) - log.allocated()
+        end.saturating_add(step).saturating_sub(log.allocated())
     }
 }
 
