@@ -60,7 +60,11 @@ static INSTANCES: AtomicU64 = AtomicU64::new(0);
 
 /// Returns the file system that the options name.
 pub(crate) fn file_system(options: &Options) -> Arc<dyn FileSystem> {
-    let logs = options.log_writes == LogWrites::Mapped;
+    let logs = match options.log_writes {
+        LogWrites::Auto => options.read_mode == ReadMode::Mapped,
+        LogWrites::Mapped => true,
+        LogWrites::System => false,
+    };
     match (&options.file_system, options.read_mode) {
         (Some(fs), _) => fs.clone(),
         (None, ReadMode::Mapped) => Arc::new(DiskFs::new().with_mapped_logs(logs)),

@@ -42,8 +42,10 @@ impl Words for ReadMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum LogWrites {
-    /// By copying into a mapping of the log, where that is safe, and by system calls elsewhere.
+    /// As tables are read: mapped if they are.
     #[default]
+    Auto,
+    /// By copying into a mapping of the log, where that is safe, and by system calls elsewhere.
     Mapped,
     /// By system calls.
     System,
@@ -51,7 +53,7 @@ pub enum LogWrites {
 
 impl Words for LogWrites {
     const WORDS: &'static [(&'static str, Self)] =
-        &[("mapped", LogWrites::Mapped), ("system", LogWrites::System)];
+        &[("auto", LogWrites::Auto), ("mapped", LogWrites::Mapped), ("system", LogWrites::System)];
 }
 
 /// How block reads overlap when several are needed at once: in `multi_get`, and when an iterator is positioned in
