@@ -241,7 +241,8 @@ impl Direct {
         if buffer.is_null() {
             return Err(null("a buffer"));
         }
-        let capacity = env.get_direct_buffer_capacity(buffer).map_err(java)?;
+        let not_direct = |_| Failure::argument("a buffer is not direct");
+        let capacity = env.get_direct_buffer_capacity(buffer).map_err(not_direct)?;
         if at.checked_add(len).is_none_or(|end| end > capacity) {
             return Err(outside());
         }
@@ -249,7 +250,7 @@ impl Direct {
             // It may have no address.
             return Ok(Direct { data: std::ptr::null_mut(), len });
         }
-        let data = env.get_direct_buffer_address(buffer).map_err(java)?;
+        let data = env.get_direct_buffer_address(buffer).map_err(not_direct)?;
         // SAFETY: within the buffer, as checked.
         Ok(Direct { data: unsafe { data.add(at) }, len })
     }

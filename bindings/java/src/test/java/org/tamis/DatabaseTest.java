@@ -3,6 +3,7 @@ package org.tamis;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.tamis.Testing.assertCode;
 import static org.tamis.Testing.b;
@@ -202,6 +203,32 @@ final class DatabaseTest {
     }
 
     @Test
+    void whatAFunctionThrowsIsNotCommitted() {
+        try (Database db = Database.open(directory)) {
+            long before = Handles.open();
+            assertThrows(IllegalStateException.class, () -> db.transact(transaction -> {
+                transaction.put(b("k"), b("v"));
+                throw new IllegalStateException();
+            }));
+            assertNull(db.get(b("k")));
+            assertEquals("v", db.transact(transaction -> {
+                transaction.put(b("k"), b("v"));
+                return s(transaction.get(b("k")));
+            }));
+            assertEquals("v", s(db.get(b("k"))));
+            int[] calls = {0};
+            assertThrows(ConflictException.class, () -> db.transact(transaction -> {
+                transaction.get(b("k"));
+                transaction.put(b("l"), b("v"));
+                db.put(b("k"), b("" + calls[0]++));
+                return null;
+            }));
+            assertEquals(100, calls[0]);
+            assertEquals(before, Handles.open());
+        }
+    }
+
+    @Test
     void threadsCountTogether() throws Exception {
         ExecutorService threads = Executors.newFixedThreadPool(4);
         try (Database db = Database.open(directory)) {
@@ -213,6 +240,12 @@ final class DatabaseTest {
                     byte[] one = {1, 0, 0, 0, 0, 0, 0, 0};
                     for (int i = 0; i < 500; i++) {
                         db.increment(b("n"), 1);
+                        db.transact(transaction -> {
+                            byte[] before = transaction.get(b("m"));
+                            int next = before == null ? 1 : 1 + Integer.parseInt(s(before));
+                            transaction.put(b("m"), b(Integer.toString(next)));
+                            return next;
+                        });
                         sums.merge(b("n"), one);
                         db.put(b("t" + number), b(Integer.toString(i)));
                         assertEquals(Integer.toString(i), s(db.get(b("t" + number))));
@@ -224,6 +257,7 @@ final class DatabaseTest {
                 end.get(120, TimeUnit.SECONDS);
             }
             assertEquals(2000, db.increment(b("n"), 0));
+            assertEquals("2000", s(db.get(b("m"))));
             assertEquals(2000, sums.increment(b("n"), 0));
         } finally {
             threads.shutdownNow();
