@@ -109,6 +109,11 @@ final class Ref {
         return state < 0;
     }
 
+    /** Returns how many calls are inside, for tests. */
+    int inside() {
+        return state & ~CLOSED;
+    }
+
     /** Fails if it is closed. */
     void check() {
         if (isClosed()) {

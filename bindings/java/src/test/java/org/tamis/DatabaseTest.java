@@ -53,8 +53,8 @@ final class DatabaseTest {
                     "keyspace.merge_operator = append")) {
                 assertTrue(text.contains(line + "\n"), line + " in\n" + text);
             }
-            db.setOptions(new Options().set("keyspace.filter", "bloom").set("bits_per_key", 9));
-            assertTrue(db.options().contains("filter = bloom\n"), db.options());
+            db.setOptions(new Options().set("keyspace.filter", "xor").set("bits_per_key", 9));
+            assertTrue(db.options().contains("filter = xor\n"), db.options());
             assertTrue(db.options().contains("bits_per_key = 9\n"), db.options());
             assertCode(ErrorCode.FIXED_OPTION, () -> db.setOptions(new Options().mergeOperator("add")));
         }
