@@ -123,30 +123,33 @@ final class Ref {
 
     /** Closes it and what belongs to it. A second call does nothing. */
     void close() {
+        end(false);
+    }
+
+    /** Called once the owner is unreachable, and with it what belongs to it. */
+    private void collect() {
+        end(true);
+    }
+
+    private void end(boolean lost) {
         int before = (int) STATE.getAndBitwiseOr(this, CLOSED);
-        if (before == 0) {
-            free();
-        }
         if (before < 0) {
             return;
         }
+        if (lost && counted) {
+            LEAKED.incrementAndGet();
+        }
+        if (before == 0) {
+            free();
+        }
         for (Ref child : children) {
-            child.close();
+            child.end(lost);
         }
         children.clear();
         if (parent != null) {
             parent.children.remove(this);
         }
         cleanable.clean();
-    }
-
-    private void collect() {
-        if (!isClosed()) {
-            if (counted) {
-                LEAKED.incrementAndGet();
-            }
-            close();
-        }
     }
 
     /** Late calls that are turned away leave, too: only the first to find it closed and unused frees it. */

@@ -27,9 +27,10 @@ final class CheckedJniTest {
         int status = run(output, "-Xcheck:jni", "-Djava.io.tmpdir=" + temporary);
         String said = Files.readString(output.toPath(), UTF_8);
         assertEquals(0, status, said);
-        List<String> lines = said.lines().filter(line -> !line.startsWith("done: ")).collect(Collectors.toList());
-        assertEquals(List.of(), lines, said);
-        assertTrue(said.startsWith("done: "), said);
+        List<String> lines = said.lines().collect(Collectors.toList());
+        assertEquals(1, lines.size(), said);
+        int passed = Integer.parseInt(lines.get(0).substring("passed: ".length()));
+        assertTrue(passed > 80, said);
         try (Stream<Path> files = Files.list(temporary)) {
             assertEquals(List.of(), files.collect(Collectors.toList()), "the library's temporary file is left");
         }
@@ -52,7 +53,6 @@ final class CheckedJniTest {
         command.add("-cp");
         command.add(System.getProperty("surefire.test.class.path", System.getProperty("java.class.path")));
         command.add(CheckedWork.class.getName());
-        command.add(directory.toString());
         return new ProcessBuilder(command).redirectErrorStream(true).redirectOutput(output).start().waitFor();
     }
 }

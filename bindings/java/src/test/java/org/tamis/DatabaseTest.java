@@ -18,7 +18,7 @@ import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
-import java.util.concurrent.ExecutionException;
+import java.util.concurrent.CyclicBarrier;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
@@ -170,35 +170,32 @@ final class DatabaseTest {
     }
 
     @Test
-    void locksAreWaitedForAndCirclesFound() throws Exception {
-        ExecutorService thread = Executors.newSingleThreadExecutor();
-        try (Database db = Database.open(directory);
-                LockTransaction one = db.lockTransaction(Duration.ofSeconds(60), null);
-                LockTransaction two = db.lockTransaction(Duration.ofSeconds(60), null)) {
-            one.put(b("a"), b("1"));
-            two.put(b("b"), b("2"));
-            Future<?> wait = thread.submit(() -> one.put(b("b"), b("1")));
-            // Whoever closes the circle is told; the other one goes on.
-            try {
-                two.put(b("a"), b("2"));
-            } catch (ConflictException deadlock) {
-                assertEquals(ErrorCode.DEADLOCK, deadlock.code());
-                two.rollback();
-                wait.get(60, TimeUnit.SECONDS);
-                one.commit();
-                assertEquals("1", s(db.get(b("b"))));
-                return;
+    void oneOfACircleOfWaitsIsRefused() throws Exception {
+        ExecutorService threads = Executors.newFixedThreadPool(2);
+        CyclicBarrier barrier = new CyclicBarrier(2);
+        try (Database db = Database.open(directory)) {
+            List<Future<Boolean>> ends = new ArrayList<>();
+            for (String own : List.of("a", "b")) {
+                String other = own.equals("a") ? "b" : "a";
+                ends.add(threads.submit(() -> {
+                    try (LockTransaction locks = db.lockTransaction(Duration.ofSeconds(60), null)) {
+                        locks.put(b(own), b(own));
+                        barrier.await(60, TimeUnit.SECONDS);
+                        locks.put(b(other), b(own));
+                        locks.commit();
+                        return true;
+                    } catch (ConflictException circle) {
+                        assertEquals(ErrorCode.DEADLOCK, circle.code(), circle.getMessage());
+                        return false;
+                    }
+                }));
             }
-            assertCode(ErrorCode.DEADLOCK, () -> {
-                try {
-                    wait.get(60, TimeUnit.SECONDS);
-                } catch (ExecutionException error) {
-                    throw error.getCause();
-                }
-            });
-            two.commit();
+            boolean first = ends.get(0).get(120, TimeUnit.SECONDS);
+            assertEquals(!first, ends.get(1).get(120, TimeUnit.SECONDS));
+            assertEquals(first ? "a" : "b", s(db.get(b("a"))));
+            assertEquals(first ? "a" : "b", s(db.get(b("b"))));
         } finally {
-            thread.shutdownNow();
+            threads.shutdownNow();
         }
     }
 
