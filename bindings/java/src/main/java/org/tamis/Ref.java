@@ -34,7 +34,8 @@ final class Ref {
 
     private final long handle;
     private final Ref parent;
-    private final Set<Ref> children = ConcurrentHashMap.newKeySet(0);
+    /** What is open of a database. */
+    private final Set<Ref> children;
     /** What is said of it once it is closed by itself. */
     private final String ended;
     /** Whether it has to be closed. */
@@ -51,6 +52,7 @@ final class Ref {
     private Ref(Object owner, long handle, Ref parent, boolean counted, String ended) {
         this.handle = handle;
         this.parent = parent;
+        children = parent == null ? ConcurrentHashMap.newKeySet() : Set.of();
         this.counted = counted;
         this.ended = ended;
         cleanable = CLEANER.register(owner, this::collect);
@@ -145,7 +147,6 @@ final class Ref {
         for (Ref child : children) {
             child.end(lost);
         }
-        children.clear();
         if (parent != null) {
             parent.children.remove(this);
         }

@@ -59,6 +59,10 @@ final class DatabaseTest {
             assertCode(ErrorCode.FIXED_OPTION, () -> db.setOptions(new Options().mergeOperator("add")));
         }
         assertCode(ErrorCode.DATABASE_EXISTS, () -> Database.open(directory, options));
+        for (double value : new double[] {Double.NaN, 1e300, 1e-9, -1}) {
+            Options wrong = new Options().bitsPerKey(value);
+            assertCode(ErrorCode.INVALID_OPTION, () -> Database.open(directory, wrong));
+        }
         String described = Options.describe();
         assertTrue(described.contains("\"name\":\"keyspace.filter\""), described);
     }
