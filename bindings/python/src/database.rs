@@ -98,8 +98,9 @@ impl Database {
         Ok(Self::core(slf).db()?.path().to_owned())
     }
 
-    fn __enter__(slf: Py<Self>) -> Py<Self> {
-        slf
+    fn __enter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
+        Self::core(slf).db()?;
+        Ok(slf.clone())
     }
 
     #[pyo3(signature = (*_exc_info))]

@@ -147,6 +147,14 @@ def test_a_closed_database_raises_its_error(file: str) -> None:
             use()
 
 
+def test_errors_of_the_engine_are_its_error(file: str) -> None:
+    with tamis.dbm.open(file, "c") as db:
+        long = "k" * 65_537
+        for use in (lambda: db.__setitem__(long, "v"), lambda: db.setdefault(long, "v"), lambda: db.__delitem__(long)):
+            with pytest.raises(tamis.dbm.error):
+                use()
+
+
 @pytest.mark.parametrize("writeback", [False, True])
 def test_shelve_runs_on_it(file: str, writeback: bool) -> None:
     with shelve.Shelf(tamis.dbm.open(file, "c"), writeback=writeback) as shelf:

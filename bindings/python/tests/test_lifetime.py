@@ -396,3 +396,25 @@ def test_an_operator_with_a_built_in_name_is_refused(tmp_path, name) -> None:
     with pytest.raises(tamis.InvalidOption, match="built-in"):
         tamis.open(tmp_path / "db", merge_operator=operator)
     assert not (tmp_path / "db").exists()
+
+
+def test_a_closed_database_is_not_entered(tmp_path) -> None:
+    db = tamis.open(tmp_path / "db")
+    db.close()
+    with pytest.raises(tamis.ClosedError):
+        with db:
+            pass
+
+
+def test_operators_of_other_types_are_refused(tmp_path) -> None:
+    for wrong in (("m", None), (7, max), ("m", max, 7)):
+        with pytest.raises(TypeError):
+            tamis.MergeOperator(*wrong)
+    for call in (tamis.open, tamis.verify, tamis.salvage):
+        with pytest.raises(TypeError):
+            call(tmp_path / "db", operators=[1])
+    assert not (tmp_path / "db").exists()
+
+
+def test_exceptions_have_the_names_that_programs_use() -> None:
+    assert repr(tamis.Conflict) == "<class 'tamis.Conflict'>"

@@ -82,6 +82,20 @@ class MergeOperator:
     merge: Callable[[bytes, Optional[bytes], list[bytes]], Union[bytes, bytearray, memoryview]]
     partial_merge: Optional[Callable[[bytes, list[bytes]], Union[bytes, bytearray, memoryview, None]]] = None
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise TypeError(f"a merge operator's name is text, not {type(self.name).__name__}")
+        if not callable(self.merge) or not (self.partial_merge is None or callable(self.partial_merge)):
+            raise TypeError("merge and partial_merge are functions")
+
+
+def _known(operators: Iterable[MergeOperator]) -> list[MergeOperator]:
+    known = list(operators)
+    for one in known:
+        if not isinstance(one, MergeOperator):
+            raise TypeError(f"operators are of the class MergeOperator, not {type(one).__name__}")
+    return known
+
 
 _opened: weakref.WeakSet[Database] = weakref.WeakSet()
 
@@ -115,7 +129,7 @@ def open(
         Corruption: for damage, with its file and offset.
         IoError: for a failed system call.
     """
-    known = list(operators)
+    known = _known(operators)
     given: dict[str, Any] = dict(options)
     if isinstance(merge_operator, MergeOperator):
         known.append(merge_operator)
@@ -135,7 +149,7 @@ def verify(
 
     Damage is no exception: it is in the report. Reads every file.
     """
-    return _tamis._verify_at(os.fsdecode(path), list(operators), dict(options))
+    return _tamis._verify_at(os.fsdecode(path), _known(operators), dict(options))
 
 
 def salvage(
@@ -150,7 +164,7 @@ def salvage(
     No file is removed: those that are no longer part of it are renamed, and the report lists them. ``dry_run``: change nothing, and
     report what would be done. Raises what `open` raises, but not for damage.
     """
-    return _tamis._salvage(os.fsdecode(path), dry_run, list(operators), dict(options))
+    return _tamis._salvage(os.fsdecode(path), dry_run, _known(operators), dict(options))
 
 
 @atexit.register

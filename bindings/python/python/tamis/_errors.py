@@ -142,3 +142,8 @@ def raised(
     if issubclass(kind, IoError):
         return kind(message, code, key, keyspace, errno, filename)
     return kind(message, code, key, keyspace)
+
+
+# Their names in programs and tracebacks.
+for _class in {Error, *_BY_CODE.values()}:
+    _class.__module__ = "tamis"

@@ -10,6 +10,7 @@ Keys and values are bytes; str is encoded as UTF-8. A database is a directory. E
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, MutableMapping
 from typing import Any, Union
@@ -24,6 +25,14 @@ class error(OSError):
 
 
 _Bytes = Union[bytes, bytearray, memoryview, str]
+
+
+@contextlib.contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
+    except tamis.Error as failed:
+        raise error(str(failed)) from failed
 
 
 def _encoded(data: _Bytes) -> Union[bytes, bytearray, memoryview]:
@@ -42,22 +51,20 @@ class _Database(MutableMapping[Any, bytes]):
         return self._db
 
     def __getitem__(self, key: _Bytes) -> bytes:
-        return self._open_db()[_encoded(key)]
+        with _errors():
+            return self._open_db()[_encoded(key)]
 
     def __setitem__(self, key: _Bytes, value: _Bytes) -> None:
-        try:
+        with _errors():
             self._open_db()[_encoded(key)] = _encoded(value)
-        except tamis.ReadOnly as refused:
-            raise error(str(refused)) from refused
 
     def __delitem__(self, key: _Bytes) -> None:
-        try:
+        with _errors():
             del self._open_db()[_encoded(key)]
-        except tamis.ReadOnly as refused:
-            raise error(str(refused)) from refused
 
     def __contains__(self, key: object) -> bool:
-        return isinstance(key, (bytes, bytearray, memoryview, str)) and _encoded(key) in self._open_db()
+        with _errors():
+            return isinstance(key, (bytes, bytearray, memoryview, str)) and _encoded(key) in self._open_db()
 
     def __iter__(self) -> Iterator[bytes]:
         return iter(self._open_db())
@@ -72,16 +79,19 @@ class _Database(MutableMapping[Any, bytes]):
 
     def setdefault(self, key: _Bytes, default: _Bytes = b"") -> bytes:
         """Set the value of ``key`` to ``default`` if it has none, and return the value that it has then."""
-        return self._open_db().setdefault(_encoded(key), _encoded(default))
+        with _errors():
+            return self._open_db().setdefault(_encoded(key), _encoded(default))
 
     def clear(self) -> None:
         """Delete all keys, at the cost of one write."""
-        self._open_db().clear()
+        with _errors():
+            self._open_db().clear()
 
     def sync(self) -> None:
         """Make all writes so far durable across a power cut."""
-        if not self._open_db().read_only:
-            self._db.sync()
+        with _errors():
+            if not self._open_db().read_only:
+                self._db.sync()
 
     def close(self) -> None:
         """Close the database; a second call does nothing."""
