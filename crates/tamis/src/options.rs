@@ -30,8 +30,8 @@ pub use tuner::{Proposal, Tuner, TuningCase};
 pub(crate) use values::Durability;
 pub use values::{
     AsyncReads, BloomHashing, ChecksumMode, CompactionChoice, Compression, CompressionPerLevel, FilePicker,
-    FilterAllocation, FilterChoice, FilterPolicy, KeyMapChoice, MergeGranularity, OnDamage, PerLevel,
-    ReadMode, SelectorName, SurfSuffix,
+    FilterAllocation, FilterChoice, FilterPolicy, KeyMapChoice, LogWrites, MergeGranularity, OnDamage,
+    PerLevel, ReadMode, SelectorName, SurfSuffix,
 };
 
 #[cfg(test)]

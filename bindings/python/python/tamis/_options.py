@@ -64,6 +64,7 @@ class DatabaseOptions(_CommonOptions, total=False):
     on_damage: str
     scrub_bytes_per_second: Union[int, str]
     verify_checksums: str
+    log_writes: str
     read_mode: str
     async_reads: str
     read_queue_depth: int

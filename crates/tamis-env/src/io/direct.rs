@@ -33,6 +33,11 @@ impl DirectFs {
     pub fn new() -> Self {
         DirectFs { buffered: DiskFs::without_mapping() }
     }
+
+    /// As [`DiskFs::with_mapped_logs`].
+    pub fn with_mapped_logs(self, mapped: bool) -> Self {
+        DirectFs { buffered: self.buffered.with_mapped_logs(mapped) }
+    }
 }
 
 impl Default for DirectFs {

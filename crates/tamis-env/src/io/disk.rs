@@ -21,12 +21,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
+#[cfg(target_os = "linux")]
+use super::mapped::MappedWriter;
 use super::{Access, DirLock, FileSystem, Mapping, Overlap, ReadFile, Usage, WriteFile};
 
 /// The operating system's files, through its page cache.
 #[derive(Clone, Debug)]
 pub struct DiskFs {
     map: bool,
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "logs are mapped on Linux only"))]
+    map_logs: bool,
     mapped: Arc<MappedBytes>,
 }
 
@@ -97,12 +101,18 @@ impl DiskFs {
     /// If another program truncates a mapped file, touching a lost page kills the process with `SIGBUS`; choose
     /// [`without_mapping`](Self::without_mapping) where that can happen.
     pub fn new() -> Self {
-        DiskFs { map: true, mapped: Arc::new(MappedBytes::new(memory_bytes())) }
+        DiskFs { map: true, map_logs: false, mapped: Arc::new(MappedBytes::new(memory_bytes())) }
     }
 
     /// Creates a file system that only reads by copying; [`ReadFile::map`] returns `None`.
     pub fn without_mapping() -> Self {
-        DiskFs { map: false, mapped: Arc::new(MappedBytes::new(0)) }
+        DiskFs { map: false, map_logs: false, mapped: Arc::new(MappedBytes::new(0)) }
+    }
+
+    /// Lets logs be appended to through a mapping, without a system call each, where that is safe: see the module `mapped`. Elsewhere,
+    /// and without this, appends are system calls.
+    pub fn with_mapped_logs(self, mapped: bool) -> Self {
+        DiskFs { map_logs: mapped, ..self }
     }
 }
 
@@ -201,13 +211,13 @@ fn read_exact_at(_: &File, _: &mut [u8], _: u64) -> io::Result<()> {
 
 /// Writes all of `bytes` at `offset`.
 #[cfg(unix)]
-pub(super) fn write_all_at(file: &mut File, bytes: &[u8], offset: u64) -> io::Result<()> {
+pub(super) fn write_all_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
     std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
 }
 
 /// Writes all of `bytes` at `offset`.
 #[cfg(not(unix))]
-pub(super) fn write_all_at(file: &mut File, bytes: &[u8], offset: u64) -> io::Result<()> {
+pub(super) fn write_all_at(mut file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
     use std::io::{Seek, SeekFrom, Write};
     file.seek(SeekFrom::Start(offset))?;
     file.write_all(bytes)
@@ -222,7 +232,7 @@ struct DiskWriter {
 
 impl WriteFile for DiskWriter {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        write_all_at(&mut self.file, bytes, self.written)?;
+        write_all_at(&self.file, bytes, self.written)?;
         self.written += bytes.len() as u64;
         Ok(())
     }
@@ -378,13 +388,25 @@ fn copy_synced(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 impl FileSystem for DiskFs {
-    fn create(&self, path: &Path, _usage: Usage) -> io::Result<Box<dyn WriteFile>> {
+    fn create(&self, path: &Path, usage: Usage) -> io::Result<Box<dyn WriteFile>> {
+        #[cfg(target_os = "linux")]
+        if self.map_logs && usage == Usage::Log {
+            let file = create_fresh(path, OpenOptions::new().read(true))?;
+            return Ok(Box::new(MappedWriter::new(file, 0)));
+        }
+        let _ = usage;
         let file = create_fresh(path, &OpenOptions::new())?;
         Ok(Box::new(DiskWriter { file, written: 0 }))
     }
 
     fn reuse(&self, old: &Path, new: &Path) -> io::Result<Box<dyn WriteFile>> {
         fs::rename(old, new)?;
+        #[cfg(target_os = "linux")]
+        if self.map_logs {
+            let file = OpenOptions::new().read(true).write(true).open(new)?;
+            let len = file.metadata()?.len();
+            return Ok(Box::new(MappedWriter::new(file, len)));
+        }
         let file = OpenOptions::new().write(true).open(new)?;
         Ok(Box::new(DiskWriter { file, written: 0 }))
     }

@@ -31,6 +31,8 @@ use std::sync::Arc;
 pub mod batch;
 mod direct;
 mod disk;
+#[cfg(target_os = "linux")]
+mod mapped;
 mod memory;
 
 /// Files of this prefix, followed by anything and `.tmp`, are scratch files in a database's directory: programs that time its device

@@ -15,7 +15,8 @@
 //! files. So do obsolete logs that are kept to be overwritten.
 //!
 //! * The current log reserves space in steps, so that a synced append changes nothing but data: a quarter of a megabyte at
-//!   first, then half of its length, at most 4 MiB. The appending thread does this before the append.
+//!   first, then half of its length, at most 4 MiB. The appending thread does this before the append, half a step before it is needed:
+//!   the file system may prepare what is reserved for appends without a system call ([`LogWrites`](crate::options::LogWrites)).
 //! * A log that takes no more records releases the space after its last one.
 //! * Before a step that would exceed [`max_log_bytes`](crate::Options::max_log_bytes), obsolete logs are removed, and memtables
 //!   that hold back the oldest log are flushed: see [`throttle`](super::throttle).
@@ -223,10 +224,12 @@ impl Limits {
     /// Returns how much space appending `bytes` would add to the log.
     fn growth(&self, log: &LogWriter, bytes: u64) -> u64 {
         let end = log.len().saturating_add(bytes).saturating_add(RECORD_BYTES);
-        if end <= log.allocated() {
+        // Ahead of need by half a step: what is reserved is prepared in the background for appends to come.
+        let step = self.step(end);
+        if end.saturating_add(step / 2) <= log.allocated() {
             return 0;
         }
-        end.saturating_add(self.step(end)) - log.allocated()
+        end.saturating_add(step).saturating_sub(log.allocated())
     }
 }
 

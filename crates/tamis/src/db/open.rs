@@ -38,7 +38,9 @@ use crate::io::batch::BatchReader;
 use crate::io::{DirectFs, DiskFs, FileSystem};
 use crate::key::{MAX_SEQNO, SeqNo};
 use crate::operators::{Names, Unregistered};
-use crate::options::{AsyncReads, Incompatible, KeyspaceOptions, OnDamage, Options, ReadMode, incompatible};
+use crate::options::{
+    AsyncReads, Incompatible, KeyspaceOptions, LogWrites, OnDamage, Options, ReadMode, incompatible,
+};
 use crate::read::AllReads;
 use crate::select::TreeFilter;
 use crate::table::OpenFiles;
@@ -58,11 +60,16 @@ static INSTANCES: AtomicU64 = AtomicU64::new(0);
 
 /// Returns the file system that the options name.
 pub(crate) fn file_system(options: &Options) -> Arc<dyn FileSystem> {
+    let logs = match options.log_writes {
+        LogWrites::Auto => options.read_mode == ReadMode::Mapped,
+        LogWrites::Mapped => true,
+        LogWrites::System => false,
+    };
     match (&options.file_system, options.read_mode) {
         (Some(fs), _) => fs.clone(),
-        (None, ReadMode::Mapped) => Arc::new(DiskFs::new()),
-        (None, ReadMode::Buffered) => Arc::new(DiskFs::without_mapping()),
-        (None, ReadMode::Direct) => Arc::new(DirectFs::new()),
+        (None, ReadMode::Mapped) => Arc::new(DiskFs::new().with_mapped_logs(logs)),
+        (None, ReadMode::Buffered) => Arc::new(DiskFs::without_mapping().with_mapped_logs(logs)),
+        (None, ReadMode::Direct) => Arc::new(DirectFs::new().with_mapped_logs(logs)),
     }
 }
 

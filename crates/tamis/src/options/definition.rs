@@ -36,8 +36,8 @@ use super::table::{Field, OptionClass, OptionInfo, assignments, excerpt, options
 use super::tuner::Tuner;
 use super::values::{
     AsyncReads, BloomHashing, ChecksumMode, CompactionChoice, CompressionPerLevel, Durability, FilePicker,
-    FilterAllocation, FilterChoice, FilterPolicy, KeyMapChoice, MergeGranularity, OnDamage, PerLevel,
-    ReadMode, SelectorName,
+    FilterAllocation, FilterChoice, FilterPolicy, KeyMapChoice, LogWrites, MergeGranularity, OnDamage,
+    PerLevel, ReadMode, SelectorName,
 };
 use super::workload::Operations;
 
@@ -77,6 +77,11 @@ options_table! {
         Behaviour, verify_checksums: ChecksumMode = "once", OneOf,
             "Check a block's checksum at its first read only (`once`) or at every read (`always`). `always` also \
              finds damage that occurs after the first read, and costs a pass over every block read.";
+        Performance, log_writes: LogWrites = "auto", OneOf,
+            "How an unsynced write reaches the log: copied into a `mapped` part of it, prepared ahead by a background \
+             thread, or by a `system` call. Either way it survives the process. `mapped` applies to ext4 and tmpfs \
+             on Linux; as with mapped tables, a file that another program truncates, and a device that fails, kill \
+             the process. `auto` is `mapped` where `read_mode` is.";
         Performance, read_mode: ReadMode = "mapped", OneOf,
             "How tables are read: `mapped` into memory through the page cache, by `buffered` system calls through \
              it, or by `direct` ones that bypass it, which leaves the block cache as the only cache.";

@@ -8,7 +8,8 @@ use super::prefixes::{PrefixFilter, Prefixes};
 use super::table::excerpt;
 use super::values::{
     AsyncReads, ChecksumMode, CompactionChoice, Compression, CompressionPerLevel, Durability, FilePicker,
-    FilterAllocation, FilterChoice, FilterPolicy, KeyMapChoice, MergeGranularity, OnDamage, ReadMode,
+    FilterAllocation, FilterChoice, FilterPolicy, KeyMapChoice, LogWrites, MergeGranularity, OnDamage,
+    ReadMode,
 };
 
 /// A text that is not a value of the type asked for.
@@ -66,6 +67,7 @@ both_ways! {
     MergeGranularity: OneOf;
     OnDamage: OneOf;
     PrefixFilter: Prefixes;
+    LogWrites: OneOf;
     ReadMode: OneOf;
 }
 

@@ -38,6 +38,24 @@ impl Words for ReadMode {
         &[("mapped", ReadMode::Mapped), ("buffered", ReadMode::Buffered), ("direct", ReadMode::Direct)];
 }
 
+/// How logs are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum LogWrites {
+    /// As tables are read: mapped if they are.
+    #[default]
+    Auto,
+    /// By copying into a mapping of the log, where that is safe, and by system calls elsewhere.
+    Mapped,
+    /// By system calls.
+    System,
+}
+
+impl Words for LogWrites {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("auto", LogWrites::Auto), ("mapped", LogWrites::Mapped), ("system", LogWrites::System)];
+}
+
 /// How block reads overlap when several are needed at once: in `multi_get`, and when an iterator is positioned in
 /// several runs. Applies only where tables are not mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]

@@ -202,7 +202,7 @@ impl DirectWriter {
     /// Writes the first `len` bytes of the buffer, a multiple of [`ALIGN`], to the file.
     fn write_blocks(&mut self, len: usize) -> io::Result<()> {
         loop {
-            match disk::write_all_at(&mut self.file, &self.buf.get()[..len], self.start) {
+            match disk::write_all_at(&self.file, &self.buf.get()[..len], self.start) {
                 Err(e) if is_refusal(&e) && make_buffered(&self.file, "write")? => {}
                 written => return written,
             }
@@ -354,8 +354,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true);
-        let mut roomy = options.open(dir.path().join("f")).unwrap();
-        disk::write_all_at(&mut roomy, &left, 0).unwrap();
+        let roomy = options.open(dir.path().join("f")).unwrap();
+        disk::write_all_at(&roomy, &left, 0).unwrap();
         writer.file = roomy;
         let more = vec![0x55; BUFFER_BYTES + 100];
         writer.append(&more).unwrap();
