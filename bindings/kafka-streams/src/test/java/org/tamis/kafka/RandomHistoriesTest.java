@@ -38,8 +38,7 @@ class RandomHistoriesTest {
 
     private <S extends StateStore> S opened(String name, Supplier<S> supplier) {
         S store = supplier.get();
-        store.init(Contexts.of(new File(directory.toFile(), name), SMALL), store);
-        return store;
+        return Contexts.opened(store, new File(directory.toFile(), name), SMALL);
     }
 
     /** Keys of a few bytes among which zeros are frequent: many are the beginning of another. */

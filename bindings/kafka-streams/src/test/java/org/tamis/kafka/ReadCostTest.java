@@ -49,7 +49,7 @@ class ReadCostTest {
     void aFetchOfAnAbsentKeyCostsOneDigest() throws Exception {
         TamisWindowStore store = (TamisWindowStore)
                 TamisStores.windowStore("windows", Duration.ofHours(1), Duration.ofMinutes(1), true).get();
-        store.init(Contexts.of(directory.toFile(), SMALL), store);
+        Contexts.opened(store, directory.toFile(), SMALL);
         for (int i = 0; i < KEYS; i++) {
             store.put(key(i % 1_000 * 5 + i / 1_000), new byte[50], i);
         }
@@ -87,7 +87,7 @@ class ReadCostTest {
     @Test
     void sessionsOfAnAbsentKeyCostOneDigest() throws Exception {
         TamisSessionStore store = (TamisSessionStore) TamisStores.sessionStore("sessions", Duration.ofHours(1)).get();
-        store.init(Contexts.of(directory.toFile(), SMALL), store);
+        Contexts.opened(store, directory.toFile(), SMALL);
         for (int i = 0; i < KEYS; i++) {
             store.put(new Windowed<>(key(i % 1_000 * 5 + i / 1_000), new SessionWindow(i, i + 10)), new byte[50]);
         }
@@ -107,7 +107,7 @@ class ReadCostTest {
     @Test
     void aGetOfAnAbsentKeyCostsOneDigest() throws Exception {
         TamisKeyValueStore store = (TamisKeyValueStore) TamisStores.keyValueStore("store").get();
-        store.init(Contexts.of(directory.toFile(), SMALL), store);
+        Contexts.opened(store, directory.toFile(), SMALL);
         for (int i = 0; i < KEYS; i++) {
             store.put(key(i % 1_000 * 5 + i / 1_000), new byte[50]);
         }

@@ -66,8 +66,7 @@ class StoreLifeTest {
 
     private <S extends StateStore> S opened(S store, Map<String, ?> configs) {
         open.add(store);
-        store.init(Contexts.of(directory.toFile(), configs), store);
-        return store;
+        return Contexts.opened(store, directory.toFile(), configs);
     }
 
     private static KeyValueStore<Bytes, byte[]> keyValueStore() {
@@ -203,7 +202,7 @@ class StoreLifeTest {
         first.put(bytes("key"), VALUE);
         ProcessorStateException error = assertThrows(ProcessorStateException.class, () -> opened(keyValueStore()));
         assertTrue(error.getMessage().contains("store") && error.getMessage().contains(directory.toString()), error.getMessage());
-        assertThrows(ProcessorStateException.class, () -> first.init(Contexts.of(directory.toFile()), first));
+        assertThrows(ProcessorStateException.class, () -> Contexts.opened(first, directory.toFile(), Map.of()));
         assertArrayEquals(VALUE, first.get(bytes("key")));
     }
 

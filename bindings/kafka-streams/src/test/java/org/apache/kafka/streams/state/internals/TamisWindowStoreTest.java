@@ -21,6 +21,9 @@ import org.tamis.kafka.WindowStores;
  * a directory for each of its segments takes them.
  */
 class TamisWindowStoreTest extends AbstractRocksDBWindowStoreTest {
+    /** As the superclass has it. */
+    private static final String NAME = "rocksDB window store";
+
     @Override
     StoreType storeType() {
         return StoreType.RocksDBWindowStore;
@@ -30,7 +33,7 @@ class TamisWindowStoreTest extends AbstractRocksDBWindowStoreTest {
     <K, V> WindowStore<K, V> buildWindowStore(
             long retention, long windowSize, boolean retainDuplicates, Serde<K> keySerde, Serde<V> valueSerde) {
         return Stores.windowStoreBuilder(
-                        WindowStores.withDirectories(STORE_NAME, retention, windowSize, retainDuplicates), keySerde, valueSerde)
+                        WindowStores.withDirectories(NAME, retention, windowSize, retainDuplicates), keySerde, valueSerde)
                 .build();
     }
 
@@ -63,6 +66,6 @@ class TamisWindowStoreTest extends AbstractRocksDBWindowStoreTest {
     }
 
     private List<Long> starts() {
-        return WindowStores.segmentStarts(context.stateDir(), STORE_NAME);
+        return WindowStores.segmentStarts(context.stateDir(), NAME);
     }
 }
