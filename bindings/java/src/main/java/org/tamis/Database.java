@@ -1,5 +1,7 @@
 package org.tamis;
 
+import static java.util.Objects.requireNonNull;
+
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -222,7 +224,7 @@ public final class Database extends Keyspace {
      * @return the transaction, which has to be closed
      */
     public Transaction transaction(Isolation isolation, Durability durability) {
-        boolean serializable = isolation == Isolation.SERIALIZABLE;
+        boolean serializable = requireNonNull(isolation, "isolation") == Isolation.SERIALIZABLE;
         byte[] text = Durability.bytes(durability);
         return new Transaction(
                 with((database, none) -> Native.transaction(database, serializable, text)), this);
@@ -267,6 +269,7 @@ public final class Database extends Keyspace {
      * @throws TamisException of the code {@link ErrorCode#NOT_PREPARED} if there is none of that name
      */
     public void commitPrepared(byte[] name) {
+        requireNonNull(name, "name");
         act(database -> Native.endPrepared(database, name, true));
     }
 
@@ -277,6 +280,7 @@ public final class Database extends Keyspace {
      * @throws TamisException of the code {@link ErrorCode#NOT_PREPARED} if there is none of that name
      */
     public void abortPrepared(byte[] name) {
+        requireNonNull(name, "name");
         act(database -> Native.endPrepared(database, name, false));
     }
 

@@ -177,8 +177,11 @@ public final class Options {
         return Text.of(Native.describeOptions());
     }
 
-    /** Names and values, packed. */
+    /** Names and values, packed, of anything but a database to open. */
     byte[] packed() {
+        if (sharedReadMemory != null) {
+            throw TamisException.of(ErrorCode.INVALID_OPTION, "memory is shared by databases that are opened with it");
+        }
         return Text.packed(texts);
     }
 
@@ -187,7 +190,7 @@ public final class Options {
         Ref read = sharedReadMemory == null ? null : sharedReadMemory.ref();
         long readMemory = Ref.enterAny(read);
         try {
-            return Native.open(path, packed(), readMemory, readOnly);
+            return Native.open(path, Text.packed(texts), readMemory, readOnly);
         } finally {
             Ref.exitAny(read);
         }
