@@ -143,6 +143,7 @@ class TopologiesTest {
     private List<TestRecord<String, String>> run(Example example, String name, Properties stores) throws Exception {
         Properties config = new Properties();
         config.put(StreamsConfig.APPLICATION_ID_CONFIG, "topologies");
+        config.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, "none:1");
         config.put(StreamsConfig.STATE_DIR_CONFIG, directory.resolve(name).toString());
         config.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class.getName());
         config.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class.getName());
