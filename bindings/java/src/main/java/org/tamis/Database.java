@@ -6,6 +6,9 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.locks.LockSupport;
+import java.util.function.Function;
 
 /**
  * An open database, and its default keyspace. A database is open once in a process: threads share the object.
@@ -22,6 +25,9 @@ import java.util.List;
  * }</pre>
  */
 public final class Database extends Keyspace {
+    /** How often {@link #transact} tries. */
+    private static final int MOST_ATTEMPTS = 100;
+
     private Database(long handle) {
         super(handle);
     }
@@ -228,6 +234,34 @@ public final class Database extends Keyspace {
         byte[] text = Durability.bytes(durability);
         return new Transaction(
                 with((database, none) -> Native.transaction(database, serializable, text)), this);
+    }
+
+    /**
+     * Calls a function with a serializable transaction, commits it, and returns what the function returned. After a conflict all of it is
+     * repeated with a new transaction, after a pause that grows: the function should have no effects but through the transaction. What the
+     * function throws rolls the transaction back, and is not repeated.
+     *
+     * @param <T> what the function returns
+     * @param function reads and writes
+     * @return what the function returned
+     * @throws ConflictException after 100 conflicts
+     */
+    public <T> T transact(Function<? super Transaction, ? extends T> function) {
+        for (int attempt = 1; ; attempt++) {
+            try (Transaction transaction = transaction()) {
+                T result = function.apply(transaction);
+                try {
+                    transaction.commit();
+                    return result;
+                } catch (ConflictException conflict) {
+                    if (attempt == MOST_ATTEMPTS) {
+                        throw conflict;
+                    }
+                }
+            }
+            long longest = 1000L << Math.min(attempt, 13);
+            LockSupport.parkNanos(ThreadLocalRandom.current().nextLong(longest));
+        }
     }
 
     /**
