@@ -56,7 +56,7 @@ import org.junit.jupiter.api.io.TempDir;
 
 /** Interactive queries of the stores of a topology. */
 class QueriesTest {
-    @TempDir
+    @TempDir(factory = MemoryDirectory.class)
     Path directory;
 
     private TopologyTestDriver driver;

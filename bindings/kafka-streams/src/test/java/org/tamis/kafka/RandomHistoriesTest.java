@@ -35,7 +35,7 @@ class RandomHistoriesTest {
     Path directory;
 
     /** Makes flushes and compactions out of a few thousand operations. */
-    private static final Map<String, String> SMALL = Map.of("tamis.memtable_bytes", "16 KiB", "tamis.table_bytes", "16 KiB");
+    private static final Map<String, String> SMALL = Map.of("tamis.memtable_bytes", "4 KiB", "tamis.table_bytes", "4 KiB");
 
     private <S extends StateStore> S opened(String name, Supplier<S> supplier) {
         S store = supplier.get();
@@ -69,7 +69,7 @@ class RandomHistoriesTest {
         List<KeyValueStore<Bytes, byte[]>> others = List.of(
                 opened("rocksdb", () -> Stores.persistentKeyValueStore("store").get()),
                 opened("memory", () -> Stores.inMemoryKeyValueStore("store").get()));
-        for (int i = 0; i < 20_000; i++) {
+        for (int i = 0; i < 5_000; i++) {
             Bytes key = keys.get();
             Bytes to = keys.get();
             byte[] value = random.nextInt(4) == 0 ? null : Answers.value(random.nextInt(1000));
@@ -134,7 +134,7 @@ class RandomHistoriesTest {
                 "rocksdb", () -> Stores.persistentWindowStore("store", retention, size, retainDuplicates).get());
         // Times go on, with late ones among them, and some that have expired.
         long now = 0;
-        for (int i = 0; i < 15_000; i++) {
+        for (int i = 0; i < 5_000; i++) {
             now += random.nextInt(100);
             long time = Math.max(0, now - random.nextInt(random.nextInt(50) == 0 ? 400_000 : 1_000));
             long from = time - random.nextInt(200_000);
@@ -168,7 +168,7 @@ class RandomHistoriesTest {
                 assertEquals(Answers.of(rocksdb.fetchAll(from, to)), Answers.of(tamis.fetchAll(from, to)));
                 assertEquals(Answers.of(rocksdb.backwardFetchAll(from, to)), Answers.of(tamis.backwardFetchAll(from, to)));
             }
-            if (i % 5_000 == 4_999) {
+            if (i % 1_500 == 1_499) {
                 tamis.close();
                 tamis = opened("tamis", ofTamis);
                 rocksdb.close();
@@ -190,7 +190,7 @@ class RandomHistoriesTest {
         SessionStore<Bytes, byte[]> rocksdb = opened("rocksdb", () -> Stores.persistentSessionStore("store", retention).get());
         long now = 0;
         List<Windowed<Bytes>> written = new ArrayList<>();
-        for (int i = 0; i < 15_000; i++) {
+        for (int i = 0; i < 5_000; i++) {
             now += random.nextInt(100);
             long end = Math.max(0, now - random.nextInt(random.nextInt(50) == 0 ? 400_000 : 1_000));
             Bytes key = keys.get();

@@ -49,7 +49,7 @@ class TopologiesTest {
     private static final Duration GRACE = Duration.ofSeconds(5);
     private static final int RECORDS = 600;
 
-    @TempDir
+    @TempDir(factory = MemoryDirectory.class)
     Path directory;
 
     /** Input {@code left} and {@code right}, output {@code out}, all of text. */
@@ -72,7 +72,7 @@ class TopologiesTest {
                 .toStream())),
         SUPPRESSED(builder -> windowed(grouped(builder)
                 .windowedBy(TimeWindows.ofSizeAndGrace(SIZE, GRACE))
-                .count()
+                .count(Materialized.with(Serdes.String(), Serdes.Long()))
                 .suppress(Suppressed.untilWindowCloses(Suppressed.BufferConfig.unbounded()))
                 .toStream())),
         CLOSED_WINDOWS(builder -> windowed(grouped(builder)
