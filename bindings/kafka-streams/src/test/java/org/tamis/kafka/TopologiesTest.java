@@ -185,8 +185,9 @@ class TopologiesTest {
         return topology.describe().toString().contains("topics: [" + topic + "]");
     }
 
+    /** Looks for the directory of a kind of stores, which is in that of a task in that of the application. */
     private static boolean holds(Path directory, String name) throws Exception {
-        try (Stream<Path> files = Files.walk(directory)) {
+        try (Stream<Path> files = Files.walk(directory, 3)) {
             return files.anyMatch(file -> file.getFileName().toString().equals(name));
         }
     }
