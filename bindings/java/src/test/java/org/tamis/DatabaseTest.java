@@ -156,6 +156,24 @@ final class DatabaseTest {
     }
 
     @Test
+    void manyKeysAtOnce() {
+        try (Database db = Database.open(directory)) {
+            byte[][] keys = new byte[5000][];
+            for (int i = 0; i < keys.length; i++) {
+                keys[i] = b("key " + i);
+                if (i % 7 != 0) {
+                    db.put(keys[i], keys[i]);
+                }
+            }
+            byte[][] values = db.multiGet(keys);
+            assertEquals(keys.length, values.length);
+            for (int i = 0; i < keys.length; i++) {
+                assertEquals(i % 7 == 0 ? null : "key " + i, s(values[i]));
+            }
+        }
+    }
+
+    @Test
     void firstAndLast() {
         try (Database db = Database.open(directory)) {
             assertNull(db.first());
