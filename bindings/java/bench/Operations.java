@@ -54,7 +54,7 @@ final class Operations {
         ByteBuffer from = ByteBuffer.allocateDirect(100);
         WriteBatch batch = new WriteBatch();
         String[] names = {
-            "put", "put, direct", "batch of 1,000", "get", "get, direct", "get, absent", "multiGet of 100", "scan", "scan of keys",
+            "put", "put, direct", "batch of 1,000", "get", "get, direct", "get, absent", "multiGet of 100", "range of 3", "scan", "scan of keys",
         };
         Work[] works = {
             () -> {
@@ -94,6 +94,15 @@ final class Operations {
             () -> {
                 for (int i = 0; i < KEYS; i += 100) {
                     check(db.multiGet(Arrays.copyOfRange(keys, i, i + 100)).length == 100);
+                }
+            },
+            () -> {
+                for (byte[] key : keys) {
+                    try (Cursor items = db.items(Range.all().from(key))) {
+                        for (int i = 0; i < 3 && items.hasNext(); i++) {
+                            check(items.next().value().length == 100);
+                        }
+                    }
                 }
             },
             () -> {

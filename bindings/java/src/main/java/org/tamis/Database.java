@@ -28,8 +28,13 @@ public final class Database extends Keyspace {
     /** How often {@link #transact} tries. */
     private static final int MOST_ATTEMPTS = 100;
 
-    private Database(long handle) {
-        super(handle);
+    private final Path path;
+    private final boolean readOnly;
+
+    private Database(Path directory, Options options, boolean readOnly) {
+        super(options.open(Text.path(directory), readOnly));
+        path = directory.toAbsolutePath();
+        this.readOnly = readOnly;
     }
 
     /**
@@ -55,7 +60,7 @@ public final class Database extends Keyspace {
      * @throws CorruptionException for damage, with its file and offset
      */
     public static Database open(Path directory, Options options) {
-        return new Database(options.open(Text.path(directory), false));
+        return new Database(directory, options, false);
     }
 
     /**
@@ -67,7 +72,7 @@ public final class Database extends Keyspace {
      * @return the database
      */
     public static Database openReadOnly(Path directory, Options options) {
-        return new Database(options.open(Text.path(directory), true));
+        return new Database(directory, options, true);
     }
 
     /**
@@ -98,6 +103,24 @@ public final class Database extends Keyspace {
      */
     public boolean isClosed() {
         return source().isClosed();
+    }
+
+    /**
+     * Reports whether it was opened for reading.
+     *
+     * @return true if writes throw {@link ReadOnlyException}
+     */
+    public boolean isReadOnly() {
+        return readOnly;
+    }
+
+    /**
+     * Returns the database's directory.
+     *
+     * @return its absolute path
+     */
+    public Path path() {
+        return path;
     }
 
     /** Returns this. */

@@ -1,6 +1,7 @@
 package org.tamis;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
@@ -149,6 +150,8 @@ final class DatabaseTest {
             assertTrue(db.approximateSize(Range.all()) > 0);
             assertEquals(0, db.approximateSize(Range.all().from(b("x"))));
             assertNotNull(Database.version());
+            assertEquals(directory.resolve("data"), db.path());
+            assertFalse(db.isReadOnly());
         }
         Options options = new Options();
         assertTrue(Database.verify(directory.resolve("data"), options).contains("\"problems\":[]"));
@@ -259,6 +262,7 @@ final class DatabaseTest {
                     byte[] one = {1, 0, 0, 0, 0, 0, 0, 0};
                     for (int i = 0; i < 500; i++) {
                         db.increment(b("n"), 1);
+                        db.update(b("u"), before -> b(before == null ? "1" : "" + (1 + Integer.parseInt(s(before)))));
                         db.transact(transaction -> {
                             byte[] before = transaction.get(b("m"));
                             int next = before == null ? 1 : 1 + Integer.parseInt(s(before));
@@ -277,6 +281,9 @@ final class DatabaseTest {
             }
             assertEquals(2000, db.increment(b("n"), 0));
             assertEquals("2000", s(db.get(b("m"))));
+            assertEquals("2000", s(db.get(b("u"))));
+            assertNull(db.update(b("u"), before -> null));
+            assertNull(db.get(b("u")));
             assertEquals(2000, sums.increment(b("n"), 0));
         } finally {
             threads.shutdownNow();

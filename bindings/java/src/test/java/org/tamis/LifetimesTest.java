@@ -85,6 +85,7 @@ final class LifetimesTest {
         calls.put("compareAndSwap", () -> keyspace.compareAndSwap(b("k"), null, b("v")));
         calls.put("insertIfAbsent", () -> keyspace.insertIfAbsent(b("k"), b("v")));
         calls.put("take", () -> keyspace.take(b("k")));
+        calls.put("update", () -> keyspace.update(b("k"), value -> value));
         calls.put("approximateCount", keyspace::approximateCount);
         calls.put("approximateSize", () -> keyspace.approximateSize(Range.all()));
         calls.put("flush", keyspace::flush);

@@ -3,7 +3,6 @@ package org.tamis;
 import static java.nio.charset.StandardCharsets.UTF_8;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.tamis.Testing.b;
 
@@ -41,19 +40,30 @@ final class ProcessTest {
 
     @Test
     void aPropertySaysWhereTheLibraryIs() throws Exception {
+        String name = "native/" + Library.platform() + "/" + System.mapLibraryName("tamis_jni");
+        Path library = Path.of(Library.class.getResource(name).toURI());
+        // Nothing can be copied there.
+        String noTemporary = "-Djava.io.tmpdir=" + directory.resolve("nowhere");
+        assertEquals("", said(0, noTemporary, "-Dtamis.library=" + library));
+        said(1, noTemporary);
+        String nowhere = directory.resolve("nowhere.so").toString();
+        assertTrue(said(1, "-Dtamis.library=" + nowhere).contains("UnsatisfiedLinkError"));
+        assertTrue(said(1, "-Dos.arch=pdp11").contains("this jar of tamis has no library for "));
+    }
+
+    /** Runs a program that should end with a status, and returns its output. */
+    private String said(int status, String... options) throws Exception {
         File output = directory.resolve("output").toFile();
-        Path library = directory.resolve("nowhere.so");
-        assertNotEquals(0, run(output, CheckedWork.class, "-Dtamis.library=" + library));
+        int given = run(output, Abandoned.class, options);
         String said = Files.readString(output.toPath(), UTF_8);
-        assertTrue(said.contains("UnsatisfiedLinkError") && said.contains(library.toString()), said);
+        assertEquals(status, given, said);
+        return said;
     }
 
     @Test
     void aProcessMayEndWhileThreadsAreInside() throws Exception {
-        File output = directory.resolve("output").toFile();
         for (int round = 0; round < 5; round++) {
-            assertEquals(0, run(output, Abandoned.class, "-Xcheck:jni"), Files.readString(output.toPath(), UTF_8));
-            assertEquals("", Files.readString(output.toPath(), UTF_8));
+            assertEquals("", said(0, "-Xcheck:jni"));
             try (Database db = Database.open(directory.resolve("data"))) {
                 assertArrayEquals(b("v"), db.get(b("first")));
                 assertTrue(db.verify().contains("\"problems\":[]"));
