@@ -29,8 +29,8 @@ import org.tamis.WriteBatch;
 abstract class SegmentedStore extends TamisStore {
     private static final Logger LOG = LoggerFactory.getLogger(SegmentedStore.class);
 
-    static final Map<String, String> DEFAULTS =
-            Map.of("memtable_bytes", "16 MiB", "filter", "grf", "prefix_filter", KeyLayout.PREFIX_FILTER);
+    /** Of stores whose keys have prefixes that reads ask for. */
+    static final Map<String, String> PREFIXES = Map.of("filter", "grf", "prefix_filter", KeyLayout.PREFIX_FILTER);
 
     private static final long NOTHING_SEEN = -1;
 
@@ -45,7 +45,7 @@ abstract class SegmentedStore extends TamisStore {
     private Sensor expired;
 
     SegmentedStore(String name, KeyLayout layout, long retention, long segmentInterval, boolean indexed) {
-        super(name, TamisStores.SCOPE, DEFAULTS);
+        super(name, PREFIXES);
         this.layout = layout;
         this.retention = retention;
         this.segmentInterval = segmentInterval;
