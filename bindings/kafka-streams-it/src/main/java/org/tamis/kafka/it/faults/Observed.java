@@ -1,0 +1,140 @@
+package org.tamis.kafka.it.faults;
+
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.stream.Collectors;
+
+import org.apache.kafka.clients.consumer.ConsumerConfig;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.serialization.StringDeserializer;
+
+/**
+ * What the output topics say, read by {@code read_committed}. Each partition's records arrive in order.
+ *
+ * <p>Counts of words must be 1, 2, 3, …: one that is lost or done twice is noticed even if later ones hide it. A pair must come
+ * once. Windows and sessions are cached, so what counts is their last value.
+ */
+final class Observed implements AutoCloseable {
+    /** Faults told in full; more are only counted. */
+    private static final int TOLD = 20;
+
+    final Map<String, Long> counts = new HashMap<>();
+    final Set<String> pairs = new HashSet<>();
+    final Map<String, Long> windows = new HashMap<>();
+    final Map<String, Long> sessions = new HashMap<>();
+    private final List<String> faults = new ArrayList<>();
+    private long faultCount;
+    private final KafkaConsumer<String, String> consumer;
+
+    Observed(String broker) {
+        Map<String, Object> configs = Map.of(
+                ConsumerConfig.BOOTSTRAP_SERVERS_CONFIG, broker,
+                ConsumerConfig.ISOLATION_LEVEL_CONFIG, "read_committed",
+                ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "earliest",
+                ConsumerConfig.MAX_POLL_RECORDS_CONFIG, 5_000);
+        consumer = new KafkaConsumer<>(configs, new StringDeserializer(), new StringDeserializer());
+        List<TopicPartition> partitions = new ArrayList<>();
+        for (String topic : Topics.OUTPUTS) {
+            for (int partition = 0; partition < Topics.PARTITIONS; partition++) {
+                partitions.add(new TopicPartition(topic, partition));
+            }
+        }
+        consumer.assign(partitions);
+    }
+
+    /** Reads what has come, and waits this long for something if nothing has. */
+    void poll(Duration wait) {
+        for (ConsumerRecord<String, String> record : consumer.poll(wait)) {
+            take(record.topic(), record.key(), record.value());
+        }
+    }
+
+    private void take(String topic, String key, String value) {
+        switch (topic) {
+            case Topics.COUNTS: {
+                long count = Long.parseLong(value);
+                Long before = counts.put(key, count);
+                if (count != (before == null ? 0 : before) + 1) {
+                    fault("word " + key + ": " + count + " after " + before);
+                }
+                break;
+            }
+            case Topics.PAIRS:
+                if (!key.startsWith(CountAndJoin.CLOCK) && !pairs.add(key + "=" + value)) {
+                    fault("pair " + key + "=" + value + " twice");
+                }
+                break;
+            case Topics.WINDOWS:
+                windows.put(key, Long.valueOf(value));
+                break;
+            default:
+                if (value == null) {
+                    sessions.remove(key);
+                } else {
+                    sessions.put(key, Long.valueOf(value));
+                }
+        }
+    }
+
+    private void fault(String text) {
+        faultCount++;
+        if (faults.size() < TOLD) {
+            faults.add(text);
+        }
+    }
+
+    /** Whether all that is expected has come, or more. */
+    boolean isComplete(Expected expected, boolean withoutPartner) {
+        int pairsNeeded = withoutPartner ? expected.pairs.size() : expected.matched;
+        return counts.equals(expected.counts)
+                && pairs.size() >= pairsNeeded
+                && windows.equals(expected.windows)
+                && sessions.equals(expected.sessions);
+    }
+
+    /** Returns what differs from the expected, in words; empty if nothing does. */
+    List<String> differences(Expected expected) {
+        List<String> all = new ArrayList<>(faults);
+        if (faultCount > faults.size()) {
+            all.add("… and " + (faultCount - faults.size()) + " more");
+        }
+        all.addAll(differences("word", expected.counts, counts));
+        all.addAll(differences("pair", ones(expected.pairs), ones(pairs)));
+        all.addAll(differences("window", expected.windows, windows));
+        all.addAll(differences("session", expected.sessions, sessions));
+        return all;
+    }
+
+    private static Map<String, Long> ones(Set<String> set) {
+        return set.stream().collect(Collectors.toMap(item -> item, item -> 1L));
+    }
+
+    static List<String> differences(String what, Map<String, Long> expected, Map<String, Long> actual) {
+        Set<String> keys = new HashSet<>(expected.keySet());
+        keys.addAll(actual.keySet());
+        List<String> wrong = keys.stream()
+                .filter(key -> !java.util.Objects.equals(expected.get(key), actual.get(key)))
+                .sorted()
+                .collect(Collectors.toList());
+        List<String> told = wrong.stream()
+                .limit(TOLD)
+                .map(key -> what + " " + key + ": " + actual.get(key) + ", not " + expected.get(key))
+                .collect(Collectors.toList());
+        if (wrong.size() > TOLD) {
+            told.add("… and " + (wrong.size() - TOLD) + " more of " + what);
+        }
+        return told;
+    }
+
+    @Override
+    public void close() {
+        consumer.close(Duration.ofSeconds(1));
+    }
+}
