@@ -1,5 +1,6 @@
 //! Tests of the built program as a person or a script uses it: its output and exit codes.
 
+mod advise;
 mod filters;
 mod keyspaces;
 mod loading;

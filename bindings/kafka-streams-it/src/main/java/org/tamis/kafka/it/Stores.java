@@ -14,7 +14,7 @@ public final class Stores {
         if (name.equals("rocksdb")) {
             suppliers = "org.apache.kafka.streams.state.BuiltInDslStoreSuppliers$RocksDBDslStoreSuppliers";
         } else if (name.equals("tamis")) {
-            suppliers = "org.tamis.kafka.streams.TamisDslStoreSuppliers";
+            suppliers = "org.tamis.kafka.TamisDslStoreSuppliers";
         }
         try {
             Class.forName(suppliers, false, Stores.class.getClassLoader());

@@ -19,20 +19,21 @@ import org.apache.kafka.streams.kstream.StreamJoined;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.state.KeyValueStore;
+import org.apache.kafka.streams.state.SessionStore;
 
 /**
  * The topology of a run: a word count over a repartition topic (key-value store), a windowed left join of two streams (window
  * stores, and the key-value store of records without partner), pairs counted in windows, and sessions.
  *
- * <p>No store is named by class: all come from {@code dsl.store.suppliers.class}. The counts of words are not cached, so each
- * update is an output record; windows and sessions are.
+ * <p>No store is named by class: all come from {@code dsl.store.suppliers.class}. Counts of words and sessions are not
+ * cached, so that each update is an output record; windows are.
  */
 final class CountAndJoin {
     static final Duration JOIN_DIFFERENCE = Duration.ofSeconds(5);
     static final Duration WINDOW = Duration.ofSeconds(30);
     static final Duration SESSION_GAP = Duration.ofSeconds(3);
     /** More than what the sides of a join may be apart when they are read; less than a run, so that windows expire. */
-    static final Duration GRACE = Duration.ofMinutes(10);
+    static final Duration GRACE = Duration.ofMinutes(4);
     /** Keys of records that only move the time. */
     static final String CLOCK = "clock";
 
@@ -82,7 +83,7 @@ final class CountAndJoin {
         left.filterNot((key, value) -> key.startsWith(CLOCK))
                 .groupByKey(Grouped.with(TEXT, TEXT))
                 .windowedBy(SessionWindows.ofInactivityGapAndGrace(SESSION_GAP, GRACE))
-                .count(Named.as("session"), Materialized.as(SESSIONS_STORE))
+                .count(Named.as("session"), Materialized.<String, Long, SessionStore<Bytes, byte[]>>as(SESSIONS_STORE).withCachingDisabled())
                 .toStream((window, count) -> session(window))
                 .mapValues(count -> count == null ? null : Long.toString(count))
                 .to(Topics.SESSIONS, Produced.with(TEXT, TEXT));

@@ -85,14 +85,14 @@ public final class FaultRun {
             Input input = new Input(settings.seed, settings.perBatch, System.currentTimeMillis() - BEFORE.toMillis());
             try (Fleet fleet = new Fleet(work, broker.address(), suppliers, INSTANCES);
                     Sender sender = new Sender(broker.address(), input);
-                    Observed observed = new Observed(broker.address())) {
+                    OutputReader reader = new OutputReader(broker.address())) {
                 for (int i = 0; i < INSTANCES; i++) {
                     fleet.start(i);
                 }
-                await(fleet, observed, LONGEST_START, "the start", fleet::isSettled);
+                await(fleet, reader, LONGEST_START, "the start", fleet::isSettled);
                 say(INSTANCES + " instances run, with stores of " + settings.stores);
-                disturb(fleet, sender, observed);
-                finish(fleet, sender, observed);
+                disturb(fleet, sender, reader);
+                finish(fleet, sender, reader);
                 failures.addAll(fleet.errors);
                 if (!failures.isEmpty() && settings.logs != null) {
                     fleet.saveLogs(settings.logs);
@@ -102,7 +102,7 @@ public final class FaultRun {
     }
 
     /** Lets input arrive while instances die and come back; one leaves for good. */
-    private void disturb(Fleet fleet, Sender sender, Observed observed) throws IOException, InterruptedException {
+    private void disturb(Fleet fleet, Sender sender, OutputReader reader) throws IOException, InterruptedException {
         long begin = System.nanoTime();
         long end = begin + Duration.ofSeconds(settings.seconds).toNanos();
         long retirement = begin + Duration.ofSeconds(settings.seconds).toNanos() * 11 / 20;
@@ -112,7 +112,7 @@ public final class FaultRun {
         Map<Integer, Long> returns = new HashMap<>();
         sender.start();
         while (System.nanoTime() < end) {
-            observed.poll(POLL);
+            reader.poll(POLL);
             fleet.checkAlive();
             long now = System.nanoTime();
             returns.entrySet().removeIf(entry -> {
@@ -156,33 +156,33 @@ public final class FaultRun {
     }
 
     /** Waits until all input is processed, and compares. */
-    private void finish(Fleet fleet, Sender sender, Observed observed) throws IOException, InterruptedException {
+    private void finish(Fleet fleet, Sender sender, OutputReader reader) throws IOException, InterruptedException {
         Expected expected = new Expected(sender.sent());
         say(String.format(Locale.ROOT, "%,d records sent; %d kills; waiting for the rest", sender.sent().size(), kills));
-        boolean done = await(fleet, observed, LONGEST_CATCH_UP, "the output", () -> observed.isComplete(expected, false));
+        boolean done = await(fleet, reader, LONGEST_CATCH_UP, "the output", () -> reader.outputs.isComplete(expected, false));
         if (done) {
             // Only later records tell that those without partner stay without. At most once a second the join looks for them.
             for (int hour = 1; hour <= 3; hour++) {
                 sender.moveClocks(hour);
                 long until = System.nanoTime() + Duration.ofMillis(1_500).toNanos();
                 while (System.nanoTime() < until) {
-                    observed.poll(POLL);
+                    reader.poll(POLL);
                 }
             }
-            await(fleet, observed, LONGEST_CATCH_UP, "records without partner", () -> observed.isComplete(expected, true));
+            await(fleet, reader, LONGEST_CATCH_UP, "records without partner", () -> reader.outputs.isComplete(expected, true));
             // What is too much may come late.
             long until = System.nanoTime() + Duration.ofSeconds(3).toNanos();
             while (System.nanoTime() < until) {
-                observed.poll(POLL);
+                reader.poll(POLL);
             }
         }
-        failures.addAll(observed.differences(expected));
+        failures.addAll(reader.outputs.differences(expected));
         say(String.format(Locale.ROOT,
                 "%,d words in all, %,d different; %,d pairs, of which %,d without partner; %,d windows; %,d sessions",
                 expected.counts.values().stream().mapToLong(Long::longValue).sum(), expected.counts.size(),
                 expected.pairs.size(), expected.pairs.size() - expected.matched, expected.windows.size(),
                 expected.sessions.size()));
-        if (failures.isEmpty() && await(fleet, observed, LONGEST_START, "rest", fleet::isSettled)) {
+        if (failures.isEmpty() && await(fleet, reader, LONGEST_START, "rest", fleet::isSettled)) {
             long margin = CountAndJoin.WINDOW.toMillis();
             compareStores(fleet.dump(sender.beginMs() - margin, sender.lastTimeMs() + margin), expected, sender.lastTimeMs());
         }
@@ -196,7 +196,7 @@ public final class FaultRun {
     /** Stores must hold what was put out; of windows and sessions at least those younger than half of the retention. */
     private void compareStores(Map<String, Map<String, Long>> stores, Expected expected, long lastTimeMs) {
         Map<String, Long> none = Map.of();
-        failures.addAll(Observed.differences("stored word", expected.counts, stores.getOrDefault("counts", none)));
+        failures.addAll(Outputs.differences("stored word", expected.counts, stores.getOrDefault("counts", none)));
         long kept = lastTimeMs - CountAndJoin.GRACE.toMillis() / 2;
         recent("stored window", expected.windows, stores.getOrDefault("windows", none), kept);
         recent("stored session", expected.sessions, stores.getOrDefault("sessions", none), kept);
@@ -206,7 +206,7 @@ public final class FaultRun {
         Map<String, Long> due = new HashMap<>(expected);
         // Older ones may be gone; if they are not, they must be right.
         due.keySet().removeIf(key -> startOf(key) < kept && !stored.containsKey(key));
-        failures.addAll(Observed.differences(what, due, stored));
+        failures.addAll(Outputs.differences(what, due, stored));
         say(String.format(Locale.ROOT, "%ss: %,d compared, %,d expired", what, due.size(), expected.size() - due.size()));
     }
 
@@ -221,10 +221,10 @@ public final class FaultRun {
     }
 
     /** Polls until a condition holds; notes a failure, and returns false, if it does not in time or an instance reports an error. */
-    private boolean await(Fleet fleet, Observed observed, Duration longest, String what, Condition condition) {
+    private boolean await(Fleet fleet, OutputReader reader, Duration longest, String what, Condition condition) {
         long deadline = System.nanoTime() + longest.toNanos();
         while (!condition.holds()) {
-            observed.poll(POLL);
+            reader.poll(POLL);
             fleet.checkAlive();
             if (!fleet.errors.isEmpty()) {
                 failures.add("an error while waiting for " + what);

@@ -130,8 +130,8 @@ final class Fleet implements AutoCloseable {
     }
 
     /**
-     * Returns what the active tasks' stores hold: for each store, from key to value; of windows and sessions those between
-     * two times. A key in two instances is an error.
+     * Returns what the active tasks' stores hold: for each store, from key to value; of windows those that begin between two
+     * times. A key in two instances is an error.
      */
     Map<String, Map<String, Long>> dump(long fromMs, long toMs) throws IOException, InterruptedException {
         Map<String, Map<String, Long>> stores = new HashMap<>();

@@ -32,7 +32,7 @@ import org.tamis.kafka.it.process.ParentWatch;
  *
  * <p>Arguments: the broker's address, the state directory, the class of the store suppliers. Lines on standard output:
  * {@code STATE name}; {@code RESTORED store records}; {@code ERROR text}; {@code DUMPED}. Commands: {@code dump FROM TO FILE},
- * which writes what its active tasks' stores hold (windows and sessions between these times only: a cached store takes time for
+ * which writes what its active tasks' stores hold (windows that begin between these times only: a cached store takes time for
  * the time between them, not for what it has); {@code stop}.
  */
 public final class Instance {
@@ -134,7 +134,7 @@ public final class Instance {
             var sessions = streams.store(StoreQueryParameters.fromNameAndType(
                     CountAndJoin.SESSIONS_STORE, QueryableStoreTypes.<String, Long>sessionStore()));
             for (String key : Input.keys()) {
-                try (KeyValueIterator<Windowed<String>, Long> all = sessions.findSessions(key, from, to)) {
+                try (KeyValueIterator<Windowed<String>, Long> all = sessions.fetch(key)) {
                     all.forEachRemaining(entry ->
                             writer.println("sessions\t" + CountAndJoin.session(entry.key) + "\t" + entry.value));
                 }

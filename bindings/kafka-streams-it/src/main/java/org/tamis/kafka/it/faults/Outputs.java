@@ -1,27 +1,21 @@
 package org.tamis.kafka.it.faults;
 
-import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Set;
 import java.util.stream.Collectors;
 
-import org.apache.kafka.clients.consumer.ConsumerConfig;
-import org.apache.kafka.clients.consumer.ConsumerRecord;
-import org.apache.kafka.clients.consumer.KafkaConsumer;
-import org.apache.kafka.common.TopicPartition;
-import org.apache.kafka.common.serialization.StringDeserializer;
-
 /**
- * What the output topics say, read by {@code read_committed}. Each partition's records arrive in order.
+ * What the output topics say. The records of each key are given in their order.
  *
  * <p>Counts of words must be 1, 2, 3, …: one that is lost or done twice is noticed even if later ones hide it. A pair must come
- * once. Windows and sessions are cached, so what counts is their last value.
+ * once. Windows are cached and sessions grow, so what counts is their last value.
  */
-final class Observed implements AutoCloseable {
+final class Outputs {
     /** Faults told in full; more are only counted. */
     private static final int TOLD = 20;
 
@@ -31,32 +25,9 @@ final class Observed implements AutoCloseable {
     final Map<String, Long> sessions = new HashMap<>();
     private final List<String> faults = new ArrayList<>();
     private long faultCount;
-    private final KafkaConsumer<String, String> consumer;
 
-    Observed(String broker) {
-        Map<String, Object> configs = Map.of(
-                ConsumerConfig.BOOTSTRAP_SERVERS_CONFIG, broker,
-                ConsumerConfig.ISOLATION_LEVEL_CONFIG, "read_committed",
-                ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "earliest",
-                ConsumerConfig.MAX_POLL_RECORDS_CONFIG, 5_000);
-        consumer = new KafkaConsumer<>(configs, new StringDeserializer(), new StringDeserializer());
-        List<TopicPartition> partitions = new ArrayList<>();
-        for (String topic : Topics.OUTPUTS) {
-            for (int partition = 0; partition < Topics.PARTITIONS; partition++) {
-                partitions.add(new TopicPartition(topic, partition));
-            }
-        }
-        consumer.assign(partitions);
-    }
-
-    /** Reads what has come, and waits this long for something if nothing has. */
-    void poll(Duration wait) {
-        for (ConsumerRecord<String, String> record : consumer.poll(wait)) {
-            take(record.topic(), record.key(), record.value());
-        }
-    }
-
-    private void take(String topic, String key, String value) {
+    /** Takes one record. */
+    void take(String topic, String key, String value) {
         switch (topic) {
             case Topics.COUNTS: {
                 long count = Long.parseLong(value);
@@ -120,7 +91,7 @@ final class Observed implements AutoCloseable {
         Set<String> keys = new HashSet<>(expected.keySet());
         keys.addAll(actual.keySet());
         List<String> wrong = keys.stream()
-                .filter(key -> !java.util.Objects.equals(expected.get(key), actual.get(key)))
+                .filter(key -> !Objects.equals(expected.get(key), actual.get(key)))
                 .sorted()
                 .collect(Collectors.toList());
         List<String> told = wrong.stream()
@@ -131,10 +102,5 @@ final class Observed implements AutoCloseable {
             told.add("… and " + (wrong.size() - TOLD) + " more of " + what);
         }
         return told;
-    }
-
-    @Override
-    public void close() {
-        consumer.close(Duration.ofSeconds(1));
     }
 }
