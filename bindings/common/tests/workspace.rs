@@ -31,3 +31,14 @@ fn version_licence_lints_and_profiles_are_the_engines() {
     let lints = engine["[workspace.lints.rust]"].iter().filter(|line| !line.contains("loom"));
     assert_eq!(lints.collect::<Vec<_>>(), bindings["[workspace.lints.rust]"].iter().collect::<Vec<_>>());
 }
+
+/// Maven reads no manifest of Cargo.
+#[test]
+fn the_java_package_has_the_same_version() {
+    let bindings = sections("../Cargo.toml");
+    let version = bindings["[workspace.package]"].iter().find_map(|line| line.strip_prefix("version = "));
+    let version = version.expect("a version").trim_matches('"');
+    let pom = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../java/pom.xml"));
+    let of_package = format!("<artifactId>tamis</artifactId>\n  <version>{version}</version>");
+    assert!(pom.expect("a project").contains(&of_package), "{version}");
+}

@@ -1,0 +1,232 @@
+package org.tamis;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.tamis.Testing.assertCode;
+import static org.tamis.Testing.b;
+import static org.tamis.Testing.keys;
+import static org.tamis.Testing.s;
+
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Set;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** What the script does not ask: options, shared memory, reports, durabilities, several threads. */
+final class DatabaseTest {
+    @TempDir
+    private Path directory;
+
+    @Test
+    void optionsAreThoseOfTheEngine() {
+        Options options = new Options()
+                .createIfMissing(true)
+                .errorIfExists(true)
+                .durability(Durability.every(Duration.ofMillis(250)))
+                .cacheBytes(3 << 20)
+                .memtableBytes(2 << 20)
+                .filter("ribbon")
+                .bitsPerKey(11.5)
+                .compression("none")
+                .mergeOperator("append");
+        try (Database db = Database.open(directory, options)) {
+            String text = db.databaseOptions();
+            for (String line : List.of(
+                    "durability = every 250 ms", "cache_bytes = 3 MiB", "keyspace.memtable_bytes = 2 MiB",
+                    "keyspace.filter = ribbon", "keyspace.bits_per_key = 11.5", "keyspace.compression = none",
+                    "keyspace.merge_operator = append")) {
+                assertTrue(text.contains(line + "\n"), line + " in\n" + text);
+            }
+            db.setOptions(new Options().set("keyspace.filter", "bloom").set("bits_per_key", 9));
+            assertTrue(db.options().contains("filter = bloom\n"), db.options());
+            assertTrue(db.options().contains("bits_per_key = 9\n"), db.options());
+            assertCode(ErrorCode.FIXED_OPTION, () -> db.setOptions(new Options().mergeOperator("add")));
+        }
+        assertCode(ErrorCode.DATABASE_EXISTS, () -> Database.open(directory, options));
+        String described = Options.describe();
+        assertTrue(described.contains("\"name\":\"keyspace.filter\""), described);
+    }
+
+    @Test
+    void codesAreThoseOfAllBindings() throws Exception {
+        Path source = Path.of("..", "common", "src", "code.rs");
+        Matcher matcher = Pattern.compile("Code::(\\w+) => \"([a-z-]+)\"")
+                .matcher(Files.readString(source, StandardCharsets.UTF_8));
+        Set<String> names = new HashSet<>();
+        while (matcher.find()) {
+            names.add(matcher.group(2));
+        }
+        Set<String> here = new HashSet<>();
+        for (ErrorCode code : ErrorCode.values()) {
+            here.add(code.text());
+            assertEquals(code.text(), code.name().toLowerCase().replace('_', '-'));
+            assertEquals(code, ErrorCode.of(code.number()));
+        }
+        assertEquals(names, here);
+    }
+
+    @Test
+    void memoryIsShared() {
+        try (SharedReadMemory memory = new SharedReadMemory(64 << 20);
+                Database one = Database.open(directory.resolve("one"), new Options().sharedReadMemory(memory));
+                Database two = Database.open(directory.resolve("two"), new Options().sharedReadMemory(memory))) {
+            assertEquals(64 << 20, memory.bytes());
+            memory.setBytes(32 << 20);
+            assertEquals(32 << 20, memory.bytes());
+            one.put(b("k"), b("1"));
+            two.put(b("k"), b("2"));
+            one.flush();
+            assertEquals("1", s(one.get(b("k"))));
+            assertEquals("2", s(two.get(b("k"))));
+            Options alone = new Options().sharedReadMemory(memory);
+            assertCode(ErrorCode.INVALID_OPTION, () -> one.createKeyspace("more", alone));
+        }
+    }
+
+    @Test
+    void durabilitiesAndBatches() {
+        try (Database db = Database.open(directory)) {
+            Keyspace more = db.createKeyspace("more", new Options().mergeOperator("append"));
+            assertEquals("more", more.name());
+            db.put(b("a"), b("1"), Durability.SYNC);
+            more.put(b("a"), b("2"), Durability.BUFFERED);
+            more.delete(b("a"), Durability.every(Duration.ofSeconds(1)));
+            assertEquals("1", s(db.get(b("a"))));
+            assertNull(more.get(b("a")));
+            try (WriteBatch batch = new WriteBatch()) {
+                batch.put(b("b"), b("1")).put(more, b("b"), b("2")).merge(more, b("b"), b("3")).delete(b("a"));
+                batch.put(more, b("p1"), b("v")).put(more, b("p2"), b("v"));
+                batch.deleteRange(more, Range.all().after(b("p1")).through(b("p2")));
+                assertEquals(7, batch.size());
+                assertTrue(batch.bytes() > 7);
+                db.write(batch, Durability.SYNC);
+                assertEquals(0, batch.size());
+                assertEquals(0, batch.bytes());
+                batch.put(b("c"), b("1"));
+                batch.clear();
+                db.write(batch);
+            }
+            assertEquals(List.of("b"), keys(db, Range.all()));
+            assertEquals(List.of("b", "p1"), keys(more, Range.all()));
+            assertEquals("23", s(more.get(b("b"))));
+        }
+    }
+
+    @Test
+    void reports() {
+        try (Database db = Database.open(directory.resolve("data"))) {
+            db.put(b("k"), b("v"));
+            db.flush();
+            assertTrue(db.stats().contains("\"visible_seq\":"));
+            assertTrue(db.keyspaceStats().contains("\"levels\":"));
+            assertTrue(db.tables().contains("\"smallest\":\"k\""));
+            assertTrue(db.explainGet(b("k")).contains("\"kind\":\"found\""));
+            assertEquals("[]", db.segments());
+            assertTrue(db.verify().contains("\"problems\":[]"));
+            db.settle();
+            db.cancelCompactions();
+            assertTrue(db.approximateCount() > 0);
+            assertTrue(db.approximateSize(Range.all()) > 0);
+            assertEquals(0, db.approximateSize(Range.all().from(b("x"))));
+            assertNotNull(Database.version());
+        }
+        Options options = new Options();
+        assertTrue(Database.verify(directory.resolve("data"), options).contains("\"problems\":[]"));
+        assertTrue(Database.salvage(directory.resolve("data"), options, true).startsWith("{"));
+    }
+
+    @Test
+    void firstAndLast() {
+        try (Database db = Database.open(directory)) {
+            assertNull(db.first());
+            assertNull(db.last());
+            assertTrue(db.isEmpty());
+            db.put(b("a"), b("1"));
+            db.put(b("b"), b("2"));
+            assertEquals("a", s(db.first().key()));
+            assertEquals("2", s(db.last().value()));
+            try (Snapshot snapshot = db.snapshot()) {
+                db.clear();
+                assertEquals("b", s(snapshot.last().key()));
+                assertTrue(snapshot.seq() > 0);
+            }
+        }
+    }
+
+    @Test
+    void locksAreWaitedForAndCirclesFound() throws Exception {
+        ExecutorService thread = Executors.newSingleThreadExecutor();
+        try (Database db = Database.open(directory);
+                LockTransaction one = db.lockTransaction(Duration.ofSeconds(60), null);
+                LockTransaction two = db.lockTransaction(Duration.ofSeconds(60), null)) {
+            one.put(b("a"), b("1"));
+            two.put(b("b"), b("2"));
+            Future<?> wait = thread.submit(() -> one.put(b("b"), b("1")));
+            // Whoever closes the circle is told; the other one goes on.
+            try {
+                two.put(b("a"), b("2"));
+            } catch (ConflictException deadlock) {
+                assertEquals(ErrorCode.DEADLOCK, deadlock.code());
+                two.rollback();
+                wait.get(60, TimeUnit.SECONDS);
+                one.commit();
+                assertEquals("1", s(db.get(b("b"))));
+                return;
+            }
+            assertCode(ErrorCode.DEADLOCK, () -> {
+                try {
+                    wait.get(60, TimeUnit.SECONDS);
+                } catch (ExecutionException error) {
+                    throw error.getCause();
+                }
+            });
+            two.commit();
+        } finally {
+            thread.shutdownNow();
+        }
+    }
+
+    @Test
+    void threadsCountTogether() throws Exception {
+        ExecutorService threads = Executors.newFixedThreadPool(4);
+        try (Database db = Database.open(directory)) {
+            Keyspace sums = db.createKeyspace("sums", new Options().mergeOperator("add"));
+            List<Future<?>> ends = new ArrayList<>();
+            for (int thread = 0; thread < 4; thread++) {
+                int number = thread;
+                ends.add(threads.submit(() -> {
+                    byte[] one = {1, 0, 0, 0, 0, 0, 0, 0};
+                    for (int i = 0; i < 500; i++) {
+                        db.increment(b("n"), 1);
+                        sums.merge(b("n"), one);
+                        db.put(b("t" + number), b(Integer.toString(i)));
+                        assertEquals(Integer.toString(i), s(db.get(b("t" + number))));
+                        assertTrue(keys(db, Range.all().prefix(b("t"))).contains("t" + number));
+                    }
+                }));
+            }
+            for (Future<?> end : ends) {
+                end.get(120, TimeUnit.SECONDS);
+            }
+            assertEquals(2000, db.increment(b("n"), 0));
+            assertEquals(2000, sums.increment(b("n"), 0));
+        } finally {
+            threads.shutdownNow();
+        }
+    }
+}

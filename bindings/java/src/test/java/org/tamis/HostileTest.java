@@ -1,0 +1,273 @@
+package org.tamis;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.tamis.Testing.assertCode;
+import static org.tamis.Testing.b;
+import static org.tamis.Testing.s;
+
+import java.nio.ByteBuffer;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.function.Executable;
+import org.junit.jupiter.api.io.TempDir;
+
+/** Arguments that no program should pass, and threads where only one is allowed. */
+final class HostileTest {
+    @TempDir
+    private Path directory;
+
+    private Database db;
+
+    @BeforeEach
+    void open() {
+        db = Database.open(directory.resolve("data"));
+    }
+
+    @AfterEach
+    void close() {
+        db.close();
+    }
+
+    @Test
+    void nullIsRefusedEverywhere() {
+        byte[] k = b("k");
+        ByteBuffer direct = ByteBuffer.allocateDirect(1);
+        Keyspace none = null;
+        try (Transaction transaction = db.transaction();
+                LockTransaction locks = db.lockTransaction();
+                Snapshot snapshot = db.snapshot();
+                WriteBatch batch = new WriteBatch();
+                Cursor cursor = db.items(Range.all());
+                TableBuilder table = new TableBuilder(directory.resolve("table"))) {
+            List<Executable> calls = List.of(
+                    () -> Database.open(null),
+                    () -> Database.open(directory, null),
+                    () -> Database.openReadOnly(null, new Options()),
+                    () -> Database.verify(null, new Options()),
+                    () -> Database.salvage(directory, null, true),
+                    () -> db.get(null),
+                    () -> db.get(null, direct),
+                    () -> db.get(direct, null),
+                    () -> db.contains(null),
+                    () -> db.multiGet((byte[][]) null),
+                    () -> db.multiGet(k, null),
+                    () -> db.put((byte[]) null, k),
+                    () -> db.put(k, (byte[]) null),
+                    () -> db.put((ByteBuffer) null, direct),
+                    () -> db.put(direct, (ByteBuffer) null),
+                    () -> db.delete(null),
+                    () -> db.deletePrefix(null),
+                    () -> db.deleteRange(null),
+                    () -> db.merge(null, k),
+                    () -> db.merge(k, null),
+                    () -> db.increment(null, 1),
+                    () -> db.compareAndSwap(null, k, k),
+                    () -> db.insertIfAbsent(k, null),
+                    () -> db.insertIfAbsent(null, k),
+                    () -> db.take(null),
+                    () -> db.items(null),
+                    () -> db.keys(null),
+                    () -> db.approximateCount(null),
+                    () -> db.approximateSize(null),
+                    () -> db.compact(null),
+                    () -> db.ingest(null),
+                    () -> db.ingest(Arrays.asList((Path) null)),
+                    () -> db.explainGet(null),
+                    () -> db.setOptions(null),
+                    () -> db.keyspace(null),
+                    () -> db.createKeyspace(null, new Options()),
+                    () -> db.createKeyspace("more", null),
+                    () -> db.dropKeyspace(null),
+                    () -> db.renameKeyspace("default", null),
+                    () -> db.write(null),
+                    () -> db.checkpoint(null),
+                    () -> db.commitPrepared(null),
+                    () -> db.abortPrepared(null),
+                    () -> db.transaction(null, null),
+                    () -> db.lockTransaction(null, null),
+                    () -> snapshot.of(null),
+                    () -> transaction.of(null),
+                    () -> transaction.put(k, null),
+                    () -> transaction.delete(null),
+                    () -> transaction.merge(null, k),
+                    () -> transaction.rollbackTo(null),
+                    () -> locks.getForUpdate(null),
+                    () -> locks.getForUpdate(none, k),
+                    () -> locks.prepare(null),
+                    () -> batch.put(null, k),
+                    () -> batch.put(none, k, k),
+                    () -> batch.delete(null),
+                    () -> batch.delete(db, null),
+                    () -> batch.merge(k, null),
+                    () -> batch.deleteRange(none, k, k),
+                    () -> batch.deleteRange((Range) null),
+                    () -> cursor.seek(null),
+                    () -> table.put(null, k),
+                    () -> table.put(k, null),
+                    () -> table.delete(null),
+                    () -> table.deleteRange(null),
+                    () -> Range.all().from(null),
+                    () -> Range.all().after(null),
+                    () -> Range.all().to(null),
+                    () -> Range.all().through(null),
+                    () -> Range.all().prefix(null),
+                    () -> new Options().set(null, "1"),
+                    () -> new Options().set("filter", null),
+                    () -> new Options().durability(null),
+                    () -> Durability.of(null),
+                    () -> Durability.every(null),
+                    () -> Isolation.of(null));
+            for (int i = 0; i < calls.size(); i++) {
+                assertThrows(NullPointerException.class, calls.get(i), "call " + i);
+            }
+            assertEquals(0, batch.size());
+            transaction.commit();
+        }
+        assertEquals(List.of("default"), db.keyspaces());
+    }
+
+    @Test
+    void hugeKeysAreNoKeys() {
+        byte[] huge = new byte[256 << 20];
+        assertCode(ErrorCode.KEY_TOO_LONG, () -> db.put(huge, b("v")));
+        assertNull(db.get(huge));
+        assertFalse(db.contains(huge));
+        assertArrayEquals(new byte[][] {null, null}, db.multiGet(huge, b("k")));
+        try (Cursor cursor = db.items(Range.all().from(huge).reverse())) {
+            assertFalse(cursor.hasNext());
+        }
+    }
+
+    @Test
+    void numbersThatCannotBe() {
+        assertCode(ErrorCode.INVALID_ARGUMENT, () -> new SharedReadMemory(-1));
+        assertCode(ErrorCode.INVALID_ARGUMENT, () -> db.setFilterBudget(-1));
+        assertCode(ErrorCode.INVALID_ARGUMENT, () -> db.setReadMemory(Long.MIN_VALUE));
+        assertCode(ErrorCode.INVALID_ARGUMENT, () -> db.lockTransaction(Duration.ofMillis(-1), null));
+        assertCode(ErrorCode.INVALID_ARGUMENT, () -> db.transaction(Isolation.SNAPSHOT, Durability.of("often")));
+        assertCode(ErrorCode.INVALID_ARGUMENT, () -> db.put(b("k"), b("v"), Durability.of("")));
+        // No wait is too long to be asked for.
+        db.lockTransaction(Duration.ofMillis(Long.MAX_VALUE), Durability.every(Duration.ofMillis(10))).close();
+    }
+
+    @Test
+    void textsThatCannotBe() {
+        assertCode(ErrorCode.BAD_NAME, () -> db.createKeyspace("a\0b", new Options()));
+        // Half of a character is no text: Java writes a question mark for it.
+        assertEquals("?", db.createKeyspace("\ud800", new Options()).name());
+        assertEquals("Ж\ud83d\ude00", db.createKeyspace("Ж\ud83d\ude00", new Options()).name());
+        assertEquals(List.of("default", "?", "Ж\ud83d\ude00"), db.keyspaces());
+        TamisException error = assertThrows(
+                InvalidOptionException.class, () -> db.createKeyspace("x", new Options().set("Ж", "\0")));
+        assertEquals(ErrorCode.UNKNOWN_OPTION, error.code());
+    }
+
+    @Test
+    void errorsSayWhere() {
+        Keyspace sums = db.createKeyspace("sums", new Options().mergeOperator("add"));
+        sums.merge(b("\0k"), b("bad"));
+        TamisException error = assertThrows(TamisException.class, () -> sums.get(b("\0k")));
+        assertEquals(ErrorCode.MERGE, error.code());
+        assertEquals("\0k", s(error.key()));
+        error = assertThrows(ExistsException.class, () -> db.createKeyspace("sums", new Options()));
+        assertEquals("sums", error.keyspace());
+        assertNull(error.key());
+        assertThrows(NotFoundException.class, () -> db.keyspace("none"));
+        assertThrows(LockedException.class, () -> Database.open(directory.resolve("data")));
+        assertThrows(InvalidArgumentException.class, () -> db.deleteRange(b("b"), b("a")));
+        assertThrows(
+                NotFoundException.class,
+                () -> Database.open(directory.resolve("none"), new Options().createIfMissing(false)));
+        try (Database reader = Database.openReadOnly(directory.resolve("data"), new Options())) {
+            assertThrows(ReadOnlyException.class, () -> reader.put(b("k"), b("v")));
+        }
+        try (Transaction one = db.transaction()) {
+            one.get(b("k"));
+            one.put(b("l"), b("1"));
+            db.put(b("k"), b("2"));
+            error = assertThrows(ConflictException.class, one::commit);
+            assertEquals("k", s(error.key()));
+            assertTrue(error.code().isRetryable());
+        }
+    }
+
+    @Test
+    void foreignKeyspacesAreRefused() {
+        try (Database other = Database.open(directory.resolve("other"));
+                Snapshot snapshot = db.snapshot();
+                Transaction transaction = db.transaction()) {
+            Keyspace foreign = other.createKeyspace("more", new Options());
+            assertCode(ErrorCode.FOREIGN_KEYSPACE, () -> snapshot.of(foreign).get(b("k")));
+            assertCode(ErrorCode.FOREIGN_KEYSPACE, () -> snapshot.of(other).get(b("k")));
+            assertCode(ErrorCode.FOREIGN_KEYSPACE, () -> transaction.of(foreign).put(b("k"), b("v")));
+            assertCode(ErrorCode.FOREIGN_KEYSPACE, () -> db.write(new WriteBatch().put(foreign, b("k"), b("v"))));
+        }
+    }
+
+    /** What is for one thread at a time may fail in several, with whatever exception, but harms nothing. */
+    @Test
+    void severalThreadsWhereOneIsAllowed() throws Exception {
+        for (int i = 0; i < 1000; i++) {
+            db.put(b("k" + i), new byte[100]);
+        }
+        ExecutorService threads = Executors.newFixedThreadPool(4);
+        try (WriteBatch batch = new WriteBatch()) {
+            for (int round = 0; round < 20; round++) {
+                Cursor cursor = db.items(Range.all());
+                Transaction transaction = db.transaction();
+                List<Runnable> calls = List.of(
+                        () -> {
+                            while (cursor.hasNext()) {
+                                cursor.next();
+                            }
+                        },
+                        cursor::nextBack,
+                        () -> cursor.seek(b("k5")),
+                        () -> batch.put(b("batch"), new byte[50]),
+                        () -> batch.delete(db, b("none")),
+                        () -> db.write(batch),
+                        () -> transaction.put(b("t"), b("v")),
+                        () -> transaction.get(b("k1")),
+                        transaction::savepoint);
+                List<Future<?>> ends = new ArrayList<>();
+                for (int thread = 0; thread < 4; thread++) {
+                    int first = thread;
+                    ends.add(threads.submit(() -> {
+                        for (int i = 0; i < 200; i++) {
+                            try {
+                                calls.get((first + i) % calls.size()).run();
+                            } catch (RuntimeException anything) {
+                                assertFalse(anything.getMessage() != null && anything.getMessage().contains("bug"));
+                            }
+                        }
+                    }));
+                }
+                for (Future<?> end : ends) {
+                    end.get(120, TimeUnit.SECONDS);
+                }
+                cursor.close();
+                transaction.close();
+                batch.clear();
+            }
+        } finally {
+            threads.shutdownNow();
+        }
+        assertEquals(100, db.get(b("k999")).length);
+        assertTrue(db.verify().contains("\"problems\":[]"));
+    }
+}

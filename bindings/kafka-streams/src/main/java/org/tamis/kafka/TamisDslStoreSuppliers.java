@@ -1,0 +1,44 @@
+package org.tamis.kafka;
+
+import org.apache.kafka.streams.state.DslKeyValueParams;
+import org.apache.kafka.streams.state.DslSessionParams;
+import org.apache.kafka.streams.state.DslStoreSuppliers;
+import org.apache.kafka.streams.state.DslWindowParams;
+import org.apache.kafka.streams.state.KeyValueBytesStoreSupplier;
+import org.apache.kafka.streams.state.SessionBytesStoreSupplier;
+import org.apache.kafka.streams.state.WindowBytesStoreSupplier;
+
+/**
+ * Has all stores of a topology kept by tamis that do not name another supplier:
+ *
+ * <pre>{@code
+ * dsl.store.suppliers.class=org.tamis.kafka.TamisDslStoreSuppliers
+ * }</pre>
+ *
+ * <p>{@link TamisConfig} has the keys that configure them.
+ */
+public class TamisDslStoreSuppliers implements DslStoreSuppliers {
+    /** Called by Kafka Streams. */
+    public TamisDslStoreSuppliers() {}
+
+    @Override
+    public KeyValueBytesStoreSupplier keyValueStore(DslKeyValueParams params) {
+        return params.isTimestamped()
+                ? TamisStores.timestampedKeyValueStore(params.name())
+                : TamisStores.keyValueStore(params.name());
+    }
+
+    @Override
+    public WindowBytesStoreSupplier windowStore(DslWindowParams params) {
+        return params.isTimestamped()
+                ? TamisStores.timestampedWindowStore(
+                        params.name(), params.retentionPeriod(), params.windowSize(), params.retainDuplicates())
+                : TamisStores.windowStore(
+                        params.name(), params.retentionPeriod(), params.windowSize(), params.retainDuplicates());
+    }
+
+    @Override
+    public SessionBytesStoreSupplier sessionStore(DslSessionParams params) {
+        return TamisStores.sessionStore(params.name(), params.retentionPeriod());
+    }
+}
