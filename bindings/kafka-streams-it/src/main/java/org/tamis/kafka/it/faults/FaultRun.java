@@ -33,7 +33,7 @@ public final class FaultRun {
     /** What to run. */
     public static final class Settings {
         /** A name that {@link org.tamis.kafka.it.Stores} knows, or a class. */
-        public String stores = "rocksdb";
+        public String stores = "tamis";
         /** For how long input arrives and instances die. */
         public int seconds = 60;
         /** Determines input and the moments of kills. */
@@ -251,6 +251,10 @@ public final class FaultRun {
      */
     public static void main(String[] arguments) throws IOException, InterruptedException {
         Settings settings = new Settings();
+        if (arguments.length % 2 == 1) {
+            System.out.println("flags: --stores NAME --seconds N --seed N --per-batch N --logs DIR");
+            System.exit(arguments[0].equals("--help") ? 0 : 2);
+        }
         for (int i = 0; i + 1 < arguments.length; i += 2) {
             String value = arguments[i + 1];
             switch (arguments[i]) {
