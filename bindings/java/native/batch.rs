@@ -82,16 +82,18 @@ extern "system" fn Java_org_tamis_Native_write(
     guard(env, |env| {
         let db = crate::place::database(database)?;
         let durability = durability(env, &durable)?;
-        let mut handles = vec![0; usize::try_from(env.get_array_length(&keyspaces).map_err(java)?).unwrap_or(0)];
+        let mut handles =
+            vec![0; usize::try_from(env.get_array_length(&keyspaces).map_err(java)?).unwrap_or(0)];
         env.get_long_array_region(&keyspaces, 0, &mut handles).map_err(java)?;
         let keyspaces: Vec<&Keyspace> = handles
             .into_iter()
             .map(|handle| handle::source(handle)?.keyspace())
             .collect::<Result<_, Failure>>()?;
         let batch = batch(&part(env, &operations, len)?, &keyspaces)?;
-        Ok(match durability {
+        match durability {
             Some(durability) => db.write_with(batch, durability)?,
             None => db.write(batch)?,
-        })
+        }
+        Ok(())
     })
 }

@@ -9,7 +9,9 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 
 use jni::JNIEnv;
-use jni::objects::{GlobalRef, JByteArray, JByteBuffer, JClass, JObject, JStaticMethodID, JThrowable, JValue};
+use jni::objects::{
+    GlobalRef, JByteArray, JByteBuffer, JClass, JObject, JStaticMethodID, JThrowable, JValue,
+};
 use jni::signature::ReturnType;
 use jni::sys::{jbyteArray, jint, jlong, jsize};
 use tamis_bindings::{Code, Failure};
@@ -71,9 +73,8 @@ fn throw(env: &mut JNIEnv, failure: &Failure) -> jni::errors::Result<()> {
     ];
     let class: &JClass = exceptions.class.as_obj().into();
     // SAFETY: the method belongs to the class, and takes and returns objects of these types.
-    let made = unsafe {
-        env.call_static_method_unchecked(class, exceptions.of, ReturnType::Object, &arguments)
-    }?;
+    let made =
+        unsafe { env.call_static_method_unchecked(class, exceptions.of, ReturnType::Object, &arguments) }?;
     env.throw(JThrowable::from(made.l()?))
 }
 
@@ -234,14 +235,20 @@ pub(crate) struct Direct {
 
 impl Direct {
     /// Checks the part of `buffer` from `at` on that has `len` bytes.
-    pub(crate) fn new(env: &mut JNIEnv, buffer: &JByteBuffer, at: jint, len: jint) -> Result<Direct, Failure> {
+    pub(crate) fn new(
+        env: &mut JNIEnv,
+        buffer: &JByteBuffer,
+        at: jint,
+        len: jint,
+    ) -> Result<Direct, Failure> {
         let outside = || Failure::argument("a part of a buffer lies outside of it");
         let at = usize::try_from(at).map_err(|_| outside())?;
         let len = usize::try_from(len).map_err(|_| outside())?;
         if buffer.is_null() {
             return Err(null("a buffer"));
         }
-        let capacity = env.get_direct_buffer_capacity(buffer).map_err(java)?;
+        let not_direct = |_| Failure::argument("a buffer is not direct");
+        let capacity = env.get_direct_buffer_capacity(buffer).map_err(not_direct)?;
         if at.checked_add(len).is_none_or(|end| end > capacity) {
             return Err(outside());
         }
@@ -249,7 +256,7 @@ impl Direct {
             // It may have no address.
             return Ok(Direct { data: std::ptr::null_mut(), len });
         }
-        let data = env.get_direct_buffer_address(buffer).map_err(java)?;
+        let data = env.get_direct_buffer_address(buffer).map_err(not_direct)?;
         // SAFETY: within the buffer, as checked.
         Ok(Direct { data: unsafe { data.add(at) }, len })
     }

@@ -115,7 +115,7 @@ extern "system" fn Java_org_tamis_Native_cursor(
             error: None,
         };
         let database = place.source.database.clone();
-        Ok(give(Object::Cursor(Cursor { database, state: Mutex::new(state) })))
+        Ok(give(Object::Cursor(Box::new(Cursor { database, state: Mutex::new(state) }))))
     })
 }
 

@@ -17,9 +17,9 @@ use crate::table::Table;
 /// What a handle stands for.
 pub(crate) enum Object {
     Source(Source),
-    Cursor(Cursor),
+    Cursor(Box<Cursor>),
     ReadMemory(SharedReadMemory),
-    Table(Mutex<Table>),
+    Table(Box<Mutex<Table>>),
 }
 
 /// The number of objects that were given and not freed.

@@ -72,12 +72,7 @@ extern "system" fn Java_org_tamis_Native_renameKeyspace(
 }
 
 #[unsafe(no_mangle)]
-extern "system" fn Java_org_tamis_Native_setOptions(
-    env: JNIEnv,
-    _: JClass,
-    of: jlong,
-    changes: JByteArray,
-) {
+extern "system" fn Java_org_tamis_Native_setOptions(env: JNIEnv, _: JClass, of: jlong, changes: JByteArray) {
     guard(env, |env| options::change(keyspace(of)?, &pairs(&given(env, &changes)?)?))
 }
 
@@ -136,12 +131,7 @@ const KEYSPACE_OPTIONS: jint = 5;
 const VERIFY: jint = 6;
 
 #[unsafe(no_mangle)]
-extern "system" fn Java_org_tamis_Native_report(
-    env: JNIEnv,
-    _: JClass,
-    of: jlong,
-    what: jint,
-) -> jbyteArray {
+extern "system" fn Java_org_tamis_Native_report(env: JNIEnv, _: JClass, of: jlong, what: jint) -> jbyteArray {
     guard(env, |env| {
         let (db, keyspace) = (database(of)?, keyspace(of)?);
         let report = match what {

@@ -1,7 +1,7 @@
 //! The native library of the Java package `org.tamis`: the methods that `org.tamis.Native` declares, which documents them.
 //!
-//! Each is a thin shell: it copies its arguments out of the Java heap, makes one call of the engine inside [`border::guard`], and hands out
-//! what it returns. Java's `Ref` sees to it that a handle is valid during the call (see [`handle`]).
+//! Each is a thin shell: it copies its arguments out of the Java heap, makes one call of the engine inside `border::guard`, and hands out
+//! what it returns. Java's `Ref` sees to it that a handle is valid during the call (see `handle`).
 
 #![allow(non_snake_case, reason = "functions have the names that the Java machine looks for")]
 

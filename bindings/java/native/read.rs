@@ -18,7 +18,7 @@ extern "system" fn Java_org_tamis_Native_get(
 ) -> jbyteArray {
     guard(env, |env| {
         let place = Place::new(source, place)?;
-        let value = place.get(&*bytes(env, &key, "key")?)?;
+        let value = place.get(&bytes(env, &key, "key")?)?;
         optional_array(env, value)
     })
 }
@@ -56,7 +56,7 @@ extern "system" fn Java_org_tamis_Native_contains(
 ) -> jboolean {
     guard(env, |env| {
         let place = Place::new(source, place)?;
-        Ok(place.contains(&*bytes(env, &key, "key")?)?.into())
+        Ok(place.contains(&bytes(env, &key, "key")?)?.into())
     })
 }
 
@@ -132,7 +132,7 @@ extern "system" fn Java_org_tamis_Native_explainGet(
 ) -> jbyteArray {
     guard(env, |env| {
         let keyspace = keyspace(of)?;
-        let explained = json::explain(keyspace, &*bytes(env, &key, "key")?)?;
+        let explained = json::explain(keyspace, &bytes(env, &key, "key")?)?;
         array(env, explained.as_bytes())
     })
 }

@@ -36,7 +36,7 @@ extern "system" fn Java_org_tamis_Native_tableBuilder(
     guard(env, |env| {
         let (path, options) = (path(env, &at)?, of_keyspace(env, &options)?);
         let builder = ExternalTableBuilder::create(path, &options)?;
-        Ok(give(Object::Table(Mutex::new(Some(builder)))))
+        Ok(give(Object::Table(Box::new(Mutex::new(Some(builder))))))
     })
 }
 

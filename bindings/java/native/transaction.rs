@@ -43,10 +43,6 @@ macro_rules! on {
 }
 
 impl Open {
-    fn new(state: State) -> Kind {
-        Kind::Transaction(Mutex::new(Open { state, savepoints: Vec::new() }))
-    }
-
     pub(crate) fn get(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Slice>, Failure> {
         match &mut self.state {
             State::Optimistic(transaction) => Ok(transaction.of(keyspace).get(key)?),
@@ -126,6 +122,10 @@ impl Open {
     }
 }
 
+fn transaction(state: State) -> Kind {
+    Kind::Transaction(Mutex::new(Open { state, savepoints: Vec::new() }))
+}
+
 fn begun(of: jlong, kind: Kind) -> Result<jlong, Failure> {
     let database = handle::source(of)?.database.clone();
     Ok(give(Object::Source(Source { database, kind })))
@@ -156,8 +156,8 @@ extern "system" fn Java_org_tamis_Native_transaction(
         let isolation = if serializable != 0 { Isolation::Serializable } else { Isolation::Snapshot };
         let durability = durability(env, &durable)?;
         let options = TransactionOptions { isolation, durability, ..TransactionOptions::default() };
-        let transaction = database(of)?.transaction_with(options);
-        begun(of, Open::new(State::Optimistic(Box::new(transaction))))
+        let begins = database(of)?.transaction_with(options);
+        begun(of, transaction(State::Optimistic(Box::new(begins))))
     })
 }
 
@@ -172,8 +172,8 @@ extern "system" fn Java_org_tamis_Native_lockTransaction(
     guard(env, |env| {
         let timeout = Duration::from_millis(unsigned(millis, "timeout")?);
         let options = LockOptions { timeout, durability: durability(env, &durable)? };
-        let transaction = database(of)?.lock_transaction_with(options)?;
-        begun(of, Open::new(State::Locking(Box::new(transaction))))
+        let begins = database(of)?.lock_transaction_with(options)?;
+        begun(of, transaction(State::Locking(Box::new(begins))))
     })
 }
 
@@ -282,6 +282,11 @@ extern "system" fn Java_org_tamis_Native_endPrepared(
         let Some(prepared) = all.into_iter().find(|one| one.name() == &*name) else {
             return Err(TransactionError::NotPrepared { name: name.to_vec() }.into());
         };
-        Ok(if commit != 0 { prepared.commit()? } else { prepared.abort()? })
+        if commit != 0 {
+            prepared.commit()?;
+        } else {
+            prepared.abort()?;
+        }
+        Ok(())
     })
 }

@@ -18,7 +18,7 @@ extern "system" fn Java_org_tamis_Native_put(
 ) {
     guard(env, |env| {
         let place = Place::new(source, place)?;
-        place.put(&*bytes(env, &key, "key")?, &*bytes(env, &value, "value")?)
+        place.put(&bytes(env, &key, "key")?, &bytes(env, &value, "value")?)
     })
 }
 
@@ -52,7 +52,7 @@ extern "system" fn Java_org_tamis_Native_delete(
 ) {
     guard(env, |env| {
         let place = Place::new(source, place)?;
-        place.delete(&*bytes(env, &key, "key")?)
+        place.delete(&bytes(env, &key, "key")?)
     })
 }
 
@@ -67,7 +67,7 @@ extern "system" fn Java_org_tamis_Native_merge(
 ) {
     guard(env, |env| {
         let place = Place::new(source, place)?;
-        place.merge(&*bytes(env, &key, "key")?, &*bytes(env, &operand, "operand")?)
+        place.merge(&bytes(env, &key, "key")?, &bytes(env, &operand, "operand")?)
     })
 }
 

@@ -6,6 +6,9 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.locks.LockSupport;
+import java.util.function.Function;
 
 /**
  * An open database, and its default keyspace. A database is open once in a process: threads share the object.
@@ -22,8 +25,16 @@ import java.util.List;
  * }</pre>
  */
 public final class Database extends Keyspace {
-    private Database(long handle) {
-        super(handle);
+    /** How often {@link #transact} tries. */
+    private static final int MOST_ATTEMPTS = 100;
+
+    private final Path path;
+    private final boolean readOnly;
+
+    private Database(Path directory, Options options, boolean readOnly) {
+        super(options.open(Text.path(directory), readOnly));
+        path = directory.toAbsolutePath();
+        this.readOnly = readOnly;
     }
 
     /**
@@ -49,7 +60,7 @@ public final class Database extends Keyspace {
      * @throws CorruptionException for damage, with its file and offset
      */
     public static Database open(Path directory, Options options) {
-        return new Database(options.open(Text.path(directory), false));
+        return new Database(directory, options, false);
     }
 
     /**
@@ -61,7 +72,7 @@ public final class Database extends Keyspace {
      * @return the database
      */
     public static Database openReadOnly(Path directory, Options options) {
-        return new Database(options.open(Text.path(directory), true));
+        return new Database(directory, options, true);
     }
 
     /**
@@ -92,6 +103,24 @@ public final class Database extends Keyspace {
      */
     public boolean isClosed() {
         return source().isClosed();
+    }
+
+    /**
+     * Reports whether it was opened for reading.
+     *
+     * @return true if writes throw {@link ReadOnlyException}
+     */
+    public boolean isReadOnly() {
+        return readOnly;
+    }
+
+    /**
+     * Returns the database's directory.
+     *
+     * @return its absolute path
+     */
+    public Path path() {
+        return path;
     }
 
     /** Returns this. */
@@ -228,6 +257,34 @@ public final class Database extends Keyspace {
         byte[] text = Durability.bytes(durability);
         return new Transaction(
                 with((database, none) -> Native.transaction(database, serializable, text)), this);
+    }
+
+    /**
+     * Calls a function with a serializable transaction, commits it, and returns what the function returned. After a conflict all of it is
+     * repeated with a new transaction, after a pause that grows: the function should have no effects but through the transaction. What the
+     * function throws rolls the transaction back, and is not repeated.
+     *
+     * @param <T> what the function returns
+     * @param function reads and writes
+     * @return what the function returned
+     * @throws ConflictException after 100 conflicts
+     */
+    public <T> T transact(Function<? super Transaction, ? extends T> function) {
+        for (int attempt = 1; ; attempt++) {
+            try (Transaction transaction = transaction()) {
+                T result = function.apply(transaction);
+                try {
+                    transaction.commit();
+                    return result;
+                } catch (ConflictException conflict) {
+                    if (attempt == MOST_ATTEMPTS) {
+                        throw conflict;
+                    }
+                }
+            }
+            long longest = 1000L << Math.min(attempt, 13);
+            LockSupport.parkNanos(ThreadLocalRandom.current().nextLong(longest));
+        }
     }
 
     /**

@@ -7,6 +7,7 @@ import java.nio.ReadOnlyBufferException;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.function.UnaryOperator;
 
 /**
  * An ordered map of the database, with its own options, filters and tree. May be used by several threads at once.
@@ -44,6 +45,11 @@ public class Keyspace extends Reader implements AutoCloseable {
         return null;
     }
 
+    /**
+     * Returns the database that the keyspace belongs to.
+     *
+     * @return the database
+     */
     @Override
     public Database database() {
         return database;
@@ -263,6 +269,25 @@ public class Keyspace extends Reader implements AutoCloseable {
     public boolean compareAndSwap(byte[] key, byte[] expected, byte[] value) {
         requireNonNull(key, "key");
         return with((keyspace, none) -> Native.compareAndSwap(keyspace, key, expected, value));
+    }
+
+    /**
+     * Replaces the value of a key by what a function makes of it, atomically. The function is called again whenever somebody else has
+     * written the key meanwhile.
+     *
+     * @param key the key
+     * @param function takes the value, or null if the key has none; returns the new value, or null to delete the key
+     * @return the new value, or null
+     */
+    public byte[] update(byte[] key, UnaryOperator<byte[]> function) {
+        while (true) {
+            byte[] expected = get(key);
+            // The function may write to what it is given.
+            byte[] value = function.apply(expected == null ? null : expected.clone());
+            if (compareAndSwap(key, expected, value)) {
+                return value;
+            }
+        }
     }
 
     /**

@@ -38,7 +38,7 @@ final class Library {
     }
 
     /** Returns the platform as the build names it. */
-    private static String platform() {
+    static String platform() {
         String os = System.getProperty("os.name").toLowerCase(Locale.ROOT);
         String family = os.startsWith("windows") ? "windows" : os.startsWith("mac") ? "mac" : os;
         return family + "-" + System.getProperty("os.arch");

@@ -2,6 +2,7 @@ package org.tamis;
 
 import static java.util.Objects.requireNonNull;
 
+import java.math.BigDecimal;
 import java.util.ArrayList;
 import java.util.List;
 
@@ -53,7 +54,8 @@ public final class Options {
      * @return this
      */
     public Options set(String name, double value) {
-        return set(name, Double.toString(value));
+        // Without an exponent.
+        return set(name, Double.isFinite(value) ? BigDecimal.valueOf(value).toPlainString() : Double.toString(value));
     }
 
     /**

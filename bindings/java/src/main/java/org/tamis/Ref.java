@@ -34,7 +34,8 @@ final class Ref {
 
     private final long handle;
     private final Ref parent;
-    private final Set<Ref> children = ConcurrentHashMap.newKeySet(0);
+    /** What is open of a database. */
+    private final Set<Ref> children;
     /** What is said of it once it is closed by itself. */
     private final String ended;
     /** Whether it has to be closed. */
@@ -51,6 +52,7 @@ final class Ref {
     private Ref(Object owner, long handle, Ref parent, boolean counted, String ended) {
         this.handle = handle;
         this.parent = parent;
+        children = parent == null ? ConcurrentHashMap.newKeySet() : Set.of();
         this.counted = counted;
         this.ended = ended;
         cleanable = CLEANER.register(owner, this::collect);
@@ -109,6 +111,11 @@ final class Ref {
         return state < 0;
     }
 
+    /** Returns how many calls are inside, for tests. */
+    int inside() {
+        return state & ~CLOSED;
+    }
+
     /** Fails if it is closed. */
     void check() {
         if (isClosed()) {
@@ -118,30 +125,32 @@ final class Ref {
 
     /** Closes it and what belongs to it. A second call does nothing. */
     void close() {
+        end(false);
+    }
+
+    /** Called once the owner is unreachable, and with it what belongs to it. */
+    private void collect() {
+        end(true);
+    }
+
+    private void end(boolean lost) {
         int before = (int) STATE.getAndBitwiseOr(this, CLOSED);
-        if (before == 0) {
-            free();
-        }
         if (before < 0) {
             return;
         }
-        for (Ref child : children) {
-            child.close();
+        if (lost && counted) {
+            LEAKED.incrementAndGet();
         }
-        children.clear();
+        if (before == 0) {
+            free();
+        }
+        for (Ref child : children) {
+            child.end(lost);
+        }
         if (parent != null) {
             parent.children.remove(this);
         }
         cleanable.clean();
-    }
-
-    private void collect() {
-        if (!isClosed()) {
-            if (counted) {
-                LEAKED.incrementAndGet();
-            }
-            close();
-        }
     }
 
     /** Late calls that are turned away leave, too: only the first to find it closed and unused frees it. */

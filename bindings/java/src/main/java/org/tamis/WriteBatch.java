@@ -227,6 +227,11 @@ public final class WriteBatch implements AutoCloseable {
         return length;
     }
 
+    /** The operations as they are packed, for tests. */
+    byte[] copy() {
+        return Arrays.copyOf(buffer, length);
+    }
+
     void writeTo(Database database, Durability durability) {
         if (closed) {
             throw TamisException.of(ErrorCode.ENDED, "the batch is closed");

@@ -1,8 +1,10 @@
 package org.tamis;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.tamis.Testing.assertCode;
 import static org.tamis.Testing.b;
@@ -17,7 +19,7 @@ import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
-import java.util.concurrent.ExecutionException;
+import java.util.concurrent.CyclicBarrier;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
@@ -52,12 +54,16 @@ final class DatabaseTest {
                     "keyspace.merge_operator = append")) {
                 assertTrue(text.contains(line + "\n"), line + " in\n" + text);
             }
-            db.setOptions(new Options().set("keyspace.filter", "bloom").set("bits_per_key", 9));
-            assertTrue(db.options().contains("filter = bloom\n"), db.options());
+            db.setOptions(new Options().set("keyspace.filter", "xor").set("bits_per_key", 9));
+            assertTrue(db.options().contains("filter = xor\n"), db.options());
             assertTrue(db.options().contains("bits_per_key = 9\n"), db.options());
             assertCode(ErrorCode.FIXED_OPTION, () -> db.setOptions(new Options().mergeOperator("add")));
         }
         assertCode(ErrorCode.DATABASE_EXISTS, () -> Database.open(directory, options));
+        for (double value : new double[] {Double.NaN, 1e300, 1e-9, -1}) {
+            Options wrong = new Options().bitsPerKey(value);
+            assertCode(ErrorCode.INVALID_OPTION, () -> Database.open(directory, wrong));
+        }
         String described = Options.describe();
         assertTrue(described.contains("\"name\":\"keyspace.filter\""), described);
     }
@@ -144,10 +150,30 @@ final class DatabaseTest {
             assertTrue(db.approximateSize(Range.all()) > 0);
             assertEquals(0, db.approximateSize(Range.all().from(b("x"))));
             assertNotNull(Database.version());
+            assertEquals(directory.resolve("data"), db.path());
+            assertFalse(db.isReadOnly());
         }
         Options options = new Options();
         assertTrue(Database.verify(directory.resolve("data"), options).contains("\"problems\":[]"));
         assertTrue(Database.salvage(directory.resolve("data"), options, true).startsWith("{"));
+    }
+
+    @Test
+    void manyKeysAtOnce() {
+        try (Database db = Database.open(directory)) {
+            byte[][] keys = new byte[5000][];
+            for (int i = 0; i < keys.length; i++) {
+                keys[i] = b("key " + i);
+                if (i % 7 != 0) {
+                    db.put(keys[i], keys[i]);
+                }
+            }
+            byte[][] values = db.multiGet(keys);
+            assertEquals(keys.length, values.length);
+            for (int i = 0; i < keys.length; i++) {
+                assertEquals(i % 7 == 0 ? null : "key " + i, s(values[i]));
+            }
+        }
     }
 
     @Test
@@ -169,35 +195,58 @@ final class DatabaseTest {
     }
 
     @Test
-    void locksAreWaitedForAndCirclesFound() throws Exception {
-        ExecutorService thread = Executors.newSingleThreadExecutor();
-        try (Database db = Database.open(directory);
-                LockTransaction one = db.lockTransaction(Duration.ofSeconds(60), null);
-                LockTransaction two = db.lockTransaction(Duration.ofSeconds(60), null)) {
-            one.put(b("a"), b("1"));
-            two.put(b("b"), b("2"));
-            Future<?> wait = thread.submit(() -> one.put(b("b"), b("1")));
-            // Whoever closes the circle is told; the other one goes on.
-            try {
-                two.put(b("a"), b("2"));
-            } catch (ConflictException deadlock) {
-                assertEquals(ErrorCode.DEADLOCK, deadlock.code());
-                two.rollback();
-                wait.get(60, TimeUnit.SECONDS);
-                one.commit();
-                assertEquals("1", s(db.get(b("b"))));
-                return;
+    void oneOfACircleOfWaitsIsRefused() throws Exception {
+        ExecutorService threads = Executors.newFixedThreadPool(2);
+        CyclicBarrier barrier = new CyclicBarrier(2);
+        try (Database db = Database.open(directory)) {
+            List<Future<Boolean>> ends = new ArrayList<>();
+            for (String own : List.of("a", "b")) {
+                String other = own.equals("a") ? "b" : "a";
+                ends.add(threads.submit(() -> {
+                    try (LockTransaction locks = db.lockTransaction(Duration.ofSeconds(60), null)) {
+                        locks.put(b(own), b(own));
+                        barrier.await(60, TimeUnit.SECONDS);
+                        locks.put(b(other), b(own));
+                        locks.commit();
+                        return true;
+                    } catch (ConflictException circle) {
+                        assertEquals(ErrorCode.DEADLOCK, circle.code(), circle.getMessage());
+                        return false;
+                    }
+                }));
             }
-            assertCode(ErrorCode.DEADLOCK, () -> {
-                try {
-                    wait.get(60, TimeUnit.SECONDS);
-                } catch (ExecutionException error) {
-                    throw error.getCause();
-                }
-            });
-            two.commit();
+            boolean first = ends.get(0).get(120, TimeUnit.SECONDS);
+            assertEquals(!first, ends.get(1).get(120, TimeUnit.SECONDS));
+            assertEquals(first ? "a" : "b", s(db.get(b("a"))));
+            assertEquals(first ? "a" : "b", s(db.get(b("b"))));
         } finally {
-            thread.shutdownNow();
+            threads.shutdownNow();
+        }
+    }
+
+    @Test
+    void whatAFunctionThrowsIsNotCommitted() {
+        try (Database db = Database.open(directory)) {
+            long before = Handles.open();
+            assertThrows(IllegalStateException.class, () -> db.transact(transaction -> {
+                transaction.put(b("k"), b("v"));
+                throw new IllegalStateException();
+            }));
+            assertNull(db.get(b("k")));
+            assertEquals("v", db.transact(transaction -> {
+                transaction.put(b("k"), b("v"));
+                return s(transaction.get(b("k")));
+            }));
+            assertEquals("v", s(db.get(b("k"))));
+            int[] calls = {0};
+            assertThrows(ConflictException.class, () -> db.transact(transaction -> {
+                transaction.get(b("k"));
+                transaction.put(b("l"), b("v"));
+                db.put(b("k"), b("" + calls[0]++));
+                return null;
+            }));
+            assertEquals(100, calls[0]);
+            assertEquals(before, Handles.open());
         }
     }
 
@@ -213,6 +262,13 @@ final class DatabaseTest {
                     byte[] one = {1, 0, 0, 0, 0, 0, 0, 0};
                     for (int i = 0; i < 500; i++) {
                         db.increment(b("n"), 1);
+                        db.update(b("u"), before -> b(before == null ? "1" : "" + (1 + Integer.parseInt(s(before)))));
+                        db.transact(transaction -> {
+                            byte[] before = transaction.get(b("m"));
+                            int next = before == null ? 1 : 1 + Integer.parseInt(s(before));
+                            transaction.put(b("m"), b(Integer.toString(next)));
+                            return next;
+                        });
                         sums.merge(b("n"), one);
                         db.put(b("t" + number), b(Integer.toString(i)));
                         assertEquals(Integer.toString(i), s(db.get(b("t" + number))));
@@ -224,6 +280,10 @@ final class DatabaseTest {
                 end.get(120, TimeUnit.SECONDS);
             }
             assertEquals(2000, db.increment(b("n"), 0));
+            assertEquals("2000", s(db.get(b("m"))));
+            assertEquals("2000", s(db.get(b("u"))));
+            assertNull(db.update(b("u"), before -> null));
+            assertNull(db.get(b("u")));
             assertEquals(2000, sums.increment(b("n"), 0));
         } finally {
             threads.shutdownNow();

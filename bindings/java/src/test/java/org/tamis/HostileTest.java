@@ -80,6 +80,8 @@ final class HostileTest {
                     () -> db.insertIfAbsent(k, null),
                     () -> db.insertIfAbsent(null, k),
                     () -> db.take(null),
+                    () -> db.update(null, value -> value),
+                    () -> db.update(k, null),
                     () -> db.items(null),
                     () -> db.keys(null),
                     () -> db.approximateCount(null),

@@ -19,6 +19,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
@@ -84,6 +85,7 @@ final class LifetimesTest {
         calls.put("compareAndSwap", () -> keyspace.compareAndSwap(b("k"), null, b("v")));
         calls.put("insertIfAbsent", () -> keyspace.insertIfAbsent(b("k"), b("v")));
         calls.put("take", () -> keyspace.take(b("k")));
+        calls.put("update", () -> keyspace.update(b("k"), value -> value));
         calls.put("approximateCount", keyspace::approximateCount);
         calls.put("approximateSize", () -> keyspace.approximateSize(Range.all()));
         calls.put("flush", keyspace::flush);
@@ -382,19 +384,28 @@ final class LifetimesTest {
     }
 
     @Test
-    void aWaitForALockEndsWithItsDatabase() throws Exception {
+    void aTransactionIsFreedWhenItsWaitEnds() throws Exception {
         ExecutorService thread = Executors.newSingleThreadExecutor();
         try {
             LockTransaction holder = db.lockTransaction();
             holder.put(b("k"), b("v"));
-            LockTransaction waiting = db.lockTransaction(Duration.ofSeconds(1), null);
+            LockTransaction waiting = db.lockTransaction(Duration.ofSeconds(60), null);
             Future<?> wait = thread.submit(() -> waiting.put(b("k"), b("w")));
-            Thread.sleep(50);
+            while (waiting.source().inside() == 0) {
+                Thread.sleep(1);
+            }
             waiting.close();
+            assertEquals(before + 3, Handles.open());
+            assertAll(ErrorCode.ENDED, callsOf(waiting));
+            assertFalse(wait.isDone());
+            // Which lets go of the lock.
             db.close();
-            Throwable error = assertThrows(Exception.class, () -> wait.get(60, TimeUnit.SECONDS)).getCause();
-            assertInstanceOf(TamisException.class, error);
-            holder.close();
+            try {
+                wait.get(60, TimeUnit.SECONDS);
+            } catch (ExecutionException refused) {
+                assertInstanceOf(TamisException.class, refused.getCause());
+            }
+            assertEquals(before, Handles.open());
         } finally {
             thread.shutdownNow();
         }

@@ -34,10 +34,15 @@ class TamisSessionStore extends SegmentedStore implements SessionStore<Bytes, by
         return get(KeyLayout.session(notNull(key), start, end));
     }
 
-    /** The sessions that end within a range of time, in the order of their ends. Reads all that end in its segments. */
+    /**
+     * The sessions that end within a range of time, in the order of their ends. Reads all that end in its segments.
+     *
+     * <p>Those that have expired are among them until their segment is dropped: Kafka Streams asks so for what to emit when sessions are
+     * closed, and that is when they expire.
+     */
     @Override
     public KeyValueIterator<Windowed<Bytes>, byte[]> findSessions(long earliestEnd, long latestEnd) {
-        long first = Math.max(Math.max(earliestEnd, oldest()), 0);
+        long first = Math.max(earliestEnd, 0);
         Predicate<byte[]> wanted = stored -> {
             long end = KeyLayout.SESSION.segmentTime(stored);
             return first <= end && end <= latestEnd;

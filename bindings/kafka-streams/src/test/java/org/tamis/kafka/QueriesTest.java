@@ -13,6 +13,7 @@ import java.util.List;
 import java.util.Properties;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.common.serialization.StringSerializer;
+import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.StreamsConfig;
@@ -43,8 +44,10 @@ import org.apache.kafka.streams.query.WindowKeyQuery;
 import org.apache.kafka.streams.query.WindowRangeQuery;
 import org.apache.kafka.streams.state.KeyValueIterator;
 import org.apache.kafka.streams.state.KeyValueStore;
+import org.apache.kafka.streams.state.SessionStore;
 import org.apache.kafka.streams.state.Stores;
 import org.apache.kafka.streams.state.ValueAndTimestamp;
+import org.apache.kafka.streams.state.WindowStore;
 import org.apache.kafka.streams.state.WindowStoreIterator;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -53,7 +56,7 @@ import org.junit.jupiter.api.io.TempDir;
 
 /** Interactive queries of the stores of a topology. */
 class QueriesTest {
-    @TempDir
+    @TempDir(factory = MemoryDirectory.class)
     Path directory;
 
     private TopologyTestDriver driver;
@@ -71,8 +74,10 @@ class QueriesTest {
                         "input", Consumed.with(Serdes.String(), Serdes.String()))
                 .groupByKey(Grouped.with(Serdes.String(), Serdes.String()));
         grouped.count(Materialized.as("counts"));
-        grouped.windowedBy(TimeWindows.ofSizeWithNoGrace(Duration.ofMillis(10))).count(Materialized.as("windows"));
-        grouped.windowedBy(SessionWindows.ofInactivityGapWithNoGrace(Duration.ofMillis(5))).count(Materialized.as("sessions"));
+        grouped.windowedBy(TimeWindows.ofSizeWithNoGrace(Duration.ofMillis(10)))
+                .count(Materialized.<String, Long, WindowStore<Bytes, byte[]>>as("windows").withRetention(Duration.ofMinutes(1)));
+        grouped.windowedBy(SessionWindows.ofInactivityGapWithNoGrace(Duration.ofMillis(5)))
+                .count(Materialized.<String, Long, SessionStore<Bytes, byte[]>>as("sessions").withRetention(Duration.ofMinutes(1)));
         builder.addStateStore(Stores.keyValueStoreBuilder(TamisStores.keyValueStore("plain"), Serdes.String(), Serdes.String()));
         builder.<String, String>stream("plain", Consumed.with(Serdes.String(), Serdes.String()))
                 .process(ToStore::new, "plain");

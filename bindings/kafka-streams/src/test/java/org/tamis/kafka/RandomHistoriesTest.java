@@ -12,6 +12,7 @@ import java.util.Random;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.function.Supplier;
+import java.util.stream.Collectors;
 import org.apache.kafka.common.serialization.BytesSerializer;
 import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KeyValue;
@@ -34,7 +35,7 @@ class RandomHistoriesTest {
     Path directory;
 
     /** Makes flushes and compactions out of a few thousand operations. */
-    private static final Map<String, String> SMALL = Map.of("tamis.memtable_bytes", "16 KiB", "tamis.table_bytes", "16 KiB");
+    private static final Map<String, String> SMALL = Map.of("tamis.memtable_bytes", "4 KiB", "tamis.table_bytes", "4 KiB");
 
     private <S extends StateStore> S opened(String name, Supplier<S> supplier) {
         S store = supplier.get();
@@ -68,7 +69,7 @@ class RandomHistoriesTest {
         List<KeyValueStore<Bytes, byte[]>> others = List.of(
                 opened("rocksdb", () -> Stores.persistentKeyValueStore("store").get()),
                 opened("memory", () -> Stores.inMemoryKeyValueStore("store").get()));
-        for (int i = 0; i < 20_000; i++) {
+        for (int i = 0; i < 5_000; i++) {
             Bytes key = keys.get();
             Bytes to = keys.get();
             byte[] value = random.nextInt(4) == 0 ? null : Answers.value(random.nextInt(1000));
@@ -76,22 +77,22 @@ class RandomHistoriesTest {
             int operation = random.nextInt(100);
             for (KeyValueStore<Bytes, byte[]> other : others) {
                 if (operation < 60) {
-                    assertEquals(Answers.of(tamis.get(key)), Answers.of(other.get(key)));
+                    assertEquals(Answers.of(other.get(key)), Answers.of(tamis.get(key)));
                 } else if (operation < 65) {
-                    assertEquals(Answers.of(tamis.range(key, to)), Answers.of(other.range(key, to)));
+                    assertEquals(Answers.of(other.range(key, to)), Answers.of(tamis.range(key, to)));
                 } else if (operation < 70) {
-                    assertEquals(Answers.of(tamis.reverseRange(key, to)), Answers.of(other.reverseRange(key, to)));
+                    assertEquals(Answers.of(other.reverseRange(key, to)), Answers.of(tamis.reverseRange(key, to)));
                 } else if (operation < 72) {
-                    assertEquals(Answers.of(tamis.range(null, to)), Answers.of(other.range(null, to)));
-                    assertEquals(Answers.of(tamis.reverseRange(key, null)), Answers.of(other.reverseRange(key, null)));
+                    assertEquals(Answers.of(other.range(null, to)), Answers.of(tamis.range(null, to)));
+                    assertEquals(Answers.of(other.reverseRange(key, null)), Answers.of(tamis.reverseRange(key, null)));
                 } else if (operation < 75 && key.get().length > 0) {
                     BytesSerializer serializer = new BytesSerializer();
-                    assertEquals(Answers.of(tamis.prefixScan(key, serializer)), Answers.of(other.prefixScan(key, serializer)));
+                    assertEquals(Answers.of(other.prefixScan(key, serializer)), Answers.of(tamis.prefixScan(key, serializer)));
                 }
             }
             if (operation == 99) {
-                assertEquals(Answers.of(tamis.all()), Answers.of(others.get(0).all()));
-                assertEquals(Answers.of(tamis.reverseAll()), Answers.of(others.get(1).reverseAll()));
+                assertEquals(Answers.of(others.get(0).all()), Answers.of(tamis.all()));
+                assertEquals(Answers.of(others.get(1).reverseAll()), Answers.of(tamis.reverseAll()));
             } else if (operation >= 97) {
                 tamis.putAll(batch);
                 others.forEach(other -> other.putAll(batch));
@@ -110,6 +111,14 @@ class RandomHistoriesTest {
         tamis.close();
     }
 
+    /** What Kafka's store has within a range of keys. Its own reads of such ranges miss keys that are the beginning of the last one. */
+    private static List<KeyValue<Windowed<Bytes>, Bytes>> within(
+            Bytes from, Bytes to, List<KeyValue<Windowed<Bytes>, Bytes>> all) {
+        return all.stream()
+                .filter(entry -> (from == null || entry.key.key().compareTo(from) >= 0) && entry.key.key().compareTo(to) <= 0)
+                .collect(Collectors.toList());
+    }
+
     @ParameterizedTest
     @ValueSource(longs = {1, 2, 3, 4, 5, 6})
     void windowStores(long seed) {
@@ -125,7 +134,7 @@ class RandomHistoriesTest {
                 "rocksdb", () -> Stores.persistentWindowStore("store", retention, size, retainDuplicates).get());
         // Times go on, with late ones among them, and some that have expired.
         long now = 0;
-        for (int i = 0; i < 15_000; i++) {
+        for (int i = 0; i < 5_000; i++) {
             now += random.nextInt(100);
             long time = Math.max(0, now - random.nextInt(random.nextInt(50) == 0 ? 400_000 : 1_000));
             long from = time - random.nextInt(200_000);
@@ -138,25 +147,28 @@ class RandomHistoriesTest {
                 tamis.put(key, value, time);
                 rocksdb.put(key, value, time);
             } else if (operation < 80) {
-                assertEquals(Answers.of(tamis.fetch(key, time)), Answers.of(rocksdb.fetch(key, time)));
+                assertEquals(Answers.of(rocksdb.fetch(key, time)), Answers.of(tamis.fetch(key, time)));
             } else if (operation < 88) {
-                assertEquals(Answers.of(tamis.fetch(key, from, to)), Answers.of(rocksdb.fetch(key, from, to)));
+                assertEquals(Answers.of(rocksdb.fetch(key, from, to)), Answers.of(tamis.fetch(key, from, to)));
             } else if (operation < 94) {
-                assertEquals(Answers.of(tamis.backwardFetch(key, from, to)), Answers.of(rocksdb.backwardFetch(key, from, to)));
+                assertEquals(Answers.of(rocksdb.backwardFetch(key, from, to)), Answers.of(tamis.backwardFetch(key, from, to)));
             } else if (operation < 96) {
-                assertEquals(Answers.of(tamis.fetch(key, keyTo, from, to)), Answers.of(rocksdb.fetch(key, keyTo, from, to)));
+                assertEquals(
+                        within(key, keyTo, Answers.of(rocksdb.fetchAll(from, to))), Answers.of(tamis.fetch(key, keyTo, from, to)));
             } else if (operation < 98) {
                 assertEquals(
-                        Answers.of(tamis.backwardFetch(key, keyTo, from, to)),
-                        Answers.of(rocksdb.backwardFetch(key, keyTo, from, to)));
-                assertEquals(Answers.of(tamis.fetch(null, keyTo, from, to)), Answers.of(rocksdb.fetch(null, keyTo, from, to)));
+                        within(key, keyTo, Answers.of(rocksdb.backwardFetchAll(from, to))),
+                        Answers.of(tamis.backwardFetch(key, keyTo, from, to)));
+                assertEquals(
+                        within(null, keyTo, Answers.of(rocksdb.fetchAll(from, to))),
+                        Answers.of(tamis.fetch(null, keyTo, from, to)));
             } else if (random.nextInt(5) == 0) {
-                assertEquals(Answers.of(tamis.all()), Answers.of(rocksdb.all()));
-                assertEquals(Answers.of(tamis.backwardAll()), Answers.of(rocksdb.backwardAll()));
-                assertEquals(Answers.of(tamis.fetchAll(from, to)), Answers.of(rocksdb.fetchAll(from, to)));
-                assertEquals(Answers.of(tamis.backwardFetchAll(from, to)), Answers.of(rocksdb.backwardFetchAll(from, to)));
+                assertEquals(Answers.of(rocksdb.all()), Answers.of(tamis.all()));
+                assertEquals(Answers.of(rocksdb.backwardAll()), Answers.of(tamis.backwardAll()));
+                assertEquals(Answers.of(rocksdb.fetchAll(from, to)), Answers.of(tamis.fetchAll(from, to)));
+                assertEquals(Answers.of(rocksdb.backwardFetchAll(from, to)), Answers.of(tamis.backwardFetchAll(from, to)));
             }
-            if (i % 5_000 == 4_999) {
+            if (i % 1_500 == 1_499) {
                 tamis.close();
                 tamis = opened("tamis", ofTamis);
                 rocksdb.close();
@@ -178,14 +190,14 @@ class RandomHistoriesTest {
         SessionStore<Bytes, byte[]> rocksdb = opened("rocksdb", () -> Stores.persistentSessionStore("store", retention).get());
         long now = 0;
         List<Windowed<Bytes>> written = new ArrayList<>();
-        for (int i = 0; i < 15_000; i++) {
+        for (int i = 0; i < 5_000; i++) {
             now += random.nextInt(100);
             long end = Math.max(0, now - random.nextInt(random.nextInt(50) == 0 ? 400_000 : 1_000));
             Bytes key = keys.get();
             Bytes keyTo = keys.get();
             Windowed<Bytes> session = new Windowed<>(key, new SessionWindow(Math.max(0, end - random.nextInt(5_000)), end));
             long earliest = Math.max(0, end - random.nextInt(100_000));
-            long latest = end + random.nextInt(10_000) - 5_000;
+            long latest = Math.max(0, end + random.nextInt(10_000) - 5_000);
             int operation = random.nextInt(100);
             if (operation < 55) {
                 byte[] value = random.nextInt(8) == 0 ? null : Answers.value(random.nextInt(1000));
@@ -209,8 +221,8 @@ class RandomHistoriesTest {
                         Answers.of(tamis.backwardFindSessions(key, earliest, latest)),
                         Answers.of(rocksdb.backwardFindSessions(key, earliest, latest)));
             } else if (operation < 90) {
-                assertEquals(Answers.of(tamis.fetch(key)), Answers.of(rocksdb.fetch(key)));
-                assertEquals(Answers.of(tamis.backwardFetch(key)), Answers.of(rocksdb.backwardFetch(key)));
+                assertEquals(Answers.of(rocksdb.fetch(key)), Answers.of(tamis.fetch(key)));
+                assertEquals(Answers.of(rocksdb.backwardFetch(key)), Answers.of(tamis.backwardFetch(key)));
             } else if (operation < 93) {
                 assertEquals(
                         Answers.of(tamis.findSessions(key, keyTo, earliest, latest)),
@@ -219,8 +231,8 @@ class RandomHistoriesTest {
                         Answers.of(tamis.backwardFindSessions(key, null, earliest, latest)),
                         Answers.of(rocksdb.backwardFindSessions(key, null, earliest, latest)));
             } else if (operation == 99) {
-                assertEquals(Answers.of(tamis.fetch(null, keyTo)), Answers.of(rocksdb.fetch(null, keyTo)));
-                assertEquals(Answers.of(tamis.backwardFetch(null, null)), Answers.of(rocksdb.backwardFetch(null, null)));
+                assertEquals(Answers.of(rocksdb.fetch(null, keyTo)), Answers.of(tamis.fetch(null, keyTo)));
+                assertEquals(Answers.of(rocksdb.backwardFetch(null, null)), Answers.of(tamis.backwardFetch(null, null)));
             }
         }
         tamis.close();

@@ -49,7 +49,7 @@ class TopologiesTest {
     private static final Duration GRACE = Duration.ofSeconds(5);
     private static final int RECORDS = 600;
 
-    @TempDir
+    @TempDir(factory = MemoryDirectory.class)
     Path directory;
 
     /** Input {@code left} and {@code right}, output {@code out}, all of text. */
@@ -72,7 +72,7 @@ class TopologiesTest {
                 .toStream())),
         SUPPRESSED(builder -> windowed(grouped(builder)
                 .windowedBy(TimeWindows.ofSizeAndGrace(SIZE, GRACE))
-                .count()
+                .count(Materialized.with(Serdes.String(), Serdes.Long()))
                 .suppress(Suppressed.untilWindowCloses(Suppressed.BufferConfig.unbounded()))
                 .toStream())),
         CLOSED_WINDOWS(builder -> windowed(grouped(builder)
@@ -143,6 +143,7 @@ class TopologiesTest {
     private List<TestRecord<String, String>> run(Example example, String name, Properties stores) throws Exception {
         Properties config = new Properties();
         config.put(StreamsConfig.APPLICATION_ID_CONFIG, "topologies");
+        config.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, "none:1");
         config.put(StreamsConfig.STATE_DIR_CONFIG, directory.resolve(name).toString());
         config.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class.getName());
         config.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class.getName());
@@ -184,8 +185,9 @@ class TopologiesTest {
         return topology.describe().toString().contains("topics: [" + topic + "]");
     }
 
+    /** Looks for the directory of a kind of stores, which is in that of a task in that of the application. */
     private static boolean holds(Path directory, String name) throws Exception {
-        try (Stream<Path> files = Files.walk(directory)) {
+        try (Stream<Path> files = Files.walk(directory, 3)) {
             return files.anyMatch(file -> file.getFileName().toString().equals(name));
         }
     }

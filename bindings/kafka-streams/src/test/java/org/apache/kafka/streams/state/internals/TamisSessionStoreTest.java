@@ -16,8 +16,10 @@ class TamisSessionStoreTest extends AbstractSessionBytesStoreTest {
 
     @Override
     <K, V> SessionStore<K, V> buildSessionStore(long retention, Serde<K> keySerde, Serde<V> valueSerde) {
+        // Kafka's tests open a second store beside the first, in the same directory.
+        String name = sessionStore != null && sessionStore.isOpen() ? "second" : "sessions";
         return Stores.sessionStoreBuilder(
-                        TamisStores.sessionStore("sessions", Duration.ofMillis(retention)), keySerde, valueSerde)
+                        TamisStores.sessionStore(name, Duration.ofMillis(retention)), keySerde, valueSerde)
                 .build();
     }
 }

@@ -32,8 +32,10 @@ class TamisWindowStoreTest extends AbstractRocksDBWindowStoreTest {
     @Override
     <K, V> WindowStore<K, V> buildWindowStore(
             long retention, long windowSize, boolean retainDuplicates, Serde<K> keySerde, Serde<V> valueSerde) {
+        // Kafka's tests open a second store beside the first, in the same directory.
+        String name = windowStore != null && windowStore.isOpen() ? "second" : NAME;
         return Stores.windowStoreBuilder(
-                        WindowStores.withDirectories(NAME, retention, windowSize, retainDuplicates), keySerde, valueSerde)
+                        WindowStores.withDirectories(name, retention, windowSize, retainDuplicates), keySerde, valueSerde)
                 .build();
     }
 
