@@ -106,6 +106,8 @@ abstract class SegmentedStore extends TamisStore {
         database();
         long time = layout.segmentTime(stored);
         seen(time);
+        // It may drop segments.
+        beforeWrite();
         Segments.Segment segment = Errors.translated(name, "writing", () -> segments.liveAt(time, streamTime));
         if (segment == null) {
             expired.record();

@@ -28,7 +28,7 @@ import org.tamis.WriteBatch;
  * <p><b>Commits.</b> A write is in the engine's log when it returns; {@link #flush} makes everything written so far survive a power cut. Kafka
  * Streams calls it before it writes the offsets that the store covers into its checkpoint file, so the store is never behind
  * the file. It may be ahead: then records are restored, or processed, once more, as with any store; under exactly-once a store
- * without a checkpoint file is deleted first and restored as a whole, which is Kafka Streams' doing.
+ * without a checkpoint file is deleted first and restored as a whole, which is Kafka Streams' doing, with the help of {@link TaskCheckpoint}.
  *
  * <p><b>Threads.</b> One thread writes, any number read, and any may close. The position changes, with the write that it belongs to, under its
  * own monitor, which queries take, too.
@@ -39,6 +39,7 @@ abstract class TamisStore implements StateStore {
     private final Map<String, String> ofKind;
     private volatile StoreDatabase database;
     private volatile StateStoreContext context;
+    private volatile TaskCheckpoint taskCheckpoint;
     volatile Position position = Position.emptyPosition();
     private boolean consistencyEnabled;
 
@@ -63,6 +64,7 @@ abstract class TamisStore implements StateStore {
     @Override
     public void init(StateStoreContext context, StateStore root) {
         this.context = context;
+        taskCheckpoint = TaskCheckpoint.of(context, name);
         open();
         try {
             File file = new File(context.stateDir(), name + ".position");
@@ -74,7 +76,10 @@ abstract class TamisStore implements StateStore {
             context.register(
                     root,
                     (RecordBatchingStateRestoreCallback) this::restoreBatch,
-                    () -> StoreQueryUtils.checkpointPosition(checkpoint, position));
+                    () -> {
+                        taskCheckpoint.written();
+                        StoreQueryUtils.checkpointPosition(checkpoint, position);
+                    });
         } catch (RuntimeException | Error error) {
             // Kafka Streams does not close what was not registered, and what stays open cannot be opened again.
             close();
@@ -130,8 +135,14 @@ abstract class TamisStore implements StateStore {
         }
     }
 
+    /** Called before anything changes that is not a restored record; {@link #write} does. */
+    final void beforeWrite() {
+        taskCheckpoint.remove();
+    }
+
     /** Does a write, and moves the position up to the record that it comes from. */
     final void write(Runnable write) {
+        beforeWrite();
         synchronized (position) {
             Errors.translated(name, "writing", write);
             StoreQueryUtils.updatePosition(position, context);
