@@ -46,7 +46,8 @@ final class StoreDatabase implements AutoCloseable {
         } catch (IOException error) {
             throw new ProcessorStateException("Store " + store + ": cannot create " + directory, error);
         }
-        Options options = new Options().sharedReadMemory(ProcessMemory.acquire(config.readMemory()));
+        Options options = new Options();
+        ProcessMemory.use(options, config.readMemory(), config.writeMemory());
         try {
             config.options().forEach(options::set);
             return new StoreDatabase(Database.open(directory, options));

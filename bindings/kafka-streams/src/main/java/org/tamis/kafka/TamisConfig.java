@@ -11,6 +11,7 @@ import org.apache.kafka.common.config.ConfigException;
  * <caption>Keys</caption>
  * <tr><th>key<th>meaning
  * <tr><td>{@value #READ_MEMORY}<td>bytes of block cache and elastic filters, of all stores of the process together
+ * <tr><td>{@value #WRITE_MEMORY}<td>bytes of memtables, of all stores of the process together
  * <tr><td>{@code tamis.OPTION}<td>an option of the engine, for every store: {@code tamis.block_bytes=8 KiB}
  * <tr><td>{@code tamis.store.NAME.OPTION}<td>the same for the store of that name, which goes before
  * </table>
@@ -24,15 +25,21 @@ public final class TamisConfig {
     public static final String READ_MEMORY = "tamis.read.memory.bytes";
     /** The default of {@link #READ_MEMORY}. */
     public static final long DEFAULT_READ_MEMORY = 256L << 20;
+    /** Bytes of memtables, of all stores of the process together: {@value #DEFAULT_WRITE_MEMORY} if not set. */
+    public static final String WRITE_MEMORY = "tamis.write.memory.bytes";
+    /** The default of {@link #WRITE_MEMORY}. */
+    public static final long DEFAULT_WRITE_MEMORY = 256L << 20;
 
     private static final String STORE_PREFIX = PREFIX + "store.";
 
     private final Map<String, String> options;
     private final long readMemory;
+    private final long writeMemory;
 
-    private TamisConfig(Map<String, String> options, long readMemory) {
+    private TamisConfig(Map<String, String> options, long readMemory, long writeMemory) {
         this.options = options;
         this.readMemory = readMemory;
+        this.writeMemory = writeMemory;
     }
 
     /**
@@ -49,7 +56,7 @@ public final class TamisConfig {
         Map<String, String> own = new LinkedHashMap<>();
         String ownPrefix = STORE_PREFIX + store + '.';
         configs.forEach((key, value) -> {
-            if (!key.startsWith(PREFIX) || key.equals(READ_MEMORY) || value == null) {
+            if (!key.startsWith(PREFIX) || key.equals(READ_MEMORY) || key.equals(WRITE_MEMORY) || value == null) {
                 return;
             }
             if (key.startsWith(ownPrefix)) {
@@ -59,7 +66,10 @@ public final class TamisConfig {
             }
         });
         options.putAll(own);
-        return new TamisConfig(options, bytes(configs, READ_MEMORY, DEFAULT_READ_MEMORY));
+        return new TamisConfig(
+                options,
+                bytes(configs, READ_MEMORY, DEFAULT_READ_MEMORY),
+                bytes(configs, WRITE_MEMORY, DEFAULT_WRITE_MEMORY));
     }
 
     Map<String, String> options() {
@@ -68,6 +78,10 @@ public final class TamisConfig {
 
     long readMemory() {
         return readMemory;
+    }
+
+    long writeMemory() {
+        return writeMemory;
     }
 
     private static long bytes(Map<String, ?> configs, String key, long otherwise) {

@@ -7,6 +7,8 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -317,11 +319,26 @@ class StoreLifeTest {
         assertEquals(starts, opened((TamisWindowStore) windowStore(Duration.ofMinutes(4))).segmentStarts());
     }
 
+    /** Memtables that no store would flush by itself yet are flushed when all of them together are too large. */
     @Test
-    void allStoresShareOneMemory() {
-        opened(keyValueStore(), Map.of(TamisConfig.READ_MEMORY, "1000000"));
-        opened(windowStore(HOUR), Map.of(TamisConfig.READ_MEMORY, 1_000_000L));
-        assertEquals(users + 2, ProcessMemory.users());
+    void allStoresShareOneMemory() throws IOException {
+        Map<String, ?> configs = Map.of(
+                TamisConfig.READ_MEMORY, "1000000", TamisConfig.WRITE_MEMORY, 8L << 20, "tamis.memtable_bytes", "64 MiB");
+        List<KeyValueStore<Bytes, byte[]>> stores = new ArrayList<>();
+        for (int i = 0; i < 4; i++) {
+            stores.add(opened(TamisStores.keyValueStore("store" + i).get(), configs));
+        }
+        assertEquals(users + 4, ProcessMemory.users());
+        for (int i = 0; i < 40_000; i++) {
+            stores.get(i % 4).put(bytes("key" + i), new byte[1_000]);
+        }
+        JsonNode writers = new ObjectMapper().readTree(ProcessMemory.writers());
+        assertEquals(users + 4, writers.size());
+        for (KeyValueStore<Bytes, byte[]> store : stores) {
+            JsonNode stats = new ObjectMapper().readTree(((TamisStore) store).database().stats());
+            assertTrue(stats.path("write").path("flushes").asLong() > 0, stats.path("write").toString());
+            assertTrue(stats.path("memtable_bytes").asLong() < 8 << 20, stats.toString());
+        }
     }
 
     @Test
@@ -339,6 +356,7 @@ class StoreLifeTest {
         }
         for (String wrong : List.of("many", "0", "-5", "")) {
             assertThrows(ConfigException.class, () -> opened(keyValueStore(), Map.of(TamisConfig.READ_MEMORY, wrong)));
+            assertThrows(ConfigException.class, () -> opened(keyValueStore(), Map.of(TamisConfig.WRITE_MEMORY, wrong)));
         }
     }
 
