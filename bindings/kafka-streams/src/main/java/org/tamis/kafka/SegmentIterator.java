@@ -54,7 +54,7 @@ class SegmentIterator<K> implements KeyValueIterator<K, byte[]> {
         return next != null && !closed && isOpen();
     }
 
-    /** What was found before the store was closed is not returned any more. */
+    /** Once the store is closed there is nothing more: only what {@link #hasNext} has promised before is still returned. */
     private boolean isOpen() {
         for (Segments.Segment segment : plan.segments) {
             if (segment.isLive()) {
@@ -100,7 +100,7 @@ class SegmentIterator<K> implements KeyValueIterator<K, byte[]> {
 
     @Override
     public synchronized K peekNextKey() {
-        if (!hasNext()) {
+        if (next == null && !hasNext()) {
             throw new NoSuchElementException();
         }
         return keyOf.apply(next.key);
@@ -108,7 +108,7 @@ class SegmentIterator<K> implements KeyValueIterator<K, byte[]> {
 
     @Override
     public synchronized KeyValue<K, byte[]> next() {
-        if (!hasNext()) {
+        if (next == null && !hasNext()) {
             throw new NoSuchElementException();
         }
         KeyValue<byte[], byte[]> entry = next;

@@ -135,7 +135,7 @@ abstract class SegmentedStore extends TamisStore {
         database();
         long time = layout.segmentTime(stored);
         Segments.Segment segment = time < oldest() ? null : segments.at(time);
-        return segment == null ? null : Errors.translated(name, "reading", () -> segment.entries.get(stored));
+        return segment == null ? null : Errors.translated(name, "reading", () -> segment.read(entries -> entries.get(stored)));
     }
 
     /** The first time that has not expired. */

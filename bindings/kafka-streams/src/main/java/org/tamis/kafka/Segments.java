@@ -5,10 +5,12 @@ import java.util.List;
 import java.util.NavigableMap;
 import java.util.concurrent.ConcurrentNavigableMap;
 import java.util.concurrent.ConcurrentSkipListMap;
+import java.util.function.Function;
 import java.util.stream.Collectors;
 import org.apache.kafka.streams.errors.ProcessorStateException;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import org.tamis.ClosedException;
 import org.tamis.Cursor;
 import org.tamis.Database;
 import org.tamis.Entry;
@@ -67,6 +69,18 @@ final class Segments {
         /** Whether it has not expired, and the store is open. */
         boolean isLive() {
             return segments.get(id) == this;
+        }
+
+        /** Reads something of it: nothing is in a segment that is dropped meanwhile. */
+        <T> T read(Function<Keyspace, T> reading) {
+            try {
+                return reading.apply(entries);
+            } catch (ClosedException error) {
+                if (isLive() || segments.isEmpty()) {
+                    throw error;
+                }
+                return null;
+            }
         }
     }
 

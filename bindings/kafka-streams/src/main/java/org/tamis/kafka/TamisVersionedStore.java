@@ -230,10 +230,13 @@ final class TamisVersionedStore extends TamisStore implements VersionedKeyValueS
         }
         Range range = endingAfter(key, time);
         for (Segments.Segment segment : segments.between(time, Long.MAX_VALUE, true)) {
-            try (Cursor cursor = segment.entries.items(range)) {
-                if (cursor.hasNext()) {
-                    return Interval.of(cursor.next());
+            Interval first = segment.read(entries -> {
+                try (Cursor cursor = entries.items(range)) {
+                    return cursor.hasNext() ? Interval.of(cursor.next()) : null;
                 }
+            });
+            if (first != null) {
+                return first;
             }
         }
         return null;
@@ -275,14 +278,17 @@ final class TamisVersionedStore extends TamisStore implements VersionedKeyValueS
         if (to >= oldest() && from < Long.MAX_VALUE) {
             Range range = from < 0 ? Range.all().prefix(KeyLayout.prefix(key)) : endingAfter(key, from);
             for (Segments.Segment segment : segments.between(Math.max(from, 0), Long.MAX_VALUE, true)) {
-                try (Cursor cursor = segment.entries.items(range)) {
-                    while (cursor.hasNext()) {
-                        Interval interval = Interval.of(cursor.next());
-                        if (interval.from <= to && interval.value != null) {
-                            found.add(interval.asRecord());
-                        }
+                segment.read(entries -> {
+                    try (Cursor cursor = entries.items(range)) {
+                        cursor.forEachRemaining(entry -> {
+                            Interval interval = Interval.of(entry);
+                            if (interval.from <= to && interval.value != null) {
+                                found.add(interval.asRecord());
+                            }
+                        });
                     }
-                }
+                    return null;
+                });
             }
         }
         VersionedRecord<byte[]> current = current(key);
