@@ -103,3 +103,84 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     options.set("cache_bytes", text).map_err(|error| error.to_string())?;
     Ok(options.cache_bytes)
 }
+
+/// Parses a whole number, written out or with an exponent of ten: `50000000`, `5e7`, `2.5e9`.
+///
+/// # Errors
+///
+/// Fails for anything else, and from 2^64 on.
+pub fn count(text: &str) -> Result<u64, String> {
+    let wrong = || "expected a whole number, for example 50000000, 5e7 or 2.5e9".to_owned();
+    let (number, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+    let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let has_form = is_digits(whole) && is_digits(part) && is_digits(exponent);
+    if !has_form || whole.is_empty() || number.ends_with('.') {
+        return Err(wrong());
+    }
+    // Zeros at its end say nothing: 1.50e1 is 15.
+    let part = part.trim_end_matches('0');
+    let exponent: u32 = exponent.parse().map_err(|_| wrong())?;
+    let zeros = exponent.checked_sub(part.len() as u32).ok_or_else(wrong)?;
+    let digits: u64 = format!("{whole}{part}").parse().map_err(|_| wrong())?;
+    match digits {
+        0 => Ok(0),
+        _ => 10_u64.checked_pow(zeros).and_then(|power| digits.checked_mul(power)).ok_or_else(wrong),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::count;
+
+    #[test]
+    fn numbers_are_written_out_or_with_an_exponent() {
+        for (text, number) in [
+            ("0", 0),
+            ("50000000", 50_000_000),
+            ("1e9", 1_000_000_000),
+            ("1E11", 100_000_000_000),
+            ("2.5e9", 2_500_000_000),
+            ("1.50e1", 15),
+            ("007e0", 7),
+            ("0e30", 0),
+            ("18446744073709551615", u64::MAX),
+            ("1.8446744073709551615e19", u64::MAX),
+        ] {
+            assert_eq!(count(text), Ok(number), "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_are_not_whole_or_too_large_are_rejected() {
+        for text in [
+            "",
+            "e",
+            "e9",
+            "1e",
+            ".5e1",
+            "5.",
+            "5.e1",
+            "1.5",
+            "1.25e1",
+            "-1",
+            "+1",
+            "1e-3",
+            "1e+3",
+            " 1",
+            "1 ",
+            "1e9e9",
+            "1.2.3",
+            "0x10",
+            "1_000",
+            "inf",
+            "NaN",
+            "18446744073709551616",
+            "1e20",
+            "1e99999999999",
+            "１",
+        ] {
+            assert!(count(text).is_err(), "{text}");
+        }
+    }
+}

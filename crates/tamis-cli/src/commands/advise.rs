@@ -16,6 +16,8 @@ use crate::failure::{Failure, Outcome};
 use crate::output::{Out, note};
 use crate::values::OptionArgs;
 
+mod costs;
+
 const HELP: &str = "\
 The unit costs are measured on this machine: T_H, the digest of a key; T_P, a probe of each kind of filter; T_D, a block
 read, from memory and from the database's device; puts, flushes, merges. From them the model predicts the cost of an
@@ -31,7 +33,9 @@ The default is the workload that the database observed when it was last open wit
 Examples:
   tamis advise --db ./data --workload \"get 60, empty-get 30, put 10, skew 0.99\"
   tamis advise --keys 50000000 --key-bytes 16 --value-bytes 200 --memory 64MiB --workload \"empty-get 90, put 10\"
-  tamis advise --db ./data --workload \"scan 80, put 20, scan-entries 20\" --explain";
+  tamis advise --db ./data --workload \"scan 80, put 20, scan-entries 20\" --explain
+  tamis advise --keys 1e9 --workload \"get 90, put 10\" --save-costs costs.json
+  tamis advise --keys 2e9 --workload \"get 90, put 10\" --costs costs.json";
 
 /// Recommend a filter, bits per key and tree shape for the data, the workload and this machine, and say why
 #[derive(Args)]
@@ -45,9 +49,8 @@ pub(crate) struct AdviseArgs {
     keyspace: String,
     #[command(flatten)]
     options: OptionArgs,
-    /// The expected number of entries, in place of a database
-    #[arg(long, value_name = "N", required_unless_present = "db", conflicts_with = "db",
-          value_parser = clap::value_parser!(u64).range(1..=1 << 44))]
+    /// The expected number of entries, in place of a database: 50000000 or 5e7
+    #[arg(long, value_name = "N", required_unless_present = "db", conflicts_with = "db", value_parser = entries)]
     keys: Option<u64>,
     /// Bytes per key, with --keys
     #[arg(long, value_name = "N", default_value_t = 16, conflicts_with = "db",
@@ -72,10 +75,26 @@ pub(crate) struct AdviseArgs {
     /// Measure the machine for a tenth of a second only; costs may be off by a third
     #[arg(long)]
     quick: bool,
+    /// Take the machine's costs from a file, in place of measuring them
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["quick", "save_costs"])]
+    costs: Option<PathBuf>,
+    /// Write the measured costs to a file, for --costs there or on another machine
+    #[arg(long, value_name = "FILE")]
+    save_costs: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
+
+/// Parses a number of entries.
+fn entries(text: &str) -> Result<u64, String> {
+    match crate::values::count(text)? {
+        entries @ 1..=MOST_ENTRIES => Ok(entries),
+        _ => Err(format!("expected a number from 1 to {MOST_ENTRIES}")),
+    }
+}
+
+const MOST_ENTRIES: u64 = 1 << 44;
 
 /// The data, workload and memory to advise on.
 struct Case {
@@ -89,7 +108,25 @@ struct Case {
 
 pub(crate) fn run(args: &AdviseArgs, out: &mut Out) -> Result<Outcome, Failure> {
     let case = args.case()?;
-    let mut setup = Setup::new(case.data.key_bytes.round() as usize, case.data.value_bytes.round() as usize);
+    let calibration = match &args.costs {
+        Some(file) => costs::read(file, &case.data)?,
+        None => measure(args, &case)?,
+    };
+    if let Some(file) = &args.save_costs {
+        costs::write(file, &calibration, &case.data)?;
+    }
+    let advice = advise(&calibration, &case.data, &case.workload, case.memory, &case.options);
+    if args.json {
+        writeln!(out, "{}", object(&case, &calibration, &advice, args.top))?;
+    } else {
+        out.write_all(page(&case, &calibration, &advice, args).as_bytes())?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn measure(args: &AdviseArgs, case: &Case) -> Result<Calibration, Failure> {
+    let (key_bytes, value_bytes) = costs::lengths(&case.data);
+    let mut setup = Setup::new(key_bytes, value_bytes);
     setup = setup.effort(if args.quick { Effort::Quick } else { Effort::Full });
     setup.options = case.options.clone();
     // The database's device may not be writable for this program; then the temporary directory's device is timed.
@@ -106,17 +143,7 @@ pub(crate) fn run(args: &AdviseArgs, out: &mut Out) -> Result<Outcome, Failure> 
             break;
         }
     }
-    let calibration = match measured {
-        Some(measured) => measured?,
-        None => Calibration::measure(&setup)?,
-    };
-    let advice = advise(&calibration, &case.data, &case.workload, case.memory, &case.options);
-    if args.json {
-        writeln!(out, "{}", object(&case, &calibration, &advice, args.top))?;
-    } else {
-        out.write_all(page(&case, &calibration, &advice, args).as_bytes())?;
-    }
-    Ok(Outcome::Done)
+    Ok(measured.unwrap_or_else(|| Calibration::measure(&setup))?)
 }
 
 impl AdviseArgs {
@@ -185,13 +212,16 @@ fn page(case: &Case, calibration: &Calibration, advice: &Advice, args: &AdviseAr
     let Case { data, workload, known, memory, .. } = case;
     let machine = &calibration.machine;
     let ns = |ns: f64| format!("{} ns", mean(ns));
+    let source = match &args.costs {
+        Some(file) => format!("from {}", file.display()),
+        None => format!("measured in {} ms", calibration.took_ns / 1_000_000),
+    };
     let mut text = format!(
-        "machine   T_H {} (digest), T_D {} (a run searched in memory), {} (a block from the device), a put {}; measured in {} ms\n",
+        "machine   T_H {} (digest), T_D {} (a run searched in memory), {} (a block from the device), a put {}; {source}\n",
         ns(machine.digest_ns),
         ns(machine.search_ns),
         ns(machine.device_ns),
-        ns(machine.put_ns + machine.log_ns),
-        calibration.took_ns / 1_000_000
+        ns(machine.put_ns + machine.log_ns)
     );
     text += &format!(
         "data      {} entries of {} + {} bytes, {}\n",

@@ -1,5 +1,7 @@
 //! Tests of the built program as a person or a script uses it: its output and exit codes.
 
+mod advise;
+mod documents;
 mod filters;
 mod keyspaces;
 mod loading;

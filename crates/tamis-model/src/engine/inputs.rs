@@ -6,6 +6,7 @@ use super::shape::Shape;
 
 /// The costs of one filter.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
 #[non_exhaustive]
 pub struct ProbeCost {
     /// One probe for an absent key, filter in the processor's cache, including finding the run's table. For a global
@@ -35,6 +36,7 @@ impl ProbeCost {
 
 /// Costs of the parts of operations on one machine, with warm processor caches unless noted.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
 #[non_exhaustive]
 pub struct Machine {
     /// T_H: the digest of one key of the length given by `Data`.

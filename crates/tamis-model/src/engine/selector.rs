@@ -53,6 +53,23 @@ pub enum Selector {
     Remix,
 }
 
+#[cfg(feature = "serde")]
+impl serde::Serialize for Selector {
+    /// As [`word`](Selector::word).
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.word())
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for Selector {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Selector, D::Error> {
+        let word = String::deserialize(deserializer)?;
+        Selector::from_word(&word)
+            .ok_or_else(|| serde::de::Error::custom(format_args!("no filter is called `{word}`")))
+    }
+}
+
 use Selector::*;
 
 impl Selector {
