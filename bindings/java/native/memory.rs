@@ -2,10 +2,11 @@
 
 use jni::JNIEnv;
 use jni::objects::JClass;
-use jni::sys::jlong;
+use jni::sys::{jbyteArray, jlong};
 use tamis::options::SharedReadMemory;
+use tamis_bindings::json;
 
-use crate::border::{guard, signed, unsigned};
+use crate::border::{array, guard, signed, unsigned};
 use crate::handle::{Object, give, read_memory};
 
 #[unsafe(no_mangle)]
@@ -14,16 +15,12 @@ extern "system" fn Java_org_tamis_Native_sharedReadMemory(env: JNIEnv, _: JClass
 }
 
 #[unsafe(no_mangle)]
-extern "system" fn Java_org_tamis_Native_sharedReadMemoryBytes(
-    env: JNIEnv,
-    _: JClass,
-    memory: jlong,
-) -> jlong {
+extern "system" fn Java_org_tamis_Native_sharedMemoryBytes(env: JNIEnv, _: JClass, memory: jlong) -> jlong {
     guard(env, |_| Ok(signed(read_memory(memory)?.bytes())))
 }
 
 #[unsafe(no_mangle)]
-extern "system" fn Java_org_tamis_Native_setSharedReadMemoryBytes(
+extern "system" fn Java_org_tamis_Native_setSharedMemoryBytes(
     env: JNIEnv,
     _: JClass,
     memory: jlong,
@@ -33,4 +30,13 @@ extern "system" fn Java_org_tamis_Native_setSharedReadMemoryBytes(
         read_memory(memory)?.set_bytes(unsigned(bytes, "bytes")?);
         Ok(())
     })
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_tamis_Native_sharedMemoryMembers(
+    env: JNIEnv,
+    _: JClass,
+    memory: jlong,
+) -> jbyteArray {
+    guard(env, |env| array(env, json::text(&read_memory(memory)?.members()).as_bytes()))
 }

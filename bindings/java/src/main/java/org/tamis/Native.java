@@ -173,9 +173,11 @@ final class Native {
 
     static native long sharedReadMemory(long bytes);
 
-    static native long sharedReadMemoryBytes(long memory);
+    static native long sharedMemoryBytes(long memory);
 
-    static native void setSharedReadMemoryBytes(long memory, long bytes);
+    static native void setSharedMemoryBytes(long memory, long bytes);
+
+    static native byte[] sharedMemoryMembers(long memory);
 
     // External tables.
 

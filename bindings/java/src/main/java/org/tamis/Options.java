@@ -160,7 +160,8 @@ public final class Options {
     }
 
     /**
-     * Lets the database share memory for its block cache and elastic filters with others of the process.
+     * Lets the database share memory for its block cache and elastic filters with others of the process, in place of the options
+     * {@code cache_bytes}, {@code filter_budget_bytes} and {@code read_memory_bytes}, which an opening refuses beside it.
      *
      * @param memory the memory; null: the database has its own
      * @return this

@@ -88,19 +88,24 @@ final class DatabaseTest {
 
     @Test
     void memoryIsShared() {
-        try (SharedReadMemory memory = new SharedReadMemory(64 << 20);
-                Database one = Database.open(directory.resolve("one"), new Options().sharedReadMemory(memory));
-                Database two = Database.open(directory.resolve("two"), new Options().sharedReadMemory(memory))) {
-            assertEquals(64 << 20, memory.bytes());
-            memory.setBytes(32 << 20);
-            assertEquals(32 << 20, memory.bytes());
-            one.put(b("k"), b("1"));
-            two.put(b("k"), b("2"));
-            one.flush();
-            assertEquals("1", s(one.get(b("k"))));
-            assertEquals("2", s(two.get(b("k"))));
-            Options alone = new Options().sharedReadMemory(memory);
-            assertCode(ErrorCode.INVALID_OPTION, () -> one.createKeyspace("more", alone));
+        try (SharedReadMemory memory = new SharedReadMemory(64 << 20)) {
+            Options options = new Options().sharedReadMemory(memory);
+            try (Database one = Database.open(directory.resolve("one"), options);
+                    Database two = Database.open(directory.resolve("two"), options)) {
+                assertEquals(64 << 20, memory.bytes());
+                memory.setBytes(32 << 20);
+                assertEquals(32 << 20, memory.bytes());
+                assertTrue(memory.members().contains(directory.resolve("two").toString()), memory.members());
+                one.put(b("k"), b("1"));
+                two.put(b("k"), b("2"));
+                one.flush();
+                assertEquals("1", s(one.get(b("k"))));
+                assertEquals("2", s(two.get(b("k"))));
+                assertCode(ErrorCode.INVALID_OPTION, () -> one.createKeyspace("more", options));
+            }
+            assertEquals("[]", memory.members());
+            Options both = new Options().sharedReadMemory(memory).cacheBytes(1 << 20);
+            assertCode(ErrorCode.INVALID_OPTION, () -> Database.open(directory.resolve("three"), both));
         }
     }
 

@@ -163,8 +163,26 @@ final class HostileTest {
         assertCode(ErrorCode.INVALID_ARGUMENT, () -> db.lockTransaction(Duration.ofMillis(-1), null));
         assertCode(ErrorCode.INVALID_ARGUMENT, () -> db.transaction(Isolation.SNAPSHOT, Durability.of("often")));
         assertCode(ErrorCode.INVALID_ARGUMENT, () -> db.put(b("k"), b("v"), Durability.of("")));
-        // No wait is too long to be asked for.
-        db.lockTransaction(Duration.ofMillis(Long.MAX_VALUE), Durability.every(Duration.ofMillis(10))).close();
+        assertThrows(ArithmeticException.class, () -> db.lockTransaction(Duration.ofSeconds(Long.MAX_VALUE), null));
+    }
+
+    @Test
+    void theLongestWait() throws Exception {
+        ExecutorService thread = Executors.newSingleThreadExecutor();
+        try (LockTransaction holder = db.lockTransaction();
+                LockTransaction waiting = db.lockTransaction(Duration.ofMillis(Long.MAX_VALUE), Durability.SYNC)) {
+            holder.put(b("k"), b("v"));
+            Future<?> wait = thread.submit(() -> waiting.put(b("k"), b("w")));
+            while (waiting.source().inside() == 0) {
+                Thread.sleep(1);
+            }
+            holder.commit();
+            wait.get(60, TimeUnit.SECONDS);
+            waiting.commit();
+            assertEquals("w", s(db.get(b("k"))));
+        } finally {
+            thread.shutdownNow();
+        }
     }
 
     @Test

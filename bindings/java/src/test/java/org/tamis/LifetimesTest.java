@@ -263,6 +263,7 @@ final class LifetimesTest {
         memory.close();
         assertAll(ErrorCode.ENDED, Map.of(
                 "bytes", memory::bytes,
+                "members", memory::members,
                 "setBytes", () -> memory.setBytes(1),
                 "open", () -> Database.open(directory.resolve("late"), new Options().sharedReadMemory(memory))));
         shared.put(b("k"), b("v"));

@@ -59,7 +59,7 @@ final class NativeTest {
                 () -> Native.commit(handle),
                 () -> Native.commit(snapshot),
                 () -> Native.getForUpdate(handle, 0, k),
-                () -> Native.sharedReadMemoryBytes(handle),
+                () -> Native.sharedMemoryBytes(handle),
                 () -> Native.open(k, new byte[0], handle, false),
                 () -> Native.tablePut(handle, k, k),
                 () -> Native.tableFinish(cursor),

@@ -38,7 +38,7 @@ final class Testing {
 
     /** Collects garbage until a condition holds. */
     static void collectUntil(BooleanSupplier condition) throws InterruptedException {
-        for (int i = 0; i < 200 && !condition.getAsBoolean(); i++) {
+        for (int i = 0; i < 2000 && !condition.getAsBoolean(); i++) {
             System.gc();
             Thread.sleep(10);
         }

@@ -2,6 +2,7 @@ package org.tamis.kafka;
 
 import java.nio.ByteBuffer;
 import java.util.Arrays;
+import java.util.Comparator;
 import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.errors.ProcessorStateException;
 
@@ -78,9 +79,24 @@ enum KeyLayout {
         return ByteBuffer.wrap(stored).getLong(stored.length - suffix);
     }
 
+    /** The key of an entry in an index by time: its time, and its stored key. */
+    byte[] timeKey(byte[] stored) {
+        return ByteBuffer.allocate(Long.BYTES + stored.length).putLong(segmentTime(stored)).put(stored).array();
+    }
+
+    /** The stored key, of a key in an index by time. */
+    static byte[] ofTimeKey(byte[] timeKey) {
+        return Arrays.copyOfRange(timeKey, Long.BYTES, timeKey.length);
+    }
+
     /** The start of a session. */
     static long sessionStart(byte[] stored) {
         return ByteBuffer.wrap(stored).getLong(stored.length - Long.BYTES);
+    }
+
+    /** The order of the changelog's keys, for keys of tamis. */
+    Comparator<byte[]> changelogOrder() {
+        return (a, b) -> Arrays.compareUnsigned(toChangelog(a), toChangelog(b));
     }
 
     /** The record's key, of a key of tamis. */

@@ -1,8 +1,5 @@
 package org.tamis.kafka;
 
-import java.util.ArrayList;
-import java.util.Arrays;
-import java.util.Comparator;
 import java.util.Iterator;
 import java.util.List;
 import java.util.NoSuchElementException;
@@ -11,14 +8,11 @@ import java.util.function.Predicate;
 import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.state.KeyValueIterator;
 import org.tamis.ClosedException;
-import org.tamis.Cursor;
-import org.tamis.Entry;
-import org.tamis.Range;
 import org.tamis.TamisException;
 
 /**
- * The entries of a range in one segment after the other. A segment is looked into when the iterator comes to it, as in Kafka's own
- * stores; one that has expired meanwhile is passed over, and after the store is closed there is nothing more.
+ * Entries of one segment after the other. A segment is looked into when the iterator comes to it, as in Kafka's own stores; one that
+ * has expired meanwhile is passed over, and after the store is closed there is nothing more.
  *
  * @param <K> what callers have as keys
  */
@@ -27,39 +21,29 @@ class SegmentIterator<K> implements KeyValueIterator<K, byte[]> {
     static final class Plan {
         final String store;
         final List<Segments.Segment> segments;
-        final Range range;
+        final Scan.Source source;
         final Predicate<byte[]> wanted;
-        /** The order within a segment if it is not that of the stored keys, or null. */
-        final Comparator<Entry> order;
 
-        Plan(String store, List<Segments.Segment> segments, Range range, Predicate<byte[]> wanted, Comparator<Entry> order) {
+        Plan(String store, List<Segments.Segment> segments, Scan.Source source, Predicate<byte[]> wanted) {
             this.store = store;
             this.segments = segments;
-            this.range = range;
+            this.source = source;
             this.wanted = wanted;
-            this.order = order;
         }
     }
 
     private final Plan plan;
     private final Function<byte[], K> keyOf;
     private final Iterator<Segments.Segment> remaining;
-    private Cursor cursor;
-    private Iterator<Entry> entries;
-    private Entry next;
+    /** The segment that is being read, or null. */
+    private Scan scan;
+    private KeyValue<byte[], byte[]> next;
     private boolean closed;
 
     SegmentIterator(Plan plan, Function<byte[], K> keyOf) {
         this.plan = plan;
         this.keyOf = keyOf;
         remaining = plan.segments.iterator();
-    }
-
-    /** The comparator for a layout's order in the changelog. */
-    static Comparator<Entry> changelogOrder(KeyLayout layout, boolean forward) {
-        Comparator<Entry> order = (a, b) ->
-                Arrays.compareUnsigned(layout.toChangelog(a.key()), layout.toChangelog(b.key()));
-        return forward ? order : order.reversed();
     }
 
     @Override
@@ -70,7 +54,7 @@ class SegmentIterator<K> implements KeyValueIterator<K, byte[]> {
         return next != null && !closed && isOpen();
     }
 
-    /** Whether what was found before a close is still to be returned: no. */
+    /** What was found before the store was closed is not returned any more. */
     private boolean isOpen() {
         for (Segments.Segment segment : plan.segments) {
             if (segment.isLive()) {
@@ -83,17 +67,17 @@ class SegmentIterator<K> implements KeyValueIterator<K, byte[]> {
     /** Does one step. Reports whether there may be more. */
     private boolean advance() {
         try {
-            if (entries == null) {
+            if (scan == null) {
                 if (!remaining.hasNext()) {
                     return false;
                 }
                 Segments.Segment segment = remaining.next();
                 if (segment.isLive()) {
-                    open(segment);
+                    scan = plan.source.of(segment);
                 }
-            } else if (entries.hasNext()) {
-                Entry entry = entries.next();
-                if (plan.wanted.test(entry.key())) {
+            } else if (scan.hasNext()) {
+                KeyValue<byte[], byte[]> entry = scan.next();
+                if (plan.wanted.test(entry.key)) {
                     next = entry;
                 }
             } else {
@@ -107,28 +91,10 @@ class SegmentIterator<K> implements KeyValueIterator<K, byte[]> {
         return true;
     }
 
-    private void open(Segments.Segment segment) {
-        cursor = segment.entries.items(plan.range);
-        entries = plan.order == null ? cursor : sorted();
-    }
-
-    private Iterator<Entry> sorted() {
-        List<Entry> found = new ArrayList<>();
-        while (cursor.hasNext()) {
-            Entry entry = cursor.next();
-            if (plan.wanted.test(entry.key())) {
-                found.add(entry);
-            }
-        }
-        found.sort(plan.order);
-        return found.iterator();
-    }
-
     private void leave() {
-        entries = null;
-        if (cursor != null) {
-            cursor.close();
-            cursor = null;
+        if (scan != null) {
+            scan.close();
+            scan = null;
         }
     }
 
@@ -137,7 +103,7 @@ class SegmentIterator<K> implements KeyValueIterator<K, byte[]> {
         if (!hasNext()) {
             throw new NoSuchElementException();
         }
-        return keyOf.apply(next.key());
+        return keyOf.apply(next.key);
     }
 
     @Override
@@ -145,9 +111,9 @@ class SegmentIterator<K> implements KeyValueIterator<K, byte[]> {
         if (!hasNext()) {
             throw new NoSuchElementException();
         }
-        Entry entry = next;
+        KeyValue<byte[], byte[]> entry = next;
         next = null;
-        return KeyValue.pair(keyOf.apply(entry.key()), entry.value());
+        return KeyValue.pair(keyOf.apply(entry.key), entry.value);
     }
 
     @Override

@@ -1,5 +1,6 @@
 package org.tamis.kafka;
 
+import java.util.Arrays;
 import java.util.Collection;
 import java.util.Comparator;
 import java.util.List;
@@ -15,7 +16,6 @@ import org.apache.kafka.streams.processor.internals.metrics.StreamsMetricsImpl;
 import org.apache.kafka.streams.processor.internals.metrics.TaskMetrics;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
-import org.tamis.Entry;
 import org.tamis.Range;
 import org.tamis.WriteBatch;
 
@@ -37,17 +37,19 @@ abstract class SegmentedStore extends TamisStore {
     private final KeyLayout layout;
     private final long retention;
     private final long segmentInterval;
+    private final boolean indexed;
 
     private volatile Segments segments;
     private volatile KeyOrder order;
     private volatile long streamTime = NOTHING_SEEN;
     private Sensor expired;
 
-    SegmentedStore(String name, KeyLayout layout, long retention, long segmentInterval) {
+    SegmentedStore(String name, KeyLayout layout, long retention, long segmentInterval, boolean indexed) {
         super(name, TamisStores.SCOPE, DEFAULTS);
         this.layout = layout;
         this.retention = retention;
         this.segmentInterval = segmentInterval;
+        this.indexed = indexed;
     }
 
     @Override
@@ -60,7 +62,7 @@ abstract class SegmentedStore extends TamisStore {
     @Override
     void opened(StoreDatabase database) {
         order = new KeyOrder(database.get());
-        segments = new Segments(database, layout, retention, segmentInterval);
+        segments = new Segments(database, layout, retention, segmentInterval, indexed);
     }
 
     @Override
@@ -89,7 +91,7 @@ abstract class SegmentedStore extends TamisStore {
             return false;
         }
         order.note(record.key(), record.key().length - layout.suffixLength(), time);
-        put(batch, segment.entries, stored, record.value());
+        segments.put(batch, segment, stored, record.value());
         return true;
     }
 
@@ -111,7 +113,7 @@ abstract class SegmentedStore extends TamisStore {
         }
         write(() -> {
             order.note(key, key.length, time);
-            put(segment.entries, stored, value);
+            segments.put(segment, stored, value);
         });
     }
 
@@ -122,7 +124,7 @@ abstract class SegmentedStore extends TamisStore {
         seen(time);
         Segments.Segment segment = segments.at(time);
         if (segment != null) {
-            write(() -> segment.entries.delete(stored));
+            write(() -> segments.put(segment, stored, null));
         }
     }
 
@@ -135,13 +137,24 @@ abstract class SegmentedStore extends TamisStore {
     }
 
     /** The first time that has not expired. */
-    final long oldest() {
+    long oldest() {
         return streamTime - retention + 1;
+    }
+
+    /** Whether there is an index by time. */
+    final boolean isIndexed() {
+        return indexed;
     }
 
     /** A plan to read a range of one key: stored keys are in the order that callers expect. */
     final SegmentIterator.Plan plan(long from, long to, Range range, Predicate<byte[]> wanted, boolean forward) {
-        return plan(from, to, range, wanted, null, forward);
+        return plan(from, to, Scan.range(forward ? range : range.reverse()), wanted, forward);
+    }
+
+    /** A plan to read what the index by time has from one time up to another, in the order of the entries. */
+    final SegmentIterator.Plan plan(long from, long to, boolean forward) {
+        Comparator<byte[]> ascending = order.isChangelogs() ? Arrays::compareUnsigned : layout.changelogOrder();
+        return plan(from, to, Scan.times(from, to, forward ? ascending : ascending.reversed()), stored -> true, forward);
     }
 
     /** A plan to read several keys. */
@@ -149,7 +162,7 @@ abstract class SegmentedStore extends TamisStore {
             Bytes keyFrom, Bytes keyTo, long from, long to, Predicate<byte[]> wanted, boolean forward) {
         if (EmptyRange.is(keyFrom, keyTo)) {
             EmptyRange.warned(keyFrom, keyTo).close();
-            return new SegmentIterator.Plan(name, List.of(), Range.all(), wanted, null);
+            return new SegmentIterator.Plan(name, List.of(), Scan.range(Range.all()), wanted);
         }
         Range range = keyFrom == null ? Range.all() : Range.all().from(KeyLayout.start(keyFrom.get()));
         if (keyTo != null) {
@@ -158,17 +171,20 @@ abstract class SegmentedStore extends TamisStore {
             end[end.length - 1]++;
             range = range.to(end);
         }
-        Comparator<Entry> changelogOrder = order.isChangelogs() ? null : SegmentIterator.changelogOrder(layout, forward);
-        return plan(from, to, range, wanted, changelogOrder, forward);
+        if (order.isChangelogs()) {
+            return plan(from, to, range, wanted, forward);
+        }
+        Comparator<byte[]> ascending = layout.changelogOrder();
+        return plan(from, to, Scan.sorted(range, wanted, forward ? ascending : ascending.reversed()), wanted, forward);
     }
 
     private SegmentIterator.Plan plan(
-            long from, long to, Range range, Predicate<byte[]> wanted, Comparator<Entry> sorted, boolean forward) {
+            long from, long to, Scan.Source source, Predicate<byte[]> wanted, boolean forward) {
         if (from > to) {
             LOG.debug("{}: all from {} to {} has expired", name, from, to);
         }
         List<Segments.Segment> found = from > to ? List.of() : segments.between(from, to, forward);
-        return new SegmentIterator.Plan(name, found, forward ? range : range.reverse(), wanted, sorted);
+        return new SegmentIterator.Plan(name, found, source, wanted);
     }
 
     static byte[] notNull(Bytes key) {

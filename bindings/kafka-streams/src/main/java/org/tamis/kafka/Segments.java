@@ -24,31 +24,42 @@ import org.tamis.WriteBatch;
  * <p>The intervals, and which of them are kept, are those of Kafka's own stores: caches above a store rely on entries being ordered by
  * interval first. The default keyspace records the layout and the interval; if the application is started with another retention,
  * the entries move to the new intervals when the store is opened.
+ *
+ * <p>A store that is asked for what lies in short ranges of time has a second keyspace for each segment: its keys are those of the
+ * entries behind their times, and its values are empty. Where a store gets such an index later, it is built at opening.
  */
 final class Segments {
     private static final Logger LOG = LoggerFactory.getLogger(Segments.class);
     private static final String PREFIX = "segment.";
     /** Segments of another interval, whose entries have to move. */
     private static final String OLD_PREFIX = "old-segment.";
+    private static final String TIMES_PREFIX = "times.";
+    /** Indexes that are not complete. */
+    private static final String BUILT_PREFIX = "built-times.";
     private static final byte[] FORMAT_KEY = {'f', 'o', 'r', 'm', 'a', 't'};
     private static final byte FORMAT_VERSION = 1;
     private static final int MOVED_AT_ONCE = 1000;
+    private static final byte[] NOTHING = {};
 
     private final Database database;
     private final Options options;
     private final KeyLayout layout;
     private final long retention;
     private final long interval;
+    private final boolean indexed;
     private final ConcurrentNavigableMap<Long, Segment> segments = new ConcurrentSkipListMap<>();
 
     /** One of them. */
     static final class Segment {
         final Keyspace entries;
+        /** The index by time, or null. */
+        final Keyspace times;
         private final ConcurrentNavigableMap<Long, Segment> segments;
         private final long id;
 
-        private Segment(Keyspace entries, ConcurrentNavigableMap<Long, Segment> segments, long id) {
+        private Segment(Keyspace entries, Keyspace times, ConcurrentNavigableMap<Long, Segment> segments, long id) {
             this.entries = entries;
+            this.times = times;
             this.segments = segments;
             this.id = id;
         }
@@ -60,12 +71,13 @@ final class Segments {
     }
 
     /** Finds the segments of a database, or makes it one of this layout if it is new. */
-    Segments(StoreDatabase store, KeyLayout layout, long retention, long interval) {
+    Segments(StoreDatabase store, KeyLayout layout, long retention, long interval, boolean indexed) {
         database = store.get();
         options = store.keyspaceOptions();
         this.layout = layout;
         this.retention = retention;
         this.interval = interval;
+        this.indexed = indexed;
         ByteBuffer format = ByteBuffer.allocate(2 + Long.BYTES)
                 .put(FORMAT_VERSION).put((byte) layout.ordinal()).putLong(interval);
         byte[] stored = database.get(FORMAT_KEY);
@@ -80,10 +92,23 @@ final class Segments {
             }
             database.put(FORMAT_KEY, format.array());
         }
-        for (String name : names(PREFIX)) {
-            add(id(Long.parseLong(name.substring(PREFIX.length()))), database.keyspace(name));
+        List<String> old = names(OLD_PREFIX);
+        names(BUILT_PREFIX).forEach(database::dropKeyspace);
+        if (!indexed || !old.isEmpty()) {
+            names(TIMES_PREFIX).forEach(database::dropKeyspace);
         }
-        names(OLD_PREFIX).forEach(this::move);
+        old.forEach(this::move);
+        List<String> times = names(TIMES_PREFIX);
+        for (String name : names(PREFIX)) {
+            String start = name.substring(PREFIX.length());
+            Keyspace entries = database.keyspace(name);
+            if (indexed && !times.remove(TIMES_PREFIX + start)) {
+                index(entries, start);
+            }
+            add(id(Long.parseLong(start)), entries, indexed ? database.keyspace(TIMES_PREFIX + start) : null);
+        }
+        // Those of segments that were dropped.
+        times.forEach(database::dropKeyspace);
     }
 
     private List<String> names(String prefix) {
@@ -96,7 +121,8 @@ final class Segments {
         try (Keyspace from = database.keyspace(old); Cursor entries = from.items(Range.all()); WriteBatch batch = new WriteBatch()) {
             while (entries.hasNext()) {
                 Entry entry = entries.next();
-                batch.put(getOrCreate(id(layout.segmentTime(entry.key()))).entries, entry.key(), entry.value());
+                long id = id(layout.segmentTime(entry.key()));
+                batch.put(database.keyspaceOrCreate(PREFIX + id * interval, options), entry.key(), entry.value());
                 if (batch.size() == MOVED_AT_ONCE || !entries.hasNext()) {
                     database.write(batch);
                     batch.clear();
@@ -106,23 +132,40 @@ final class Segments {
         database.dropKeyspace(old);
     }
 
-    private Segment add(long id, Keyspace entries) {
-        Segment segment = new Segment(entries, segments, id);
+    /** Builds the index by time of a segment that has none. */
+    private void index(Keyspace entries, String start) {
+        LOG.info("indexing {} by time", entries.name());
+        try (Keyspace times = database.createKeyspace(BUILT_PREFIX + start, new Options());
+                Cursor keys = entries.keys(Range.all());
+                WriteBatch batch = new WriteBatch()) {
+            while (keys.hasNext()) {
+                batch.put(times, layout.timeKey(keys.next().key()), NOTHING);
+                if (batch.size() == MOVED_AT_ONCE || !keys.hasNext()) {
+                    database.write(batch);
+                    batch.clear();
+                }
+            }
+        }
+        database.renameKeyspace(BUILT_PREFIX + start, TIMES_PREFIX + start);
+    }
+
+    private Segment add(long id, Keyspace entries, Keyspace times) {
+        Segment segment = new Segment(entries, times, segments, id);
         segments.put(id, segment);
         return segment;
     }
 
     private Segment getOrCreate(long id) {
         Segment segment = segments.get(id);
-        return segment != null ? segment : add(id, database.keyspaceOrCreate(name(id), options));
+        if (segment != null) {
+            return segment;
+        }
+        Keyspace times = indexed ? database.keyspaceOrCreate(TIMES_PREFIX + id * interval, new Options()) : null;
+        return add(id, database.keyspaceOrCreate(PREFIX + id * interval, options), times);
     }
 
     private long id(long time) {
         return time / interval;
-    }
-
-    private String name(long id) {
-        return PREFIX + id * interval;
     }
 
     /** Returns the segment of a time, or null if there is none. */
@@ -139,10 +182,33 @@ final class Segments {
         Segment segment = getOrCreate(id(time));
         while (segments.firstKey() < oldest) {
             long expired = segments.pollFirstEntry().getKey();
-            LOG.debug("dropping {}", name(expired));
-            database.dropKeyspace(name(expired));
+            LOG.debug("dropping the segment from {} on", expired * interval);
+            database.dropKeyspace(PREFIX + expired * interval);
+            if (indexed) {
+                database.dropKeyspace(TIMES_PREFIX + expired * interval);
+            }
         }
         return segment;
+    }
+
+    /** Adds the write of an entry to a batch, or its delete if the value is null. */
+    void put(WriteBatch batch, Segment segment, byte[] stored, byte[] value) {
+        TamisStore.put(batch, segment.entries, stored, value);
+        if (indexed) {
+            TamisStore.put(batch, segment.times, layout.timeKey(stored), value == null ? null : NOTHING);
+        }
+    }
+
+    /** Writes an entry, or deletes it if the value is null. */
+    void put(Segment segment, byte[] stored, byte[] value) {
+        if (!indexed) {
+            TamisStore.put(segment.entries, stored, value);
+            return;
+        }
+        try (WriteBatch batch = new WriteBatch()) {
+            put(batch, segment, stored, value);
+            database.write(batch);
+        }
     }
 
     /** The segments that may hold times of a range, in the order in which a read goes through them. */

@@ -1,5 +1,6 @@
 package org.tamis.kafka;
 
+import org.apache.kafka.streams.kstream.EmitStrategy;
 import org.apache.kafka.streams.state.DslKeyValueParams;
 import org.apache.kafka.streams.state.DslSessionParams;
 import org.apache.kafka.streams.state.DslStoreSuppliers;
@@ -30,15 +31,22 @@ public class TamisDslStoreSuppliers implements DslStoreSuppliers {
 
     @Override
     public WindowBytesStoreSupplier windowStore(DslWindowParams params) {
-        return params.isTimestamped()
-                ? TamisStores.timestampedWindowStore(
-                        params.name(), params.retentionPeriod(), params.windowSize(), params.retainDuplicates())
-                : TamisStores.windowStore(
-                        params.name(), params.retentionPeriod(), params.windowSize(), params.retainDuplicates());
+        return new TamisStores.Window(
+                params.name(),
+                params.retentionPeriod(),
+                params.windowSize(),
+                params.retainDuplicates(),
+                params.isTimestamped(),
+                emitsClosed(params.emitStrategy()));
     }
 
     @Override
     public SessionBytesStoreSupplier sessionStore(DslSessionParams params) {
-        return TamisStores.sessionStore(params.name(), params.retentionPeriod());
+        return new TamisStores.Session(params.name(), params.retentionPeriod(), emitsClosed(params.emitStrategy()));
+    }
+
+    /** Whether the store is asked all the time for what has just been closed. */
+    private static boolean emitsClosed(EmitStrategy strategy) {
+        return strategy.type() == EmitStrategy.StrategyType.ON_WINDOW_CLOSE;
     }
 }

@@ -14,8 +14,8 @@ import org.tamis.Range;
 
 /** A persistent session store. Keys hold up to 32 KiB, of most bytes up to 64 KiB. */
 class TamisSessionStore extends SegmentedStore implements SessionStore<Bytes, byte[]> {
-    TamisSessionStore(String name, long retention, long segmentInterval) {
-        super(name, KeyLayout.SESSION, retention, segmentInterval);
+    TamisSessionStore(String name, long retention, long segmentInterval, boolean indexed) {
+        super(name, KeyLayout.SESSION, retention, segmentInterval, indexed);
     }
 
     @Override
@@ -35,7 +35,7 @@ class TamisSessionStore extends SegmentedStore implements SessionStore<Bytes, by
     }
 
     /**
-     * The sessions that end within a range of time, in the order of their ends. Reads all that end in its segments.
+     * The sessions that end within a range of time, in the order of their ends. Without an index, reads all that end in its segments.
      *
      * <p>Those that have expired are among them until their segment is dropped: Kafka Streams asks so for what to emit when sessions are
      * closed, and that is when they expire.
@@ -48,8 +48,9 @@ class TamisSessionStore extends SegmentedStore implements SessionStore<Bytes, by
             return first <= end && end <= latestEnd;
         };
         List<KeyValue<Windowed<Bytes>, byte[]>> found = new ArrayList<>();
-        try (KeyValueIterator<Windowed<Bytes>, byte[]> sessions =
-                new SegmentIterator<>(plan(null, null, first, latestEnd, wanted, true), TamisSessionStore::windowed)) {
+        SegmentIterator.Plan plan =
+                isIndexed() ? plan(first, latestEnd, true) : plan(null, null, first, latestEnd, wanted, true);
+        try (KeyValueIterator<Windowed<Bytes>, byte[]> sessions = new SegmentIterator<>(plan, TamisSessionStore::windowed)) {
             sessions.forEachRemaining(found::add);
         }
         // Stable: sessions that end together stay in the order of keys and starts.

@@ -60,7 +60,7 @@ public final class TamisStores {
      */
     public static WindowBytesStoreSupplier windowStore(
             String name, Duration retention, Duration windowSize, boolean retainDuplicates) {
-        return new Window(name, retention, windowSize, retainDuplicates, false);
+        return new Window(name, retention, windowSize, retainDuplicates, false, false);
     }
 
     /**
@@ -75,7 +75,7 @@ public final class TamisStores {
      */
     public static WindowBytesStoreSupplier timestampedWindowStore(
             String name, Duration retention, Duration windowSize, boolean retainDuplicates) {
-        return new Window(name, retention, windowSize, retainDuplicates, true);
+        return new Window(name, retention, windowSize, retainDuplicates, true, false);
     }
 
     /**
@@ -87,7 +87,7 @@ public final class TamisStores {
      * @throws IllegalArgumentException for a negative duration
      */
     public static SessionBytesStoreSupplier sessionStore(String name, Duration retention) {
-        return new Session(name, retention);
+        return new Session(name, retention, false);
     }
 
     private static long millis(String what, Duration duration) {
@@ -132,19 +132,28 @@ public final class TamisStores {
         }
     }
 
-    private static final class Window implements WindowBytesStoreSupplier {
+    static final class Window implements WindowBytesStoreSupplier {
         private final String name;
         private final long retention;
         private final long windowSize;
         private final boolean retainDuplicates;
         private final boolean timestamped;
+        private final boolean indexed;
 
-        Window(String name, Duration retention, Duration windowSize, boolean retainDuplicates, boolean timestamped) {
+        /** {@code indexed}: for reads of short ranges of time. */
+        Window(
+                String name,
+                Duration retention,
+                Duration windowSize,
+                boolean retainDuplicates,
+                boolean timestamped,
+                boolean indexed) {
             this.name = Objects.requireNonNull(name, "name");
             this.retention = millis("the retention", retention);
             this.windowSize = millis("the window", windowSize);
             this.retainDuplicates = retainDuplicates;
             this.timestamped = timestamped;
+            this.indexed = indexed;
             if (this.windowSize > this.retention) {
                 throw new IllegalArgumentException("the windows of " + name + " are longer, " + windowSize
                         + ", than they are kept, " + retention);
@@ -159,8 +168,9 @@ public final class TamisStores {
         @Override
         public WindowStore<Bytes, byte[]> get() {
             return timestamped
-                    ? new TamisWindowStore.Timestamped(name, retention, segmentIntervalMs(), windowSize, retainDuplicates)
-                    : new TamisWindowStore(name, retention, segmentIntervalMs(), windowSize, retainDuplicates);
+                    ? new TamisWindowStore.Timestamped(
+                            name, retention, segmentIntervalMs(), windowSize, retainDuplicates, indexed)
+                    : new TamisWindowStore(name, retention, segmentIntervalMs(), windowSize, retainDuplicates, indexed);
         }
 
         @Override
@@ -189,13 +199,16 @@ public final class TamisStores {
         }
     }
 
-    private static final class Session implements SessionBytesStoreSupplier {
+    static final class Session implements SessionBytesStoreSupplier {
         private final String name;
         private final long retention;
+        private final boolean indexed;
 
-        Session(String name, Duration retention) {
+        /** {@code indexed}: for reads of short ranges of time. */
+        Session(String name, Duration retention, boolean indexed) {
             this.name = Objects.requireNonNull(name, "name");
             this.retention = millis("the retention", retention);
+            this.indexed = indexed;
         }
 
         @Override
@@ -205,7 +218,7 @@ public final class TamisStores {
 
         @Override
         public SessionStore<Bytes, byte[]> get() {
-            return new TamisSessionStore(name, retention, segmentIntervalMs());
+            return new TamisSessionStore(name, retention, segmentIntervalMs(), indexed);
         }
 
         @Override

@@ -19,16 +19,18 @@ class TamisWindowStore extends SegmentedStore implements WindowStore<Bytes, byte
     /** Tells apart entries of the same key and window, if duplicates are retained. As in Kafka's own stores it begins anew at every start. */
     private int sequence;
 
-    TamisWindowStore(String name, long retention, long segmentInterval, long windowSize, boolean retainDuplicates) {
-        super(name, KeyLayout.WINDOW, retention, segmentInterval);
+    TamisWindowStore(
+            String name, long retention, long segmentInterval, long windowSize, boolean retainDuplicates, boolean indexed) {
+        super(name, KeyLayout.WINDOW, retention, segmentInterval, indexed);
         this.windowSize = windowSize;
         this.retainDuplicates = retainDuplicates;
     }
 
     /** A store whose values begin with their timestamp. Kafka Streams writes and reads it; the store does not. */
     static final class Timestamped extends TamisWindowStore implements TimestampedBytesStore {
-        Timestamped(String name, long retention, long segmentInterval, long windowSize, boolean retainDuplicates) {
-            super(name, retention, segmentInterval, windowSize, retainDuplicates);
+        Timestamped(
+                String name, long retention, long segmentInterval, long windowSize, boolean retainDuplicates, boolean indexed) {
+            super(name, retention, segmentInterval, windowSize, retainDuplicates, indexed);
         }
     }
 
@@ -82,12 +84,18 @@ class TamisWindowStore extends SegmentedStore implements WindowStore<Bytes, byte
 
     @Override
     public KeyValueIterator<Windowed<Bytes>, byte[]> fetchAll(long from, long to) {
-        return entries(null, null, from, to, true);
+        return isIndexed() ? indexed(from, to, true) : entries(null, null, from, to, true);
     }
 
     @Override
     public KeyValueIterator<Windowed<Bytes>, byte[]> backwardFetchAll(long from, long to) {
-        return entries(null, null, from, to, false);
+        return isIndexed() ? indexed(from, to, false) : entries(null, null, from, to, false);
+    }
+
+    /** With an index, a window expires a millisecond later: when it is closed, it is emitted first. So do Kafka's own stores. */
+    @Override
+    long oldest() {
+        return super.oldest() - (isIndexed() ? 1 : 0);
     }
 
     private WindowStoreIterator<byte[]> values(Bytes key, long from, long to, boolean forward) {
@@ -106,6 +114,11 @@ class TamisWindowStore extends SegmentedStore implements WindowStore<Bytes, byte
             return first <= time && time <= to;
         };
         return new SegmentIterator<>(plan(keyFrom, keyTo, first, to, wanted, forward), this::windowed);
+    }
+
+    private KeyValueIterator<Windowed<Bytes>, byte[]> indexed(long from, long to, boolean forward) {
+        long first = Math.max(Math.max(from, oldest()), 0);
+        return new SegmentIterator<>(plan(first, to, forward), this::windowed);
     }
 
     private Windowed<Bytes> windowed(byte[] stored) {

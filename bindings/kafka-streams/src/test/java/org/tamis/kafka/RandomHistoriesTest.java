@@ -132,8 +132,12 @@ class RandomHistoriesTest {
         WindowStore<Bytes, byte[]> tamis = opened("tamis", ofTamis);
         WindowStore<Bytes, byte[]> rocksdb = opened(
                 "rocksdb", () -> Stores.persistentWindowStore("store", retention, size, retainDuplicates).get());
+        Supplier<WindowStore<Bytes, byte[]>> withIndex =
+                () -> new TamisStores.Window("store", retention, size, retainDuplicates, false, true).get();
+        WindowStore<Bytes, byte[]> indexed = opened("indexed", withIndex);
         // Times go on, with late ones among them, and some that have expired.
         long now = 0;
+        long latest = 0;
         for (int i = 0; i < 5_000; i++) {
             now += random.nextInt(100);
             long time = Math.max(0, now - random.nextInt(random.nextInt(50) == 0 ? 400_000 : 1_000));
@@ -146,6 +150,8 @@ class RandomHistoriesTest {
             if (operation < 70) {
                 tamis.put(key, value, time);
                 rocksdb.put(key, value, time);
+                indexed.put(key, value, time);
+                latest = Math.max(latest, time);
             } else if (operation < 80) {
                 assertEquals(Answers.of(rocksdb.fetch(key, time)), Answers.of(tamis.fetch(key, time)));
             } else if (operation < 88) {
@@ -167,16 +173,23 @@ class RandomHistoriesTest {
                 assertEquals(Answers.of(rocksdb.backwardAll()), Answers.of(tamis.backwardAll()));
                 assertEquals(Answers.of(rocksdb.fetchAll(from, to)), Answers.of(tamis.fetchAll(from, to)));
                 assertEquals(Answers.of(rocksdb.backwardFetchAll(from, to)), Answers.of(tamis.backwardFetchAll(from, to)));
+                // With an index, what is as old as the retention has not expired yet.
+                long live = Math.max(from, latest - retention.toMillis() + 1);
+                assertEquals(Answers.of(rocksdb.fetchAll(live, to)), Answers.of(indexed.fetchAll(live, to)));
+                assertEquals(Answers.of(rocksdb.backwardFetchAll(live, to)), Answers.of(indexed.backwardFetchAll(live, to)));
             }
             if (i % 1_500 == 1_499) {
                 tamis.close();
                 tamis = opened("tamis", ofTamis);
+                indexed.close();
+                indexed = opened("indexed", withIndex);
                 rocksdb.close();
                 rocksdb = opened(
                         "rocksdb", () -> Stores.persistentWindowStore("store", retention, size, retainDuplicates).get());
             }
         }
         tamis.close();
+        indexed.close();
         rocksdb.close();
     }
 
@@ -245,8 +258,9 @@ class RandomHistoriesTest {
     void sessionsByTime(long seed) {
         Random random = new Random(seed);
         Supplier<Bytes> keys = keys(random);
+        boolean indexed = seed % 2 == 0;
         SessionStore<Bytes, byte[]> tamis =
-                opened("tamis", () -> TamisStores.sessionStore("store", Duration.ofMillis(100 * MINUTE)).get());
+                opened("tamis", () -> new TamisStores.Session("store", Duration.ofMillis(100 * MINUTE), indexed).get());
         TreeMap<Long, List<Windowed<Bytes>>> model = new TreeMap<>();
         for (int i = 0; i < 3_000; i++) {
             long end = random.nextInt(500_000);

@@ -263,6 +263,40 @@ class StoreLifeTest {
         }
     }
 
+    /** A topology may be changed to emit windows when they are closed, and back. */
+    @Test
+    void anIndexByTimeIsBuiltWhereItIsMissing() {
+        WindowStore<Bytes, byte[]> plain = opened(windowStore(HOUR));
+        for (int i = 0; i < 5_000; i++) {
+            plain.put(bytes("key" + i % 100), VALUE, i * 500L);
+        }
+        List<KeyValue<Windowed<Bytes>, Bytes>> expected = Answers.of(plain.fetchAll(600_000, 1_900_000));
+        assertEquals(2_601, expected.size());
+        plain.close();
+        for (Duration retention : List.of(HOUR, Duration.ofMinutes(70))) {
+            TamisWindowStore indexed = opened(indexedStore(retention));
+            assertEquals(2_601, Answers.of(indexed.fetchAll(600_000, 1_900_000)).size());
+            assertTrue(indexed.database().keyspaces().contains("times.0"));
+            indexed.put(bytes("key0"), null, 600_000);
+            indexed.put(bytes("key0"), VALUE, 600_001);
+            indexed.close();
+            indexed = opened(indexedStore(retention));
+            assertEquals(2_601, Answers.of(indexed.fetchAll(600_000, 1_900_000)).size());
+            assertEquals(0, Answers.of(indexed.fetchAll(600_000, 600_000)).size());
+            indexed.put(bytes("key0"), VALUE, 600_000);
+            indexed.put(bytes("key0"), null, 600_001);
+            indexed.close();
+        }
+        TamisWindowStore again = opened((TamisWindowStore) windowStore(HOUR));
+        assertEquals(expected, Answers.of(again.fetchAll(600_000, 1_900_000)));
+        assertFalse(again.database().keyspaces().stream().anyMatch(name -> name.startsWith("times.")));
+    }
+
+    private static TamisWindowStore indexedStore(Duration retention) {
+        return (TamisWindowStore)
+                new TamisStores.Window("windows", retention, Duration.ofSeconds(1), false, false, true).get();
+    }
+
     @Test
     void expiredSegmentsAreDroppedFromTheDirectory() {
         TamisWindowStore store = opened((TamisWindowStore) windowStore(Duration.ofMinutes(4)));

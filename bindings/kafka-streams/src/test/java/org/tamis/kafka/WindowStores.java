@@ -74,7 +74,7 @@ public final class WindowStores {
         private File directory;
 
         Shown(String name, long retention, long segmentInterval, long windowSize, boolean retainDuplicates) {
-            super(name, retention, segmentInterval, windowSize, retainDuplicates);
+            super(name, retention, segmentInterval, windowSize, retainDuplicates, false);
         }
 
         @Override
