@@ -195,6 +195,14 @@ typedef struct tamis_merge_result tamis_merge_result;
 // The options of a database, among them those of its default keyspace.
 typedef struct tamis_options tamis_options;
 
+// Memory for the block caches and elastic filters of several databases in this process: it goes to where it saves most block reads.
+// Any number of threads may use it at once.
+typedef struct tamis_shared_read_memory tamis_shared_read_memory;
+
+// Memory for the memtables of several databases in this process: beyond half of it the largest memtable is flushed, also that of an
+// idle database, and beyond all of it writers wait for flushes of their database. Any number of threads may use it at once.
+typedef struct tamis_shared_write_memory tamis_shared_write_memory;
+
 // Bytes that stay where the engine has them: in a block, a mapping or a memtable, which they keep in memory. Never changes.
 typedef struct tamis_slice tamis_slice;
 
@@ -927,6 +935,50 @@ bool tamis_keyspace_clear(const struct tamis_db *db,
                           const struct tamis_keyspace *keyspace,
                           struct tamis_error **error);
 
+// Creates memory of this many bytes, which no database uses yet. Free it with tamis_shared_read_memory_free, at any time: options and
+// databases keep what they need of it.
+struct tamis_shared_read_memory *tamis_shared_read_memory_new(uint64_t bytes);
+
+// Changes the total. What exceeds a smaller one is evicted before this returns.
+bool tamis_shared_read_memory_set_bytes(const struct tamis_shared_read_memory *memory,
+                                        uint64_t bytes,
+                                        struct tamis_error **error);
+
+// The shares of all databases that are open with it, as a JSON list of objects with the names of the Rust struct `ReadMemoryShare`. Owned.
+char *tamis_shared_read_memory_members(const struct tamis_shared_read_memory *memory,
+                                       struct tamis_error **error);
+
+// Makes databases that are opened with `options` share this memory, in place of the options cache_bytes, filter_budget_bytes and
+// read_memory_bytes, which tamis_open refuses beside it (TAMIS_CODE_INVALID_OPTION). NULL: they share none.
+bool tamis_options_share_read_memory(struct tamis_options *options,
+                                     const struct tamis_shared_read_memory *memory,
+                                     struct tamis_error **error);
+
+// Frees the handle. Databases that are open with the memory go on sharing it.
+void tamis_shared_read_memory_free(struct tamis_shared_read_memory *memory);
+
+// Creates memory of this many bytes, which no database uses yet. Free it with tamis_shared_write_memory_free, at any time: options and
+// databases keep what they need of it.
+struct tamis_shared_write_memory *tamis_shared_write_memory_new(uint64_t bytes);
+
+// Changes the total. What exceeds a smaller one is flushed as databases are written to.
+bool tamis_shared_write_memory_set_bytes(const struct tamis_shared_write_memory *memory,
+                                         uint64_t bytes,
+                                         struct tamis_error **error);
+
+// What the memtables of all databases that are open with it take, as a JSON list of objects with the names of the Rust struct
+// `WriteMemoryUse`. Owned.
+char *tamis_shared_write_memory_members(const struct tamis_shared_write_memory *memory,
+                                        struct tamis_error **error);
+
+// Makes databases that are opened with `options` share this memory, besides their own memtable_budget_bytes. NULL: they share none.
+bool tamis_options_share_write_memory(struct tamis_options *options,
+                                      const struct tamis_shared_write_memory *memory,
+                                      struct tamis_error **error);
+
+// Frees the handle. Databases that are open with the memory go on sharing it.
+void tamis_shared_write_memory_free(struct tamis_shared_write_memory *memory);
+
 // Sets the result of a merge: the bytes are copied. The last call counts. Reports whether the arguments were valid.
 bool tamis_merge_result_set(struct tamis_merge_result *result,
                             const void *value,
@@ -1458,6 +1510,50 @@ bool tamis_write(const struct tamis_db *db,
                  struct tamis_batch *batch,
                  const char *durability,
                  struct tamis_error **error);
+
+// Creates memory of this many bytes, which no database uses yet. Free it with tamis_shared_read_memory_free, at any time: options and
+// databases keep what they need of it.
+struct tamis_shared_read_memory *tamis_shared_read_memory_new(uint64_t bytes);
+
+// Changes the total. What exceeds a smaller one is evicted before this returns.
+bool tamis_shared_read_memory_set_bytes(const struct tamis_shared_read_memory *memory,
+                                        uint64_t bytes,
+                                        struct tamis_error **error);
+
+// The shares of all databases that are open with it, as a JSON list of objects with the names of the Rust struct `ReadMemoryShare`. Owned.
+char *tamis_shared_read_memory_members(const struct tamis_shared_read_memory *memory,
+                                       struct tamis_error **error);
+
+// Makes databases that are opened with `options` share this memory, in place of the options cache_bytes, filter_budget_bytes and
+// read_memory_bytes, which tamis_open refuses beside it (TAMIS_CODE_INVALID_OPTION). NULL: they share none.
+bool tamis_options_share_read_memory(struct tamis_options *options,
+                                     const struct tamis_shared_read_memory *memory,
+                                     struct tamis_error **error);
+
+// Frees the handle. Databases that are open with the memory go on sharing it.
+void tamis_shared_read_memory_free(struct tamis_shared_read_memory *memory);
+
+// Creates memory of this many bytes, which no database uses yet. Free it with tamis_shared_write_memory_free, at any time: options and
+// databases keep what they need of it.
+struct tamis_shared_write_memory *tamis_shared_write_memory_new(uint64_t bytes);
+
+// Changes the total. What exceeds a smaller one is flushed as databases are written to.
+bool tamis_shared_write_memory_set_bytes(const struct tamis_shared_write_memory *memory,
+                                         uint64_t bytes,
+                                         struct tamis_error **error);
+
+// What the memtables of all databases that are open with it take, as a JSON list of objects with the names of the Rust struct
+// `WriteMemoryUse`. Owned.
+char *tamis_shared_write_memory_members(const struct tamis_shared_write_memory *memory,
+                                        struct tamis_error **error);
+
+// Makes databases that are opened with `options` share this memory, besides their own memtable_budget_bytes. NULL: they share none.
+bool tamis_options_share_write_memory(struct tamis_options *options,
+                                      const struct tamis_shared_write_memory *memory,
+                                      struct tamis_error **error);
+
+// Frees the handle. Databases that are open with the memory go on sharing it.
+void tamis_shared_write_memory_free(struct tamis_shared_write_memory *memory);
 
 // The statistics of the database and all its keyspaces, as one JSON object. Owned: free it with tamis_free. The names are those of the
 // Rust struct `Stats`, sizes are in bytes, and counters count from the opening.

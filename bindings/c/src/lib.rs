@@ -13,6 +13,7 @@ pub mod database;
 pub mod error;
 pub mod iterator;
 pub mod keyspace;
+pub mod memory;
 pub mod merge;
 pub mod options;
 pub mod output;

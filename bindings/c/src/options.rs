@@ -14,7 +14,7 @@ use crate::output::string;
 /// The options of a database, among them those of its default keyspace.
 #[derive(Debug)]
 pub struct tamis_options {
-    options: Mutex<Options>,
+    pub(crate) options: Mutex<Options>,
 }
 
 /// The options of a keyspace, or of an external table.

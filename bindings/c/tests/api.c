@@ -316,6 +316,45 @@ static void reports_are_json(void) {
   CHECK(strlen(tamis_version()) >= 5);
 }
 
+static void databases_share_memory(void) {
+  tamis_shared_read_memory *reads = tamis_shared_read_memory_new(64 << 20);
+  tamis_shared_write_memory *writes = tamis_shared_write_memory_new(64 << 20);
+  tamis_options *options = tamis_options_new();
+  CHECK(tamis_options_share_read_memory(options, reads, NULL) && tamis_options_share_write_memory(options, writes, NULL));
+  tamis_db *one = open_new("sharing-1", options), *two = open_new("sharing-2", options);
+  CHECK(tamis_put(one, NULL, "k", 1, "v", 1, NULL));
+  char *text = tamis_shared_read_memory_members(reads, NULL);
+  CHECK(text != NULL && strstr(text, "sharing-1\",\"bytes\":33554432,") != NULL && strstr(text, "sharing-2\",\"bytes\":33554432,") != NULL);
+  tamis_free(text);
+  text = tamis_shared_write_memory_members(writes, NULL);
+  CHECK(text != NULL && strstr(text, "sharing-2\",\"active_bytes\":") != NULL && strstr(text, "\"sealed_bytes\":0}]") != NULL);
+  tamis_free(text);
+  tamis_db_free(two);
+  CHECK(tamis_shared_read_memory_set_bytes(reads, 32 << 20, NULL) && tamis_shared_write_memory_set_bytes(writes, 1 << 20, NULL));
+  CHECK((text = tamis_stats(one, NULL)) != NULL && strstr(text, "\"read_memory_bytes\":33554432,") != NULL);
+  tamis_free(text);
+  /* A limit of its own beside the shared one. */
+  CHECK(tamis_options_set(options, "cache_bytes", "1 MiB", NULL));
+  FAILS(TAMIS_CODE_INVALID_OPTION, tamis_open(path("sharing-2"), options, &error));
+  CHECK(tamis_options_share_read_memory(options, NULL, NULL) && tamis_options_share_write_memory(options, NULL, NULL));
+  two = tamis_open(path("sharing-2"), options, NULL);
+  CHECK(two != NULL && (text = tamis_shared_write_memory_members(writes, NULL)) != NULL && strstr(text, "sharing-2") == NULL);
+  tamis_free(text);
+  tamis_db_free(two);
+  FAILS(TAMIS_CODE_INVALID_ARGUMENT, tamis_options_share_read_memory(NULL, reads, &error));
+  FAILS(TAMIS_CODE_INVALID_ARGUMENT, tamis_options_share_write_memory(NULL, writes, &error));
+  FAILS(TAMIS_CODE_INVALID_ARGUMENT, tamis_shared_read_memory_set_bytes(NULL, 1, &error));
+  FAILS(TAMIS_CODE_INVALID_ARGUMENT, tamis_shared_write_memory_set_bytes(NULL, 1, &error));
+  FAILS(TAMIS_CODE_INVALID_ARGUMENT, tamis_shared_read_memory_members(NULL, &error));
+  FAILS(TAMIS_CODE_INVALID_ARGUMENT, tamis_shared_write_memory_members(NULL, &error));
+  tamis_options_free(options);
+  tamis_shared_read_memory_free(reads), tamis_shared_write_memory_free(writes);
+  tamis_shared_read_memory_free(NULL), tamis_shared_write_memory_free(NULL);
+  /* The database outlives the handles. */
+  CHECK(tamis_put(one, NULL, "l", 1, "v", 1, NULL));
+  tamis_db_free(one);
+}
+
 /* More memory than there is can be mapped, but not copied. */
 static void arguments_that_are_too_long_are_errors(void) {
   tamis_error *error = NULL;
@@ -381,6 +420,7 @@ int main(int count, char **arguments) {
   threads_share_a_database();
   slices_and_snapshots_outlive_their_database();
   reports_are_json();
+  databases_share_memory();
   arguments_that_are_too_long_are_errors();
   a_relative_path_survives_a_change_of_directory();
   printf("api: passed, version %s\n", tamis_version());

@@ -9,7 +9,7 @@ use tamis::Db;
 use tamis_bindings::{Database, json};
 
 use crate::border::{array, guard, path, unsigned};
-use crate::handle::{self, Object, give, read_memory};
+use crate::handle::{self, Object, give, read_memory, write_memory};
 use crate::options::of_database;
 use crate::place::{Kind, Source, database};
 
@@ -19,13 +19,17 @@ extern "system" fn Java_org_tamis_Native_open(
     _: JClass,
     at: JByteArray,
     options: JByteArray,
-    memory: jlong,
+    reads: jlong,
+    writes: jlong,
     read_only: jboolean,
 ) -> jlong {
     guard(env, |env| {
         let (path, mut options) = (path(env, &at)?, of_database(env, &options)?);
-        if memory != 0 {
-            options.shared_read_memory = Some(read_memory(memory)?.clone());
+        if reads != 0 {
+            options.shared_read_memory = Some(read_memory(reads)?.clone());
+        }
+        if writes != 0 {
+            options.shared_write_memory = Some(write_memory(writes)?.clone());
         }
         let open = if read_only != 0 { Database::open_read_only } else { Database::open };
         let database = Arc::new(open(path, options)?);

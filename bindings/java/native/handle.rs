@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 use jni::sys::jlong;
-use tamis::options::SharedReadMemory;
+use tamis::options::{SharedReadMemory, SharedWriteMemory};
 use tamis_bindings::Failure;
 
 use crate::cursor::Cursor;
@@ -19,6 +19,7 @@ pub(crate) enum Object {
     Source(Source),
     Cursor(Box<Cursor>),
     ReadMemory(SharedReadMemory),
+    WriteMemory(SharedWriteMemory),
     Table(Box<Mutex<Table>>),
 }
 
@@ -36,7 +37,7 @@ pub(crate) fn give(object: Object) -> jlong {
 }
 
 /// Borrows an object for a call.
-fn object<'a>(handle: jlong) -> Result<&'a Object, Failure> {
+pub(crate) fn object<'a>(handle: jlong) -> Result<&'a Object, Failure> {
     let object = std::ptr::with_exposed_provenance::<Object>(handle as usize);
     // SAFETY: null, or given and not freed before the end of the call: see above.
     unsafe { object.as_ref() }.ok_or_else(|| Failure::argument("a handle is null"))
@@ -52,7 +53,7 @@ pub(crate) fn free(handle: jlong) {
     }
 }
 
-fn other() -> Failure {
+pub(crate) fn other() -> Failure {
     Failure::argument("a handle is of another kind")
 }
 
@@ -67,6 +68,10 @@ pub(crate) fn cursor<'a>(handle: jlong) -> Result<&'a Cursor, Failure> {
 
 pub(crate) fn read_memory<'a>(handle: jlong) -> Result<&'a SharedReadMemory, Failure> {
     if let Object::ReadMemory(memory) = object(handle)? { Ok(memory) } else { Err(other()) }
+}
+
+pub(crate) fn write_memory<'a>(handle: jlong) -> Result<&'a SharedWriteMemory, Failure> {
+    if let Object::WriteMemory(memory) = object(handle)? { Ok(memory) } else { Err(other()) }
 }
 
 pub(crate) fn table<'a>(handle: jlong) -> Result<&'a Mutex<Table>, Failure> {

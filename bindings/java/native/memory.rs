@@ -3,11 +3,11 @@
 use jni::JNIEnv;
 use jni::objects::JClass;
 use jni::sys::{jbyteArray, jlong};
-use tamis::options::SharedReadMemory;
+use tamis::options::{SharedReadMemory, SharedWriteMemory};
 use tamis_bindings::json;
 
 use crate::border::{array, guard, signed, unsigned};
-use crate::handle::{Object, give, read_memory};
+use crate::handle::{Object, give, object, other};
 
 #[unsafe(no_mangle)]
 extern "system" fn Java_org_tamis_Native_sharedReadMemory(env: JNIEnv, _: JClass, bytes: jlong) -> jlong {
@@ -15,8 +15,17 @@ extern "system" fn Java_org_tamis_Native_sharedReadMemory(env: JNIEnv, _: JClass
 }
 
 #[unsafe(no_mangle)]
+extern "system" fn Java_org_tamis_Native_sharedWriteMemory(env: JNIEnv, _: JClass, bytes: jlong) -> jlong {
+    guard(env, |_| Ok(give(Object::WriteMemory(SharedWriteMemory::new(unsigned(bytes, "bytes")?)))))
+}
+
+#[unsafe(no_mangle)]
 extern "system" fn Java_org_tamis_Native_sharedMemoryBytes(env: JNIEnv, _: JClass, memory: jlong) -> jlong {
-    guard(env, |_| Ok(signed(read_memory(memory)?.bytes())))
+    guard(env, |_| match object(memory)? {
+        Object::ReadMemory(memory) => Ok(signed(memory.bytes())),
+        Object::WriteMemory(memory) => Ok(signed(memory.bytes())),
+        _ => Err(other()),
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -27,7 +36,12 @@ extern "system" fn Java_org_tamis_Native_setSharedMemoryBytes(
     bytes: jlong,
 ) {
     guard(env, |_| {
-        read_memory(memory)?.set_bytes(unsigned(bytes, "bytes")?);
+        let bytes = unsigned(bytes, "bytes")?;
+        match object(memory)? {
+            Object::ReadMemory(memory) => memory.set_bytes(bytes),
+            Object::WriteMemory(memory) => memory.set_bytes(bytes),
+            _ => return Err(other()),
+        }
         Ok(())
     })
 }
@@ -38,5 +52,12 @@ extern "system" fn Java_org_tamis_Native_sharedMemoryMembers(
     _: JClass,
     memory: jlong,
 ) -> jbyteArray {
-    guard(env, |env| array(env, json::text(&read_memory(memory)?.members()).as_bytes()))
+    guard(env, |env| {
+        let members = match object(memory)? {
+            Object::ReadMemory(memory) => json::text(&memory.members()),
+            Object::WriteMemory(memory) => json::text(&memory.members()),
+            _ => return Err(other()),
+        };
+        array(env, members.as_bytes())
+    })
 }

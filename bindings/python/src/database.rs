@@ -12,6 +12,7 @@ use crate::errors::OrRaise;
 use crate::handle::Core;
 use crate::heatmap;
 use crate::keyspace::PyKeyspace;
+use crate::memory::{SharedReadMemory, SharedWriteMemory};
 use crate::options;
 use crate::reader::{Reader, Source};
 use crate::report::report;
@@ -52,8 +53,11 @@ impl Database {
         read_only: bool,
         operators: &Bound<'_, PyAny>,
         given: &Bound<'_, PyDict>,
+        memory: (Option<PyRef<'_, SharedReadMemory>>, Option<PyRef<'_, SharedWriteMemory>>),
     ) -> PyResult<Py<Database>> {
-        let options = options::of_database(operators, given)?;
+        let mut options = options::of_database(operators, given)?;
+        options.shared_read_memory = memory.0.map(|memory| memory.0.clone());
+        options.shared_write_memory = memory.1.map(|memory| memory.0.clone());
         let path = tamis_bindings::absolute(path);
         let db =
             py.detach(|| if read_only { Db::open_read_only(path, options) } else { Db::open(path, options) });

@@ -8,6 +8,7 @@ mod handle;
 mod heatmap;
 mod iter;
 mod keyspace;
+mod memory;
 mod operators;
 mod options;
 mod reader;
@@ -34,6 +35,8 @@ mod _tamis {
     use crate::iter::Items;
     #[pymodule_export]
     use crate::keyspace::PyKeyspace;
+    #[pymodule_export]
+    use crate::memory::{SharedReadMemory, SharedWriteMemory};
     #[pymodule_export]
     use crate::options::_describe_options;
     #[pymodule_export]

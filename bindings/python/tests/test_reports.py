@@ -150,3 +150,27 @@ def test_tables_that_cannot_be_built_leave_no_file(db: tamis.Database, tmp_path)
     with pytest.raises(tamis.InvalidArgument) as failed:
         db.ingest([tmp_path / "table"])
     assert failed.value.code == "not-a-table"
+
+
+def test_databases_share_memory(tmp_path) -> None:
+    reads, writes = tamis.SharedReadMemory(64 << 20), tamis.SharedWriteMemory(64 << 20)
+
+    def sharing(name: str) -> tamis.Database:
+        return tamis.open(tmp_path / name, shared_read_memory=reads, shared_write_memory=writes)
+
+    with sharing("one") as one, sharing("two") as two:
+        one[b"k"] = b"v"
+        assert [member.path for member in reads.members()] == [tmp_path / "one", tmp_path / "two"]
+        assert two.stats().read_memory_bytes == reads.members()[1].bytes == 32 << 20
+        used = writes.members()
+        assert used[0].active_bytes > used[1].active_bytes >= 0 and used[0].sealed_bytes == 0
+        reads.bytes, writes.bytes = 16 << 20, 8 << 20
+        assert (one.stats().read_memory_bytes, writes.bytes) == (8 << 20, 8 << 20)
+        with pytest.raises(tamis.InvalidOption):
+            tamis.open(tmp_path / "three", shared_read_memory=reads, cache_bytes=1 << 20)
+        with pytest.raises(TypeError):
+            tamis.open(tmp_path / "three", shared_read_memory=1 << 20)
+    assert reads.members() == writes.members() == []
+    for bytes in (-1, 1 << 64, "1 MiB"):
+        with pytest.raises((OverflowError, TypeError)):
+            tamis.SharedWriteMemory(bytes)

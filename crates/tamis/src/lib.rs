@@ -138,6 +138,7 @@ pub mod stats {
         SegmentStats, SnapshotStats, Stats, TableStats, TuningDecision, WriteCost,
     };
     pub use crate::memory::ReadMemoryShare;
+    pub use crate::memory::writes::WriteMemoryUse;
     pub use crate::select::{AutoFilterStats, GlobalFilterStats, KeyMapStats, QueryStats};
     pub use crate::table::ReadCost;
 }

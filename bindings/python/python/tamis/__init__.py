@@ -47,6 +47,8 @@ from ._tamis import (
     PreparedTransaction,
     Reader,
     Savepoint,
+    SharedReadMemory,
+    SharedWriteMemory,
     Snapshot,
     TableBuilder,
     Transaction,
@@ -90,6 +92,8 @@ def open(
     read_only: bool = False,
     merge_operator: Union[str, MergeOperator, None] = None,
     operators: Iterable[MergeOperator] = (),
+    shared_read_memory: Optional[SharedReadMemory] = None,
+    shared_write_memory: Optional[SharedWriteMemory] = None,
     **options: Unpack[DatabaseOptions],
 ) -> Database:
     """Open the database in the directory ``path``, and create it if it is not there.
@@ -102,6 +106,7 @@ def open(
     ``merge_operator``: that of the default keyspace, the same at every opening, and of new ones: a built-in one by name ("add", "append",
     "max"), or one in Python.
     ``operators``: further ones that keyspaces of the database name in their options.
+    ``shared_read_memory``, ``shared_write_memory``: limits for memory that several databases of this process share.
 
     Raises:
         Locked: if it is open already, in this process or another one.
@@ -117,7 +122,8 @@ def open(
         given["merge_operator"] = merge_operator.name
     elif merge_operator is not None:
         given["merge_operator"] = merge_operator
-    db = Database._open(os.fsdecode(path), read_only, known, given)
+    memory = (shared_read_memory, shared_write_memory)
+    db = Database._open(os.fsdecode(path), read_only, known, given, memory)
     _opened.add(db)
     return db
 
@@ -192,6 +198,8 @@ __all__ = [
     "ReadOnly",
     "Reader",
     "Savepoint",
+    "SharedReadMemory",
+    "SharedWriteMemory",
     "Snapshot",
     "TableBuilder",
     "Transaction",

@@ -952,3 +952,35 @@ class SalvageReport(_Report):
     tables: tuple[SalvagedTable, ...]
     #: Writes in logs that are not in any table yet.
     writes_replayed: int
+
+
+@dataclass(frozen=True)
+class ReadMemoryShare(_Report):
+    """The share of one database in a SharedReadMemory. Sizes are in bytes."""
+
+    #: The database's directory.
+    path: Path
+    #: Its share: the sum of the next two, or more by what rounding leaves.
+    bytes: int
+    #: The capacity of its block cache.
+    cache_bytes: int
+    #: The budget of its elastic filters.
+    filter_bytes: int
+    #: The bytes in its block cache.
+    cache_used_bytes: int
+    #: The memory used by its elastic filters.
+    filter_used_bytes: int
+    #: How often its share has changed by a step.
+    steps: int
+
+
+@dataclass(frozen=True)
+class WriteMemoryUse(_Report):
+    """What the memtables of one database take of a SharedWriteMemory. Sizes are in bytes."""
+
+    #: The database's directory.
+    path: Path
+    #: Memtables that are written to.
+    active_bytes: int
+    #: Memtables that are being flushed, or wait for that.
+    sealed_bytes: int

@@ -11,12 +11,14 @@ from tamis._reports import (
     Explanation,
     IngestReport,
     KeyspaceStats,
+    ReadMemoryShare,
     SalvageReport,
     SegmentStats,
     Stats,
     ExternalTableInfo,
     TableStats,
     VerifyReport,
+    WriteMemoryUse,
 )
 
 __all__ = [
@@ -28,6 +30,8 @@ __all__ = [
     "PreparedTransaction",
     "Reader",
     "Savepoint",
+    "SharedReadMemory",
+    "SharedWriteMemory",
     "Snapshot",
     "TableBuilder",
     "Transaction",
@@ -187,7 +191,11 @@ class Keyspace(Reader):
 class Database(Keyspace):
     @staticmethod
     def _open(
-        path: _Path, read_only: bool, operators: Iterable[object], given: Mapping[str, object]
+        path: _Path,
+        read_only: bool,
+        operators: Iterable[object],
+        given: Mapping[str, object],
+        memory: tuple[Optional[SharedReadMemory], Optional[SharedWriteMemory]],
     ) -> Database: ...
     def close(self) -> None: ...
     @property
@@ -334,3 +342,15 @@ class TableBuilder:
     def finish(self) -> ExternalTableInfo: ...
     def __enter__(self) -> Self: ...
     def __exit__(self, exc_type: Optional[type[BaseException]], *_exc_info: object) -> None: ...
+
+@final
+class SharedReadMemory:
+    def __new__(cls, bytes: int) -> Self: ...
+    bytes: int
+    def members(self) -> list[ReadMemoryShare]: ...
+
+@final
+class SharedWriteMemory:
+    def __new__(cls, bytes: int) -> Self: ...
+    bytes: int
+    def members(self) -> list[WriteMemoryUse]: ...

@@ -87,6 +87,7 @@ fn flush_loop(db: &DbInner) {
                 db.retry_beginning();
                 db.keep_reserve();
                 db.save_hotness();
+                db.seal_as_asked();
                 state = db.state();
                 db.save_times(&mut state);
                 if !state.closing && matches!(ToFlush::next(db, &state), ToFlush::Nothing) {

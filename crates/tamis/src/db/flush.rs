@@ -51,6 +51,20 @@ impl DbInner {
         Ok(())
     }
 
+    /// Seals the memtable that memory shared with other databases wants to have flushed, unless somebody writes, who will do it.
+    /// Only for the flush thread, which may not wait for the log: its holder may be waiting for a flush.
+    pub(crate) fn seal_as_asked(&self) {
+        let Some(keyspace) = self.throttle.asked_to_seal(&self.directory.load()) else { return };
+        let Some(mut log) = self.log.try_lock() else { return };
+        if self.health.check().is_err() {
+            return;
+        }
+        // After a failure the request stands, and is tried again in a second.
+        if self.seal(&mut log, &[keyspace]).is_ok() {
+            self.throttle.has_sealed();
+        }
+    }
+
     /// Gives up the logs whose writes are all in tables.
     pub(crate) fn release_logs(&self, state: &mut State) {
         self.log.release(&mut state.logs, state.catalogue.tree().log_floor());

@@ -31,7 +31,8 @@
 //! Taken in this order; none is held while a read is served. The lock of a session that has not begun
 //! ([`begin`](super::begin)) comes before all of them, then that of [`Prepared`], and then the one that is held while images of filters are saved
 //! ([`images`](super::images)). The lock of memory that several databases share ([`memory`](crate::memory)) is taken with none of these
-//! held; under it only the division of read memory and what follows it here are taken, of any of these databases.
+//! held; under it only the division of read memory and what follows it here are taken, of any of these databases. That of the
+//! memory for memtables ([`memory::writes`](crate::memory::writes)) is a leaf.
 //!
 //! 1. A keyspace's filter work ([`Grf::work`](crate::select::Grf::work)): held while keys are added to its global filter.
 //! 2. `log`: the current [log](Log) and the next sequence number. Its holder is the only writer: only it appends to the log,

@@ -294,6 +294,15 @@ impl Log {
         current
     }
 
+    /// Makes the caller the only writer if nobody else is.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, Current>> {
+        let current = self.current.try_lock()?;
+        if self.current.was_poisoned() {
+            self.monitor.poison(&"a panic while the log was being written");
+        }
+        Some(current)
+    }
+
     /// Appends a record of `count` operations, which get the next sequence numbers. If that fails, writes are suspended.
     pub(crate) fn append<'o>(
         &self,

@@ -128,6 +128,7 @@ impl Handle {
             workers.join();
         }
         db.elastic.stop();
+        db.throttle.leave_shared();
         // Caller-started compactions give up when they see that the database is closed.
         let mut state = db.state();
         while state.scheduler.has_manual() {

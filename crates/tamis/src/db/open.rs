@@ -29,7 +29,7 @@ use crate::db::reshape::Reshaping;
 use crate::db::room::Room;
 use crate::db::salvage::{self, Salvage};
 use crate::db::scheduler::Scheduler;
-use crate::db::throttle::Throttle;
+use crate::db::throttle::{OwnMemtables, Throttle};
 use crate::db::tune;
 use crate::error::{OpenError, StorageError};
 use crate::hotness::Sampler;
@@ -253,6 +253,9 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     };
     let log = Log::new(dir.to_owned(), &options, parts);
 
+    let share = options.shared_write_memory.as_ref().filter(|_| !read_only);
+    let share = share.map(|memory| memory.join(dir, Arc::new(OwnMemtables::new(&directory, &monitor))));
+    let throttle = Throttle::new(&options, share, &monitor, &health, &write_counters);
     let inner = DbInner {
         dir: dir.to_owned(),
         read_only,
@@ -271,8 +274,8 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         reserve,
         beginning: Default::default(),
         numbers,
+        throttle,
         directory,
-        throttle: Throttle::new(&options, &monitor, &health, &write_counters),
         log,
         monitor,
         health,

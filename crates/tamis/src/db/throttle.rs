@@ -5,7 +5,7 @@
 //! | the tree's shape forbids writes ([`pressure`](super::pressure)) | stalls until compactions have changed it |
 //! | compactions lag behind, or the last free memtable fills up | is slowed down to a rate |
 //! | its keyspace's memtable is full, and as many as may wait for their flush | stalls until one is flushed |
-//! | all memtables exceed their budget | stalls until flushes have brought them below it |
+//! | all memtables exceed their budget, or the one that they share with other databases | stalls until flushes have brought them below it |
 //! | the logs exceed [`max_log_bytes`](crate::Options::max_log_bytes) | stalls until flushes have made the oldest obsolete |
 //!
 //! # Invariants
@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use crate::compaction::policy::Pressure;
-use crate::db::catalogue::Directory;
+use crate::db::catalogue::{Directory, Keyspaces};
 use crate::db::counters::WriteCounters;
 use crate::db::health::Health;
 use crate::db::inner::{KeyspaceInner, State};
@@ -39,6 +39,7 @@ use crate::db::log::{Current, Log};
 use crate::db::monitor::Monitor;
 use crate::error::{StorageError, WriteError};
 use crate::ids::KeyspaceId;
+use crate::memory::writes::{InMemtables, WriteMembership, Writer};
 use crate::options::Options;
 
 /// The maximum rate of slowed-down writes while compaction lags behind, in bytes per second.
@@ -51,6 +52,8 @@ pub(crate) struct Throttle {
     budget: u64,
     /// Bytes written since memtables were last compared with their budget.
     unchecked: AtomicU64,
+    /// The place in the memory shared with other databases, if any.
+    share: Option<WriteMembership>,
     opened: Instant,
     /// While writes are slowed down: when the writes so far should have completed, in nanoseconds since `opened`; 0 otherwise.
     slowed_until: AtomicU64,
@@ -67,6 +70,7 @@ pub(crate) type Seal<'s> = &'s dyn Fn(&mut Current, &[Arc<KeyspaceInner>]) -> Re
 impl Throttle {
     pub(crate) fn new(
         options: &Options,
+        share: Option<WriteMembership>,
         monitor: &Arc<Monitor>,
         health: &Arc<Health>,
         counters: &Arc<WriteCounters>,
@@ -74,6 +78,7 @@ impl Throttle {
         Throttle {
             budget: options.memtable_budget_bytes,
             unchecked: AtomicU64::new(0),
+            share,
             opened: sync::now(),
             slowed_until: AtomicU64::new(0),
             flush_rate: AtomicU64::new(0),
@@ -116,6 +121,7 @@ impl Throttle {
         }
         self.slow_down(rate, bytes);
         self.keep_budget(current, directory, bytes, seal)?;
+        self.keep_share(current, directory, bytes, seal)?;
         self.keep_log_space(log, current, directory, bytes, seal)
     }
 
@@ -180,25 +186,77 @@ impl Throttle {
         if !checks {
             return Ok(());
         }
-        let active = |ks: &Arc<KeyspaceInner>| ks.view.load().memtables.active.memtable.memory_bytes() as u64;
-        if directory.values().map(active).sum::<u64>() > budget / 2 {
-            let largest = directory.values().max_by_key(|ks| active(ks));
-            if let Some(keyspace) = largest.filter(|ks| !ks.view.load().memtables.active.memtable.is_empty())
-            {
-                self.wait_for_memtable(keyspace)?;
-                seal(current, std::slice::from_ref(keyspace))?;
-            }
+        if in_memtables(directory).active > budget / 2 {
+            self.seal_largest(current, directory, seal)?;
         }
         let over = || {
-            let views: Vec<_> = directory.values().map(|ks| ks.view.load()).collect();
-            let all =
-                views.iter().flat_map(|view| view.memtables.iter()).map(|m| m.memtable.memory_bytes() as u64);
-            all.sum::<u64>() > budget && views.iter().any(|view| !view.memtables.sealed.is_empty())
+            let all = in_memtables(directory);
+            all.active + all.sealed > budget && all.sealed > 0
         };
         if over() {
             self.stall_while(over, |state| check_flushes(state, directory))?;
         }
         Ok(())
+    }
+
+    /// The same for the memory shared with other databases: seals the largest memtable if asked to, and waits for the database's
+    /// own flushes while all databases together exceed the total.
+    fn keep_share(
+        &self,
+        current: &mut Current,
+        directory: &Directory,
+        bytes: usize,
+        seal: Seal<'_>,
+    ) -> Result<(), WriteError> {
+        let Some(share) = &self.share else { return Ok(()) };
+        let look = share.note(bytes as u64);
+        let is_over = look.is_some_and(|look| look.is_over);
+        let flushes = || {
+            let own = in_memtables(directory);
+            own.sealed == 0 && look.is_some_and(|look| own.largest > look.most)
+        };
+        if share.is_asked() || is_over && flushes() {
+            self.seal_largest(current, directory, seal)?;
+            share.has_sealed();
+        }
+        let over = || in_memtables(directory).sealed > 0 && share.is_over();
+        if is_over && over() {
+            self.stall_while(over, |state| check_flushes(state, directory))?;
+        }
+        Ok(())
+    }
+
+    fn seal_largest(
+        &self,
+        current: &mut Current,
+        directory: &Directory,
+        seal: Seal<'_>,
+    ) -> Result<(), WriteError> {
+        if let Some(keyspace) = largest(directory) {
+            self.wait_for_memtable(keyspace)?;
+            seal(current, std::slice::from_ref(keyspace))?;
+        }
+        Ok(())
+    }
+
+    /// Returns the keyspace whose memtable other databases want to be flushed, if they do. For the flush thread, in case nobody
+    /// writes; [`has_sealed`](Self::has_sealed) ends the request.
+    pub(crate) fn asked_to_seal(&self, directory: &Directory) -> Option<Arc<KeyspaceInner>> {
+        self.share.as_ref().filter(|share| share.is_asked())?;
+        let largest = largest(directory).cloned();
+        if largest.is_none() {
+            self.has_sealed();
+        }
+        largest
+    }
+
+    pub(crate) fn has_sealed(&self) {
+        self.share.iter().for_each(WriteMembership::has_sealed);
+    }
+
+    /// Leaves the memory shared with other databases, at closing.
+    pub(crate) fn leave_shared(&self) {
+        self.share.iter().for_each(WriteMembership::leave);
     }
 
     /// Keeps the disk space of logs within its limit: beyond three quarters of it, memtables that hold back the oldest log are
@@ -265,6 +323,52 @@ impl Throttle {
         self.counters.stall_nanos.add(sync::since(started).as_nanos() as u64);
         Ok(())
     }
+}
+
+/// The memtables of a database as memory shared with others sees them.
+#[derive(Debug)]
+pub(crate) struct OwnMemtables {
+    directory: Arc<Keyspaces>,
+    monitor: Arc<Monitor>,
+}
+
+impl OwnMemtables {
+    pub(crate) fn new(directory: &Arc<Keyspaces>, monitor: &Arc<Monitor>) -> OwnMemtables {
+        OwnMemtables { directory: directory.clone(), monitor: monitor.clone() }
+    }
+}
+
+impl Writer for OwnMemtables {
+    fn in_memtables(&self) -> InMemtables {
+        in_memtables(&self.directory.load())
+    }
+
+    fn wake(&self) {
+        self.monitor.notify();
+    }
+}
+
+/// Counts the memory of all memtables, in bytes.
+fn in_memtables(directory: &Directory) -> InMemtables {
+    let mut all = InMemtables::default();
+    for keyspace in directory.values() {
+        let view = keyspace.view.load();
+        let active = active_bytes(keyspace);
+        all.active += active;
+        all.largest = all.largest.max(active);
+        all.sealed += view.memtables.sealed.iter().map(|m| m.memtable.memory_bytes() as u64).sum::<u64>();
+    }
+    all
+}
+
+/// Returns the keyspace with the largest memtable that holds anything.
+fn largest(directory: &Directory) -> Option<&Arc<KeyspaceInner>> {
+    let filled = |ks: &&Arc<KeyspaceInner>| !ks.view.load().memtables.active.memtable.is_empty();
+    directory.values().filter(filled).max_by_key(|ks| active_bytes(ks))
+}
+
+fn active_bytes(keyspace: &KeyspaceInner) -> u64 {
+    keyspace.view.load().memtables.active.memtable.memory_bytes() as u64
 }
 
 fn check_flushes(state: &State, directory: &Directory) -> Result<(), WriteError> {

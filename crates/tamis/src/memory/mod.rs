@@ -1,4 +1,4 @@
-//! Memory for reads that several databases of one process share.
+//! Memory for reads that several databases of one process share; that for memtables is in [`writes`].
 //!
 //! A [`SharedReadMemory`] is a number of bytes. Every database that is open with it has a *share*, which it divides between its
 //! block cache and the units of its elastic filters by itself. The [rule](rule) moves bytes between databases to where they
@@ -24,6 +24,7 @@
 #[cfg(test)]
 pub(crate) mod random;
 mod rule;
+pub(crate) mod writes;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;

@@ -22,6 +22,7 @@ use crate::clock::Clock;
 use crate::error::OptionsError;
 use crate::io::FileSystem;
 use crate::memory::SharedReadMemory;
+use crate::memory::writes::SharedWriteMemory;
 use crate::operators::{Names, Operators};
 use tamis_model::engine::Workload;
 
@@ -161,6 +162,9 @@ options_table! {
         /// in place of `cache_bytes`, `filter_budget_bytes` and `read_memory_bytes`; `None`: it has its own. Not part of
         /// the text form.
         shared_read_memory: Option<SharedReadMemory> = None;
+        /// Memory for memtables that the database shares with others of the same process, besides its own
+        /// `memtable_budget_bytes`; `None`: it shares none. Not part of the text form.
+        shared_write_memory: Option<SharedWriteMemory> = None;
         /// Whoever chooses filters and tree shapes while the database is in use, within `auto_memory_bytes`; `None` leaves them as
         /// they are stored. Not part of the text form, and ignored by `==`.
         tuner: Option<Arc<dyn Tuner>> = None;
@@ -307,6 +311,10 @@ impl PartialEq for Options {
             && is_same(&self.file_system, &other.file_system)
             && is_same(&self.clock, &other.clock)
             && match (&self.shared_read_memory, &other.shared_read_memory) {
+                (Some(a), Some(b)) => a.is_same(b),
+                (a, b) => a.is_none() && b.is_none(),
+            }
+            && match (&self.shared_write_memory, &other.shared_write_memory) {
                 (Some(a), Some(b)) => a.is_same(b),
                 (a, b) => a.is_none() && b.is_none(),
             }

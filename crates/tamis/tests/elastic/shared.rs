@@ -14,6 +14,8 @@ use crate::{absent, fill, fits, get_one, key, quiet, settle, small, stats, value
 
 const TOTAL: u64 = 1 << 20;
 const KEYS: u64 = 6000;
+/// A get under way while the cache is turned off may leave its blocks behind: at most two a shard, and there is one shard.
+const LEFT_BEHIND: u64 = 2 << 10;
 
 /// Options of a database whose memory for reads is shared.
 fn sharing(memory: &SharedReadMemory) -> Options {
@@ -48,7 +50,7 @@ fn check(memory: &SharedReadMemory, total: u64) {
     assert!(limits <= total && members.iter().map(|share| share.bytes).sum::<u64>() <= total, "{members:?}");
     for share in &members {
         assert!(share.cache_bytes + share.filter_bytes <= share.bytes, "{share:?}");
-        assert!(share.cache_used_bytes <= share.cache_bytes, "{share:?}");
+        assert!(share.cache_used_bytes <= share.cache_bytes.max(LEFT_BEHIND), "{share:?}");
     }
 }
 
@@ -159,7 +161,11 @@ fn the_total_changes_in_use() {
                 check(&memory, bytes);
                 for db in &dbs {
                     let (all, elastic) = (db.stats(), stats(db));
-                    assert!(all.cache_used_bytes <= bytes && fits(&elastic, elastic.budget_bytes), "{all:?}");
+                    assert!(
+                        all.cache_used_bytes <= bytes.max(LEFT_BEHIND)
+                            && fits(&elastic, elastic.budget_bytes),
+                        "{all:?}"
+                    );
                 }
                 std::thread::sleep(std::time::Duration::from_millis(5));
             }

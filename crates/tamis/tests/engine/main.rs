@@ -19,5 +19,6 @@ mod range_filters;
 mod seams;
 mod seek_and_back;
 mod shapes;
+mod shared_writes;
 mod stored_database;
 mod verify_at;

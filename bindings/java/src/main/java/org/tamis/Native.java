@@ -26,7 +26,8 @@ final class Native {
 
     // Databases.
 
-    static native long open(byte[] path, byte[] options, long readMemory, boolean readOnly);
+    /** Opens a database; memory that is 0 is not shared. */
+    static native long open(byte[] path, byte[] options, long readMemory, long writeMemory, boolean readOnly);
 
     static native void close(long database);
 
@@ -172,6 +173,8 @@ final class Native {
     // Shared memory.
 
     static native long sharedReadMemory(long bytes);
+
+    static native long sharedWriteMemory(long bytes);
 
     static native long sharedMemoryBytes(long memory);
 

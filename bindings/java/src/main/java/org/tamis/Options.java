@@ -18,6 +18,7 @@ public final class Options {
     private final List<byte[]> texts = new ArrayList<>();
 
     private SharedReadMemory sharedReadMemory;
+    private SharedWriteMemory sharedWriteMemory;
 
     /** Creates options with their defaults. */
     public Options() {}
@@ -172,6 +173,17 @@ public final class Options {
     }
 
     /**
+     * Lets the database share memory for its memtables with others of the process, besides its own {@code memtable_budget_bytes}.
+     *
+     * @param memory the memory; null: the database has its own
+     * @return this
+     */
+    public Options sharedWriteMemory(SharedWriteMemory memory) {
+        sharedWriteMemory = memory;
+        return this;
+    }
+
+    /**
      * Returns all options of a database, those of its default keyspace with their prefix.
      *
      * @return a JSON list of objects {@code name}, {@code class}, {@code takes}, {@code default} and {@code doc}, all texts
@@ -182,7 +194,7 @@ public final class Options {
 
     /** Names and values, packed, of anything but a database to open. */
     byte[] packed() {
-        if (sharedReadMemory != null) {
+        if (sharedReadMemory != null || sharedWriteMemory != null) {
             throw TamisException.of(ErrorCode.INVALID_OPTION, "memory is shared by databases that are opened with it");
         }
         return Text.packed(texts);
@@ -191,9 +203,15 @@ public final class Options {
     /** Opens a database with these options, and returns its handle. */
     long open(byte[] path, boolean readOnly) {
         Ref read = sharedReadMemory == null ? null : sharedReadMemory.ref();
+        Ref write = sharedWriteMemory == null ? null : sharedWriteMemory.ref();
         long readMemory = Ref.enterAny(read);
         try {
-            return Native.open(path, Text.packed(texts), readMemory, readOnly);
+            long writeMemory = Ref.enterAny(write);
+            try {
+                return Native.open(path, Text.packed(texts), readMemory, writeMemory, readOnly);
+            } finally {
+                Ref.exitAny(write);
+            }
         } finally {
             Ref.exitAny(read);
         }

@@ -110,6 +110,30 @@ final class DatabaseTest {
     }
 
     @Test
+    void memoryForWritesIsShared() {
+        try (SharedWriteMemory memory = new SharedWriteMemory(8 << 20)) {
+            Options options = new Options().sharedWriteMemory(memory);
+            try (Database idle = Database.open(directory.resolve("idle"), options);
+                    Database busy = Database.open(directory.resolve("busy"), options)) {
+                assertEquals(8 << 20, memory.bytes());
+                idle.put(b("k"), new byte[3 << 20]);
+                assertEquals("[]", idle.tables());
+                for (int i = 0; i < 20; i++) {
+                    busy.put(b("k" + i), new byte[1 << 20]);
+                }
+                idle.settle();
+                // The busy one has taken its memory.
+                assertTrue(idle.tables().contains("\"smallest\":\"k\""), idle.tables());
+                assertTrue(memory.members().contains(directory.resolve("busy").toString()), memory.members());
+                memory.setBytes(4 << 20);
+                assertEquals(4 << 20, memory.bytes());
+                assertCode(ErrorCode.INVALID_OPTION, () -> idle.setOptions(options));
+            }
+            assertEquals("[]", memory.members());
+        }
+    }
+
+    @Test
     void durabilitiesAndBatches() {
         try (Database db = Database.open(directory)) {
             Keyspace more = db.createKeyspace("more", new Options().mergeOperator("append"));

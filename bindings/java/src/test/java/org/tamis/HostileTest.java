@@ -158,6 +158,7 @@ final class HostileTest {
     @Test
     void numbersThatCannotBe() {
         assertCode(ErrorCode.INVALID_ARGUMENT, () -> new SharedReadMemory(-1));
+        assertCode(ErrorCode.INVALID_ARGUMENT, () -> new SharedWriteMemory(-1));
         assertCode(ErrorCode.INVALID_ARGUMENT, () -> db.setFilterBudget(-1));
         assertCode(ErrorCode.INVALID_ARGUMENT, () -> db.setReadMemory(Long.MIN_VALUE));
         assertCode(ErrorCode.INVALID_ARGUMENT, () -> db.lockTransaction(Duration.ofMillis(-1), null));

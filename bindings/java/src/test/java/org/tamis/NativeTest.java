@@ -60,7 +60,8 @@ final class NativeTest {
                 () -> Native.commit(snapshot),
                 () -> Native.getForUpdate(handle, 0, k),
                 () -> Native.sharedMemoryBytes(handle),
-                () -> Native.open(k, new byte[0], handle, false),
+                () -> Native.open(k, new byte[0], handle, 0, false),
+                () -> Native.open(k, new byte[0], 0, memory, false),
                 () -> Native.tablePut(handle, k, k),
                 () -> Native.tableFinish(cursor),
                 () -> Native.report(handle, 7),
@@ -92,7 +93,7 @@ final class NativeTest {
                 () -> Native.putDirect(handle, direct, 0, 0, null, 0, 0),
                 () -> Native.keyspace(handle, null, 0, new byte[0]),
                 () -> Native.keyspace(handle, k, 0, null),
-                () -> Native.open(null, new byte[0], 0, false));
+                () -> Native.open(null, new byte[0], 0, 0, false));
         for (Executable call : calls) {
             assertCode(ErrorCode.INVALID_ARGUMENT, call);
         }

@@ -20,7 +20,9 @@ enum KeyLayout {
     /** Suffix: the start of the window (8 bytes), a sequence number (4 bytes). */
     WINDOW(Long.BYTES + Integer.BYTES),
     /** Suffix: the end of the session, and its start (8 bytes each). */
-    SESSION(2 * Long.BYTES);
+    SESSION(2 * Long.BYTES),
+    /** As of a session, for the time in which a version was valid. */
+    VERSION(2 * Long.BYTES);
 
     /** The engine's option for the prefix that all entries of a key have. */
     static final String PREFIX_FILTER = "delimiter 0x00";

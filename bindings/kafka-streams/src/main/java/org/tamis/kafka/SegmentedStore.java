@@ -29,8 +29,8 @@ import org.tamis.WriteBatch;
 abstract class SegmentedStore extends TamisStore {
     private static final Logger LOG = LoggerFactory.getLogger(SegmentedStore.class);
 
-    static final Map<String, String> DEFAULTS =
-            Map.of("memtable_bytes", "16 MiB", "filter", "grf", "prefix_filter", KeyLayout.PREFIX_FILTER);
+    /** Of stores whose keys have prefixes that reads ask for. */
+    static final Map<String, String> PREFIXES = Map.of("filter", "grf", "prefix_filter", KeyLayout.PREFIX_FILTER);
 
     private static final long NOTHING_SEEN = -1;
 
@@ -45,7 +45,7 @@ abstract class SegmentedStore extends TamisStore {
     private Sensor expired;
 
     SegmentedStore(String name, KeyLayout layout, long retention, long segmentInterval, boolean indexed) {
-        super(name, TamisStores.SCOPE, DEFAULTS);
+        super(name, PREFIXES);
         this.layout = layout;
         this.retention = retention;
         this.segmentInterval = segmentInterval;
@@ -106,6 +106,8 @@ abstract class SegmentedStore extends TamisStore {
         database();
         long time = layout.segmentTime(stored);
         seen(time);
+        // It may drop segments.
+        beforeWrite();
         Segments.Segment segment = Errors.translated(name, "writing", () -> segments.liveAt(time, streamTime));
         if (segment == null) {
             expired.record();

@@ -4,6 +4,7 @@ import java.io.File;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.HashMap;
 import java.util.Map;
 import org.apache.kafka.streams.errors.ProcessorStateException;
 import org.tamis.Database;
@@ -15,15 +16,30 @@ final class StoreDatabase implements AutoCloseable {
     /** The directory of a task in which its stores have theirs. */
     static final String DIRECTORY = "tamis";
 
+    /**
+     * Memtables as large as those of Kafka's default store, and little disk beside the data: a store on a full disk is restored elsewhere.
+     */
+    private static final Map<String, String> DEFAULTS =
+            Map.of("memtable_bytes", "16 MiB", "reserve_bytes", "0", "recycled_logs", "1");
+
     private final Database database;
 
     private StoreDatabase(Database database) {
         this.database = database;
     }
 
-    /** Opens the database of a store, or creates it. What it needs is given back by {@link #close}. */
-    static StoreDatabase open(String store, File stateDirectory, Map<String, ?> configs, Map<String, String> defaults) {
-        Path directory = stateDirectory.toPath().resolve(DIRECTORY).resolve(store);
+    /**
+     * Opens the database of a store, or creates it, with options of its kind besides those of all stores. What it needs is given back
+     * by {@link #close}.
+     */
+    static StoreDatabase open(String store, File stateDirectory, Map<String, ?> configs, Map<String, String> ofKind) {
+        Path stores = stateDirectory.toPath().resolve(DIRECTORY);
+        Path directory = stores.resolve(store).normalize();
+        if (!stores.equals(directory.getParent())) {
+            throw new ProcessorStateException("Store " + store + ": no directory can have this name");
+        }
+        Map<String, String> defaults = new HashMap<>(DEFAULTS);
+        defaults.putAll(ofKind);
         TamisConfig config = TamisConfig.of(configs, store, defaults);
         try {
             Files.createDirectories(directory);

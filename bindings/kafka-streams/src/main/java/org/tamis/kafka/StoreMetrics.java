@@ -27,7 +27,6 @@ final class StoreMetrics {
     private final TamisStore store;
     private final StreamsMetricsImpl metrics;
     private final String task;
-    private final String scope;
 
     /** The statistics that were read last, and those before. */
     private Reading last = new Reading(MissingNode.getInstance(), System.nanoTime());
@@ -43,15 +42,14 @@ final class StoreMetrics {
         }
     }
 
-    private StoreMetrics(TamisStore store, StateStoreContext context, String scope) {
+    private StoreMetrics(TamisStore store, StateStoreContext context) {
         this.store = store;
-        this.scope = scope;
         task = context.taskId().toString();
         metrics = (StreamsMetricsImpl) context.metrics();
     }
 
-    static void register(TamisStore store, StateStoreContext context, String scope) {
-        new StoreMetrics(store, context, scope).register();
+    static void register(TamisStore store, StateStoreContext context) {
+        new StoreMetrics(store, context).register();
     }
 
     private void register() {
@@ -103,7 +101,7 @@ final class StoreMetrics {
     }
 
     private void add(String name, String what, RecordingLevel level, Supplier<Double> value) {
-        metrics.addStoreLevelMutableMetric(task, scope, store.name(), name, what, level, (config, now) -> value.get());
+        metrics.addStoreLevelMutableMetric(task, TamisStores.SCOPE, store.name(), name, what, level, (config, now) -> value.get());
     }
 
     private synchronized double perSecond(ToDoubleFunction<JsonNode> value) {

@@ -16,11 +16,8 @@ import org.tamis.WriteBatch;
 
 /** A persistent key-value store. Keys hold up to 64 KiB. */
 class TamisKeyValueStore extends TamisStore implements KeyValueStore<Bytes, byte[]> {
-    /** Memtables as large as those of Kafka's default store. */
-    static final Map<String, String> DEFAULTS = Map.of("memtable_bytes", "16 MiB");
-
     TamisKeyValueStore(String name) {
-        super(name, TamisStores.SCOPE, DEFAULTS);
+        super(name, Map.of());
     }
 
     /** A store whose values begin with their timestamp. Kafka Streams writes and reads it; the store does not. */

@@ -35,20 +35,17 @@ import org.tamis.WriteBatch;
  */
 abstract class TamisStore implements StateStore {
     final String name;
-    /** What its metrics are labelled with. */
-    private final String scope;
-
-    private final Map<String, String> defaults;
+    /** The options of the engine that stores of its kind have. */
+    private final Map<String, String> ofKind;
     private volatile StoreDatabase database;
     private volatile StateStoreContext context;
     private volatile TaskCheckpoint taskCheckpoint;
     volatile Position position = Position.emptyPosition();
     private boolean consistencyEnabled;
 
-    TamisStore(String name, String scope, Map<String, String> defaults) {
+    TamisStore(String name, Map<String, String> ofKind) {
         this.name = name;
-        this.scope = scope;
-        this.defaults = defaults;
+        this.ofKind = ofKind;
     }
 
     /**
@@ -75,7 +72,7 @@ abstract class TamisStore implements StateStore {
             position = StoreQueryUtils.readPositionFromCheckpoint(checkpoint);
             consistencyEnabled = StreamsConfig.InternalConfig.getBoolean(
                     context.appConfigs(), StreamsConfig.InternalConfig.IQ_CONSISTENCY_OFFSET_VECTOR_ENABLED, false);
-            StoreMetrics.register(this, context, scope);
+            StoreMetrics.register(this, context);
             context.register(
                     root,
                     (RecordBatchingStateRestoreCallback) this::restoreBatch,
@@ -95,7 +92,7 @@ abstract class TamisStore implements StateStore {
         if (database != null) {
             throw new ProcessorStateException("Store " + name + " is open already");
         }
-        StoreDatabase opened = StoreDatabase.open(name, context.stateDir(), context.appConfigs(), defaults);
+        StoreDatabase opened = StoreDatabase.open(name, context.stateDir(), context.appConfigs(), ofKind);
         try {
             Errors.translated(name, "opening", () -> opened(opened));
         } catch (RuntimeException | Error error) {
@@ -138,9 +135,14 @@ abstract class TamisStore implements StateStore {
         }
     }
 
+    /** Called before anything changes that is not a restored record; {@link #write} does. */
+    final void beforeWrite() {
+        taskCheckpoint.remove();
+    }
+
     /** Does a write, and moves the position up to the record that it comes from. */
     final void write(Runnable write) {
-        taskCheckpoint.remove();
+        beforeWrite();
         synchronized (position) {
             Errors.translated(name, "writing", write);
             StoreQueryUtils.updatePosition(position, context);

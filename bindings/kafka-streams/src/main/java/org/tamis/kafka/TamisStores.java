@@ -7,8 +7,10 @@ import org.apache.kafka.streams.state.KeyValueBytesStoreSupplier;
 import org.apache.kafka.streams.state.KeyValueStore;
 import org.apache.kafka.streams.state.SessionBytesStoreSupplier;
 import org.apache.kafka.streams.state.SessionStore;
+import org.apache.kafka.streams.state.VersionedBytesStoreSupplier;
 import org.apache.kafka.streams.state.WindowBytesStoreSupplier;
 import org.apache.kafka.streams.state.WindowStore;
+import org.apache.kafka.streams.state.internals.VersionedKeyValueToBytesStoreAdapter;
 
 /**
  * Suppliers of stores that are kept by tamis: what {@link org.apache.kafka.streams.state.Stores} has for stores kept by RocksDB, with the
@@ -90,6 +92,18 @@ public final class TamisStores {
         return new Session(name, retention, false);
     }
 
+    /**
+     * Returns a supplier of a store that keeps the former values of its keys, by the time of their records.
+     *
+     * @param name the name of the store
+     * @param historyRetention how long former values are kept, and how late a record may be
+     * @return the supplier
+     * @throws IllegalArgumentException for a negative duration
+     */
+    public static VersionedBytesStoreSupplier versionedKeyValueStore(String name, Duration historyRetention) {
+        return new Versioned(name, historyRetention);
+    }
+
     private static long millis(String what, Duration duration) {
         long millis;
         try {
@@ -105,6 +119,42 @@ public final class TamisStores {
 
     private static long segmentInterval(long retention) {
         return Math.max(retention / 2, LEAST_SEGMENT_MS);
+    }
+
+    private static final class Versioned implements VersionedBytesStoreSupplier {
+        /** More than a window store has: a get of a former value looks into one or few, and what has expired is dropped sooner. */
+        private static final int SEGMENTS = 12;
+
+        private static final long LEAST_VERSIONED_SEGMENT_MS = 2_000;
+
+        private final String name;
+        private final long retention;
+
+        Versioned(String name, Duration retention) {
+            this.name = Objects.requireNonNull(name, "name");
+            this.retention = millis("the history", retention);
+        }
+
+        @Override
+        public String name() {
+            return name;
+        }
+
+        @Override
+        public KeyValueStore<Bytes, byte[]> get() {
+            long interval = Math.max(retention / SEGMENTS, LEAST_VERSIONED_SEGMENT_MS);
+            return new VersionedKeyValueToBytesStoreAdapter(new TamisVersionedStore(name, retention, interval));
+        }
+
+        @Override
+        public String metricsScope() {
+            return SCOPE;
+        }
+
+        @Override
+        public long historyRetentionMs() {
+            return retention;
+        }
     }
 
     private static final class KeyValue implements KeyValueBytesStoreSupplier {

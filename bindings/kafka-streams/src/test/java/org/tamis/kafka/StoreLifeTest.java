@@ -236,6 +236,13 @@ class StoreLifeTest {
     }
 
     @Test
+    void aNameThatLeavesTheDirectoryIsRefused() {
+        for (String name : List.of("..", ".", "a/b", "../a", "/a")) {
+            assertThrows(ProcessorStateException.class, () -> opened(TamisStores.keyValueStore(name).get()));
+        }
+    }
+
+    @Test
     void anotherKindOfStoreInTheDirectoryIsSaid() throws IOException {
         StateStore windows = opened(windowStore(HOUR));
         windows.close();
@@ -349,6 +356,7 @@ class StoreLifeTest {
         assertThrows(NullPointerException.class, () -> TamisStores.keyValueStore(null));
         assertThrows(NullPointerException.class, () -> TamisStores.sessionStore(null, second));
         assertThrows(IllegalArgumentException.class, () -> TamisStores.sessionStore("s", second.negated()));
+        assertThrows(IllegalArgumentException.class, () -> TamisStores.versionedKeyValueStore("s", second.negated()));
         assertThrows(IllegalArgumentException.class, () -> TamisStores.sessionStore("s", Duration.ofSeconds(Long.MAX_VALUE)));
         assertThrows(IllegalArgumentException.class, () -> TamisStores.windowStore("s", second, second.plusMillis(1), false));
         assertThrows(IllegalArgumentException.class, () -> TamisStores.timestampedWindowStore("s", second, second.negated(), true));

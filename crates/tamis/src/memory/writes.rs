@@ -1,0 +1,261 @@
+//! Memory for memtables that several databases of one process share.
+//!
+//! # The rule
+//!
+//! Whoever writes looks at all memtables whenever another 64th of the total (1 MiB at most) has been written, by anyone.
+//! Once active memtables exceed half of the total, the largest of them all is to be flushed: its database is asked, and
+//! seals it before its next write or, if nobody writes to it, in its flush thread. So an idle database gives up what it holds
+//! as a busy one needs it. Beyond the total, each writer has its own database flushed, unless that holds next to nothing, and
+//! waits for it; it does not wait for other databases, whose flushes may fail.
+//!
+//! # Invariants
+//!
+//! * Only the threads of a database seal its memtables, under its own locks: a request is a flag.
+//! * A request is repeated while the reason for it lasts, so none can be lost for good.
+//!
+//! # Threads and locks
+//!
+//! Any thread may use a handle. One leaf mutex guards the list of members; it is taken by writers that hold the lock of their
+//! database's log, and under it memtables are counted without a lock. The flags and counters publish nothing (`Relaxed`):
+//! whoever sees one late acts at the next look.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+
+use crate::sync::Mutex;
+
+/// At most this many bytes are written between two looks.
+const MOST_UNSEEN: u64 = 1 << 20;
+
+/// At most this share of the total is written between two looks.
+const UNSEEN_SHARE: u64 = 64;
+
+/// Beyond the total, active memtables together may still grow to this share of it.
+const EXCESS_SHARE: u64 = 8;
+
+/// Memory for the memtables of several databases in one process. A handle: clones are the same memory.
+///
+/// The memtables of all databases opened with it
+/// ([`Options::shared_write_memory`](crate::Options::shared_write_memory)) are kept within it together: beyond half of
+/// it the largest active memtable is flushed, also that of an idle database, and beyond all of it writers wait for flushes of
+/// their database; an eighth more may be in small memtables. It is looked at once in 1 MiB written, or in a 64th of it. What a database holds whose flushes fail
+/// stays, and counts, and so do the memtables that opening fills from a log. The limits of each database and keyspace (`memtable_budget_bytes`, `memtable_bytes`) apply besides.
+///
+/// ```
+/// use tamis::options::SharedWriteMemory;
+/// use tamis::{Db, Options};
+///
+/// # let dir = tempfile::tempdir()?;
+/// let memory = SharedWriteMemory::new(64 << 20);
+/// let options = Options { shared_write_memory: Some(memory.clone()), ..Options::default() };
+/// let users = Db::open(dir.path().join("users"), options.clone())?;
+/// let events = Db::open(dir.path().join("events"), options)?;
+/// users.put("anna", "1")?;
+/// assert!(memory.used_bytes() > 0 && memory.used_bytes() < 64 << 20);
+/// assert_eq!(memory.members().len(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct SharedWriteMemory(Arc<Pool>);
+
+/// What the memtables of one database take of a [`SharedWriteMemory`]. Sizes are in bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct WriteMemoryUse {
+    /// The database's directory.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::path"))]
+    pub path: PathBuf,
+    /// Memtables that are written to.
+    pub active_bytes: u64,
+    /// Memtables that are being flushed, or wait for that.
+    pub sealed_bytes: u64,
+}
+
+/// The memtables of one database, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct InMemtables {
+    pub(crate) active: u64,
+    /// The largest of the active ones.
+    pub(crate) largest: u64,
+    pub(crate) sealed: u64,
+}
+
+/// A database as the shared memory sees it. The methods take no lock.
+pub(crate) trait Writer: Debug + Send + Sync {
+    fn in_memtables(&self) -> InMemtables;
+
+    /// Makes the flush thread look whether sealing is wanted.
+    fn wake(&self);
+}
+
+#[derive(Debug)]
+struct Pool {
+    total: AtomicU64,
+    /// Bytes written since the last look.
+    unseen: AtomicU64,
+    members: Mutex<Members>,
+}
+
+#[derive(Debug, Default)]
+struct Members {
+    joined: BTreeMap<u64, Joined>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Joined {
+    path: PathBuf,
+    writer: Weak<dyn Writer>,
+    asked: Arc<AtomicBool>,
+}
+
+impl Pool {
+    /// Counts the memtables of every member. They are dropped after the mutex is released, should this be their last user.
+    fn count(&self) -> Vec<(Counted, Arc<dyn Writer>)> {
+        let members = self.members.lock();
+        let count = |joined: &Joined| {
+            let writer = joined.writer.upgrade()?;
+            let counted = Counted {
+                path: joined.path.clone(),
+                asked: joined.asked.clone(),
+                bytes: writer.in_memtables(),
+            };
+            Some((counted, writer))
+        };
+        members.joined.values().filter_map(count).collect()
+    }
+
+    fn used(&self) -> u64 {
+        self.count().iter().map(|(counted, _)| counted.bytes.active + counted.bytes.sealed).sum()
+    }
+}
+
+/// What a look at all memtables has shown.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Look {
+    /// Whether they exceed the total.
+    pub(crate) is_over: bool,
+    /// Then a memtable that is larger than this is flushed, in bytes.
+    pub(crate) most: u64,
+}
+
+struct Counted {
+    path: PathBuf,
+    asked: Arc<AtomicBool>,
+    bytes: InMemtables,
+}
+
+impl SharedWriteMemory {
+    /// Creates memory of this many bytes, which no database uses yet.
+    pub fn new(bytes: u64) -> SharedWriteMemory {
+        let pool =
+            Pool { total: AtomicU64::new(bytes), unseen: AtomicU64::new(0), members: Mutex::default() };
+        SharedWriteMemory(Arc::new(pool))
+    }
+
+    /// Returns the total in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.0.total.load(Relaxed)
+    }
+
+    /// Changes the total. What exceeds a smaller one is flushed as databases are written to.
+    pub fn set_bytes(&self, bytes: u64) {
+        self.0.total.store(bytes, Relaxed);
+    }
+
+    /// Returns what the memtables of all open databases take. Visits every keyspace of each.
+    pub fn used_bytes(&self) -> u64 {
+        self.0.used()
+    }
+
+    /// Returns what the memtables of each open database take, in the order in which they were opened.
+    pub fn members(&self) -> Vec<WriteMemoryUse> {
+        let each = |(counted, _): (Counted, _)| WriteMemoryUse {
+            path: counted.path,
+            active_bytes: counted.bytes.active,
+            sealed_bytes: counted.bytes.sealed,
+        };
+        self.0.count().into_iter().map(each).collect()
+    }
+
+    /// Reports whether both are the same memory.
+    pub(crate) fn is_same(&self, other: &SharedWriteMemory) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Adds a database.
+    pub(crate) fn join(&self, path: &Path, writer: Arc<dyn Writer>) -> WriteMembership {
+        let asked = Arc::<AtomicBool>::default();
+        let mut members = self.0.members.lock();
+        let id = members.next;
+        members.next += 1;
+        let joined = Joined { path: path.to_owned(), writer: Arc::downgrade(&writer), asked: asked.clone() };
+        members.joined.insert(id, joined);
+        WriteMembership { memory: self.clone(), id, asked, _writer: writer }
+    }
+}
+
+/// A database's place in shared memory for writes, until it leaves or is dropped.
+#[derive(Debug)]
+pub(crate) struct WriteMembership {
+    memory: SharedWriteMemory,
+    id: u64,
+    asked: Arc<AtomicBool>,
+    /// Other members hold it only while they count.
+    _writer: Arc<dyn Writer>,
+}
+
+impl WriteMembership {
+    /// Notes that `bytes` are about to be written. From time to time this looks at all memtables, and asks for the flush that
+    /// is due, if any; then it returns what it has seen.
+    pub(crate) fn note(&self, bytes: u64) -> Option<Look> {
+        let (pool, total) = (&self.memory.0, self.memory.bytes());
+        let unseen = pool.unseen.fetch_add(bytes, Relaxed) + bytes;
+        if unseen < (total / UNSEEN_SHARE).min(MOST_UNSEEN) {
+            return None;
+        }
+        pool.unseen.store(0, Relaxed);
+        let counted = pool.count();
+        let waiting = || counted.iter().filter(|(c, _)| !c.asked.load(Relaxed));
+        if waiting().map(|(c, _)| c.bytes.active).sum::<u64>() > total / 2
+            && let Some((largest, writer)) = waiting().max_by_key(|(c, _)| c.bytes.largest)
+        {
+            largest.asked.store(true, Relaxed);
+            if !Arc::ptr_eq(&largest.asked, &self.asked) {
+                writer.wake();
+            }
+        }
+        let used: u64 = counted.iter().map(|(c, _)| c.bytes.active + c.bytes.sealed).sum();
+        Some(Look { is_over: used > total, most: total / (EXCESS_SHARE * counted.len().max(1) as u64) })
+    }
+
+    /// Reports whether this database is to seal its largest memtable.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.asked.load(Relaxed)
+    }
+
+    /// Ends the request, once there is nothing left to seal or it was sealed.
+    pub(crate) fn has_sealed(&self) {
+        self.asked.store(false, Relaxed);
+    }
+
+    /// Reports whether all memtables exceed the total.
+    pub(crate) fn is_over(&self) -> bool {
+        self.memory.0.used() > self.memory.bytes()
+    }
+
+    /// Leaves the memory. Later calls do nothing.
+    pub(crate) fn leave(&self) {
+        self.memory.0.members.lock().joined.remove(&self.id);
+    }
+}
+
+impl Drop for WriteMembership {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}

@@ -1,0 +1,165 @@
+//! Several databases share the memory for memtables.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use tamis::io::MemFs;
+use tamis::options::SharedWriteMemory;
+use tamis::{Db, Durability, Options};
+use tamis_testkit::{FaultPlan, FaultyFs, OpClass};
+
+const TOTAL: u64 = 1 << 20;
+
+/// What may be written between two looks, chunks of arenas that are not full, and filters of memtables.
+const SLACK: u64 = TOTAL / 4;
+
+/// Options of a database whose own limits are far above what it shares.
+fn sharing(memory: &SharedWriteMemory) -> Options {
+    let mut options = Options {
+        file_system: Some(Arc::new(MemFs::new())),
+        durability: Durability::Buffered,
+        shared_write_memory: Some(memory.clone()),
+        ..Options::default()
+    };
+    // Chunks of 64 KiB.
+    options.keyspace.memtable_bytes = TOTAL;
+    options.keyspace.memtable_filter = false;
+    options
+}
+
+fn open(options: Options, dir: &str) -> Db {
+    Db::open(Path::new(dir), options).expect("opening")
+}
+
+fn put(db: &Db, keys: std::ops::Range<u32>) {
+    keys.for_each(|i| db.put(i.to_be_bytes(), [i as u8; 200]).expect("a put"));
+}
+
+fn check(db: &Db, keys: std::ops::Range<u32>) {
+    for i in keys {
+        assert_eq!(db.get(i.to_be_bytes()).expect("a get").as_deref(), Some(&[i as u8; 200][..]), "key {i}");
+    }
+}
+
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !done() {
+        assert!(started.elapsed() < Duration::from_secs(60), "timed out waiting for {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Nobody writes to a database that holds nearly half of the memory: it is flushed as another needs the memory.
+#[test]
+fn an_idle_database_gives_up_what_a_busy_one_needs() {
+    let memory = SharedWriteMemory::new(TOTAL);
+    let (idle, busy) = (open(sharing(&memory), "/idle"), open(sharing(&memory), "/busy"));
+    put(&idle, 0..1500);
+    let held = |at: usize| memory.members()[at].active_bytes;
+    let before = held(0);
+    assert!((TOTAL / 4..TOTAL / 2).contains(&before) && idle.stats().write.flushes == 0, "{before}");
+    // Less than what the idle one holds, but more than half of the total with it.
+    put(&busy, 0..1200);
+    assert!(held(1) > 0 && busy.stats().write.flushes == 0);
+    wait_until("the flush of the idle one", || idle.stats().write.flushes == 1);
+    wait_until("its memory", || held(0) < before / 4);
+    put(&busy, 1200..20_000);
+    assert!(busy.stats().write.flushes > 2);
+    check(&idle, 0..1500);
+    check(&busy, 0..20_000);
+}
+
+/// Four databases are written to at once while others come and go.
+#[test]
+fn the_total_holds_with_many_writers() {
+    let memory = SharedWriteMemory::new(TOTAL);
+    let done = AtomicBool::new(false);
+    let most = std::thread::scope(|scope| {
+        let watch = scope.spawn(|| {
+            let mut most = 0;
+            while !done.load(Relaxed) {
+                most = most.max(memory.used_bytes());
+                std::thread::yield_now();
+            }
+            most
+        });
+        let write = |n: u32| {
+            let memory = &memory;
+            scope.spawn(move || {
+                let mut options = sharing(memory);
+                for round in 0..4 {
+                    let db = open(options.clone(), &format!("/{n}"));
+                    put(&db, round * 3000..(round + 1) * 3000);
+                    // Opening would replay the log into memtables of any size.
+                    db.flush().expect("a flush");
+                    db.close().expect("closing");
+                    options.create_if_missing = false;
+                }
+                let db = open(options, &format!("/{n}"));
+                check(&db, 0..12_000);
+            })
+        };
+        let writers: Vec<_> = (0..4).map(write).collect();
+        let ended: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
+        done.store(true, Relaxed);
+        ended.into_iter().for_each(|end| end.expect("no failure"));
+        watch.join().expect("no failure")
+    });
+    assert!(most > TOTAL / 2 && most <= TOTAL + SLACK, "{most}");
+    assert_eq!((memory.members(), memory.used_bytes()), (Vec::new(), 0));
+}
+
+/// A database whose flushes fail keeps its memory, and nobody else waits for it.
+#[test]
+fn failing_flushes_stop_no_other_database() {
+    let memory = SharedWriteMemory::new(TOTAL);
+    let fs = FaultyFs::new(1);
+    let mut options = sharing(&memory);
+    options.file_system = Some(Arc::new(fs.clone()));
+    let failing = open(options, "/failing");
+    put(&failing, 0..1500);
+    fs.plan(FaultPlan {
+        only: Some(OpClass::Name),
+        fail_at: Some(fs.operations()),
+        sticky: true,
+        ..FaultPlan::none()
+    });
+    let sound = open(sharing(&memory), "/sound");
+    put(&sound, 0..20_000);
+    check(&sound, 0..20_000);
+    check(&failing, 0..1500);
+    assert!(sound.stats().write.flushes > 2);
+    let member = &memory.members()[0];
+    assert!(member.path == Path::new("/failing") && member.active_bytes + member.sealed_bytes > TOTAL / 4);
+    // Once flushes work again, the memory is given up.
+    fs.plan(FaultPlan::none());
+    wait_until("a flush that succeeds", || {
+        put(&sound, 0..100);
+        failing.stats().write.flushes > 0 && memory.members()[0].sealed_bytes == 0
+    });
+    check(&failing, 0..1500);
+}
+
+#[test]
+fn only_open_writers_are_members() {
+    let memory = SharedWriteMemory::new(TOTAL);
+    let options = sharing(&memory);
+    let db = open(options.clone(), "/db");
+    Db::open("/db", options.clone()).expect_err("it is open already");
+    assert_eq!(memory.members().len(), 1);
+    let handle = db.clone();
+    put(&db, 0..10);
+    db.close().expect("closing");
+    assert_eq!(memory.members(), []);
+    check(&handle, 0..10);
+    let reader = Db::open_read_only("/db", options.clone()).expect("opening");
+    assert_eq!(memory.members(), []);
+    check(&reader, 0..10);
+    memory.set_bytes(2 * TOTAL);
+    assert_eq!(memory.bytes(), 2 * TOTAL);
+    let same = Options { shared_write_memory: Some(memory.clone()), ..options.clone() };
+    let other = Options { shared_write_memory: Some(SharedWriteMemory::new(TOTAL)), ..options.clone() };
+    assert!(same == options && other != options);
+}
