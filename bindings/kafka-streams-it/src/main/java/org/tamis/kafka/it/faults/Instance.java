@@ -122,43 +122,47 @@ public final class Instance {
 
     private static void dump(KafkaStreams streams, Instant from, Instant to, Path file) throws IOException {
         try (PrintWriter writer = new PrintWriter(Files.newBufferedWriter(file))) {
-            ReadOnlyKeyValueStore<String, Long> counts =
-                    store(streams, CountAndJoin.COUNTS_STORE, QueryableStoreTypes.keyValueStore());
-            if (counts != null) {
+            whereActive(() -> {
+                ReadOnlyKeyValueStore<String, Long> counts =
+                        store(streams, CountAndJoin.COUNTS_STORE, QueryableStoreTypes.keyValueStore());
                 try (KeyValueIterator<String, Long> all = counts.all()) {
                     all.forEachRemaining(entry -> writer.println("counts\t" + entry.key + "\t" + entry.value));
                 }
-            }
-            ReadOnlyWindowStore<String, Long> windows =
-                    store(streams, CountAndJoin.WINDOWS_STORE, QueryableStoreTypes.windowStore());
-            if (windows != null) {
+            });
+            whereActive(() -> {
+                ReadOnlyWindowStore<String, Long> windows =
+                        store(streams, CountAndJoin.WINDOWS_STORE, QueryableStoreTypes.windowStore());
                 try (KeyValueIterator<Windowed<String>, Long> all = windows.fetchAll(from, to)) {
                     all.forEachRemaining(entry -> writer.println(
                             "windows\t" + entry.key.key() + "@" + entry.key.window().start() + "\t" + entry.value));
                 }
-            }
-            ReadOnlySessionStore<String, Long> sessions =
-                    store(streams, CountAndJoin.SESSIONS_STORE, QueryableStoreTypes.sessionStore());
-            if (sessions != null) {
+            });
+            whereActive(() -> {
+                ReadOnlySessionStore<String, Long> sessions =
+                        store(streams, CountAndJoin.SESSIONS_STORE, QueryableStoreTypes.sessionStore());
                 for (String key : Input.keys()) {
                     try (KeyValueIterator<Windowed<String>, Long> all = sessions.fetch(key)) {
                         all.forEachRemaining(entry ->
                                 writer.println("sessions\t" + CountAndJoin.session(entry.key) + "\t" + entry.value));
                     }
                 }
-            }
+            });
             if (writer.checkError()) {
                 throw new IOException("could not write " + file);
             }
         }
     }
 
-    /** Returns a store, or null if no active task of this instance has it. */
     private static <T> T store(KafkaStreams streams, String name, QueryableStoreType<T> type) {
+        return streams.store(StoreQueryParameters.fromNameAndType(name, type));
+    }
+
+    /** Does without a store that no active task of this instance has, or no longer. */
+    private static void whereActive(Runnable query) {
         try {
-            return streams.store(StoreQueryParameters.fromNameAndType(name, type));
+            query.run();
         } catch (InvalidStateStoreException elsewhere) {
-            return null;
+            // The parent misses what is nowhere.
         }
     }
 
