@@ -133,10 +133,13 @@ fn the_sizes_of_a_cluster_follow_from_those_of_a_partition() {
     let data = entries * (number("key_bytes") + number("value_bytes") + 8.0);
     let filters = now["filter_bytes"].as_f64().expect("a number");
     let amplification = now["write_amplification"].as_f64().expect("a number");
-    // Two memtables of 16 MiB: one that is written, one that is being flushed.
-    let (memtables, read_memory, heap) = (2.0 * 16.0 / 1024.0, 0.25, 4.0);
-    let memory = stores * (filters / GIB + memtables) + read_memory + heap;
+    let advised = advice["ranking"][0]["write_amplification"].as_f64().expect("a number");
+    // At most three memtables of 16 MiB; an index of 20 bytes for each block of 4 KiB.
+    let (memtables, read_memory, heap) = (3.0 * 16.0 / 1024.0, 0.25, 4.0);
+    let index = data / 4096.0 * 20.0;
+    let memory = stores * ((filters + index) / GIB + memtables) + read_memory + heap;
     let updates = 10_000.0;
+    let device = |times: f64| format!("{:.0} MB/s", copies * updates * data / entries * times / 1e6);
     let rows = [
         ("keys of the cluster", format!("{:.0e}", entries * partitions)),
         ("stores of an instance", format!("{stores}")),
@@ -145,13 +148,13 @@ fn the_sizes_of_a_cluster_follow_from_those_of_a_partition() {
         ("data of the cluster", format!("{:.1} TiB", instances * stores * data / GIB / 1024.0)),
         ("filters of a store", format!("{:.0} MiB", filters / GIB * 1024.0)),
         ("filters of an instance", format!("{:.2} GiB", stores * filters / GIB)),
+        ("indexes of an instance", format!("{:.2} GiB", stores * index / GIB)),
         ("memtables of an instance", format!("{:.2} GiB", stores * memtables)),
         ("memory of an instance", format!("{memory:.1} GiB")),
         ("bytes written for a byte", format!("{amplification:.1}")),
-        (
-            "device writes of an instance",
-            format!("{:.0} MB/s", copies * updates * data / entries * amplification / 1e6),
-        ),
+        ("device writes of an instance", device(amplification)),
+        ("bytes written for a byte, as advised", format!("{advised:.1}")),
+        ("device writes of an instance, as advised", device(advised)),
     ];
     for (what, value) in rows {
         let row = format!("| {what} | {value} |");

@@ -6,6 +6,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Locale;
 
+import com.sun.management.OperatingSystemMXBean;
 import org.tamis.kafka.it.process.Directories;
 
 /** What a child tells its parent: lines {@code RESULT name value} on standard output. */
@@ -17,6 +18,11 @@ final class Report {
 
     static void tell(String name, double value) {
         System.out.println(MARK + name + " " + String.format(Locale.ROOT, "%.3f", value));
+    }
+
+    /** The processor time of all threads of this process so far, which other programs' load changes less than the time that passes. */
+    static long cpuNs() {
+        return ((OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean()).getProcessCpuTime();
     }
 
     /** Memory of this process, and bytes of files. */

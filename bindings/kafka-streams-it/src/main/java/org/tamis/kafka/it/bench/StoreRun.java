@@ -63,20 +63,26 @@ public final class StoreRun {
 
     private static void restore(Plan plan, BareContext context, KeyValueStore<Bytes, byte[]> store) {
         long spentNs = 0;
+        long spentCpuNs = 0;
         for (long from = 0; from < plan.records; from += BATCH) {
             List<ConsumerRecord<byte[], byte[]>> batch = new ArrayList<>(BATCH);
             for (long i = from; i < Math.min(from + BATCH, plan.records); i++) {
                 batch.add(new ConsumerRecord<>("changelog", 0, i, Entries.key(i), timestamped(i, plan.valueBytes)));
             }
             long begin = System.nanoTime();
+            long beginCpu = Report.cpuNs();
             context.restore().restoreBatch(batch);
+            spentCpuNs += Report.cpuNs() - beginCpu;
             spentNs += System.nanoTime() - begin;
         }
         long begin = System.nanoTime();
+        long beginCpu = Report.cpuNs();
         store.flush();
+        spentCpuNs += Report.cpuNs() - beginCpu;
         spentNs += System.nanoTime() - begin;
         Report.tell("store restore s", spentNs / 1e9);
         Report.tell("store restore k/s", plan.records * 1e6 / spentNs);
+        Report.tell("store restore CPU s", spentCpuNs / 1e9);
     }
 
     private static byte[] timestamped(long number, int bytes) {
@@ -85,23 +91,28 @@ public final class StoreRun {
 
     private static void read(Plan plan, KeyValueStore<Bytes, byte[]> store) {
         // Absent ones first: present ones warm caches.
-        Report.tell("store get absent ns", gets(plan, store, plan.records, 0));
-        Report.tell("store get present ns", gets(plan, store, 0, plan.operations));
+        gets("store get absent", plan, store, plan.records, 0);
+        gets("store get present", plan, store, 0, plan.operations);
     }
 
-    /** The time of one get, of keys whose numbers begin at {@code first}. */
-    private static double gets(Plan plan, KeyValueStore<Bytes, byte[]> store, long first, long expected) {
+    /** Gets keys whose numbers begin at {@code first}. */
+    private static void gets(String name, Plan plan, KeyValueStore<Bytes, byte[]> store, long first, long expected) {
         long found = 0;
         long begin = System.nanoTime();
+        long beginCpu = Report.cpuNs();
         for (long i = 0; i < plan.operations; i++) {
             byte[] value = store.get(Bytes.wrap(Entries.key(first + Entries.drawn(i, plan.records))));
             found += value == null ? 0 : 1;
         }
-        long spentNs = System.nanoTime() - begin;
+        tell(name, plan, begin, beginCpu);
         if (found != expected) {
             throw new IllegalStateException(found + " found, not " + expected);
         }
-        return spentNs / (double) plan.operations;
+    }
+
+    private static void tell(String name, Plan plan, long begin, long beginCpu) {
+        Report.tell(name + " ns", (System.nanoTime() - begin) / (double) plan.operations);
+        Report.tell(name + " CPU ns", (Report.cpuNs() - beginCpu) / (double) plan.operations);
     }
 
     /** Reads a key and writes it, as an aggregation does. */
@@ -111,6 +122,7 @@ public final class StoreRun {
             values[i] = timestamped(i, plan.valueBytes);
         }
         long begin = System.nanoTime();
+        long beginCpu = Report.cpuNs();
         for (long i = 0; i < plan.operations; i++) {
             Bytes key = Bytes.wrap(Entries.key(Entries.drawn(i, plan.records)));
             if (store.get(key) == null) {
@@ -118,6 +130,6 @@ public final class StoreRun {
             }
             store.put(key, values[(int) (i % values.length)]);
         }
-        Report.tell("store update ns", (System.nanoTime() - begin) / (double) plan.operations);
+        tell("store update", plan, begin, beginCpu);
     }
 }

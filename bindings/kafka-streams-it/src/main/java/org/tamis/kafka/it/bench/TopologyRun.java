@@ -50,6 +50,8 @@ public final class TopologyRun {
     private final AtomicLong found = new AtomicLong();
     private final AtomicLong firstNs = new AtomicLong();
     private final AtomicLong lastNs = new AtomicLong();
+    private final AtomicLong firstCpuNs = new AtomicLong();
+    private final AtomicLong lastCpuNs = new AtomicLong();
     private final CountDownLatch done = new CountDownLatch(1);
     private volatile Throwable failure;
 
@@ -113,10 +115,12 @@ public final class TopologyRun {
             double seconds = (restored.lastNs.get() - restored.firstNs.get()) / 1e9;
             Report.tell("restore s", seconds);
             Report.tell("restore k/s", plan.records / seconds / 1e3);
+            Report.tell("restore CPU s", (restored.lastCpuNs.get() - restored.firstCpuNs.get()) / 1e9);
         } else {
             check("updates counted", counted(streams), plan.operations);
         }
         Report.tell(name + " k/s", plan.operations * 1e6 / (lastNs.get() - firstNs.get()));
+        Report.tell(name + " CPU ns", (lastCpuNs.get() - firstCpuNs.get()) / (double) plan.operations);
         Report.tellSizes(name, state);
         streams.close(new KafkaStreams.CloseOptions().leaveGroup(true).timeout(Duration.ofMinutes(2)));
     }
@@ -174,8 +178,10 @@ public final class TopologyRun {
         long now = processed.incrementAndGet();
         if (now == 1) {
             firstNs.set(System.nanoTime());
+            firstCpuNs.set(Report.cpuNs());
         } else if (now == plan.operations) {
             lastNs.set(System.nanoTime());
+            lastCpuNs.set(Report.cpuNs());
             done.countDown();
         }
     }
@@ -184,11 +190,14 @@ public final class TopologyRun {
     private static final class Restored implements StateRestoreListener {
         final AtomicLong firstNs = new AtomicLong(Long.MAX_VALUE);
         final AtomicLong lastNs = new AtomicLong();
+        final AtomicLong firstCpuNs = new AtomicLong(Long.MAX_VALUE);
+        final AtomicLong lastCpuNs = new AtomicLong();
         final AtomicLong records = new AtomicLong();
 
         @Override
         public void onRestoreStart(TopicPartition partition, String store, long from, long to) {
             firstNs.accumulateAndGet(System.nanoTime(), Math::min);
+            firstCpuNs.accumulateAndGet(Report.cpuNs(), Math::min);
         }
 
         @Override
@@ -198,6 +207,7 @@ public final class TopologyRun {
         public void onRestoreEnd(TopicPartition partition, String store, long total) {
             records.addAndGet(total);
             lastNs.accumulateAndGet(System.nanoTime(), Math::max);
+            lastCpuNs.accumulateAndGet(Report.cpuNs(), Math::max);
         }
     }
 }

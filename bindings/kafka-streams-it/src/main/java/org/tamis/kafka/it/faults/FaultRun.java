@@ -183,8 +183,7 @@ public final class FaultRun {
                 expected.pairs.size(), expected.pairs.size() - expected.matched, expected.windows.size(),
                 expected.sessions.size()));
         if (failures.isEmpty() && await(fleet, reader, LONGEST_START, "rest", fleet::isSettled)) {
-            long margin = CountAndJoin.WINDOW.toMillis();
-            compareStores(fleet.dump(sender.beginMs() - margin, sender.lastTimeMs() + margin), expected, sender.lastTimeMs());
+            compareStores(fleet, expected, sender);
         }
         say(String.format(Locale.ROOT, "%d kills, %d stores' partitions restored with %,d records",
                 kills, fleet.restorations.get(), fleet.restoredRecords.get()));
@@ -193,21 +192,31 @@ public final class FaultRun {
         }
     }
 
-    /** Stores must hold what was put out; of windows and sessions at least those younger than half of the retention. */
-    private void compareStores(Map<String, Map<String, Long>> stores, Expected expected, long lastTimeMs) {
-        Map<String, Long> none = Map.of();
-        failures.addAll(Outputs.differences("stored word", expected.counts, stores.getOrDefault("counts", none)));
-        long kept = lastTimeMs - CountAndJoin.GRACE.toMillis() / 2;
-        recent("stored window", expected.windows, stores.getOrDefault("windows", none), kept);
-        recent("stored session", expected.sessions, stores.getOrDefault("sessions", none), kept);
+    /**
+     * Stores must hold what was put out; of windows and sessions at least those younger than half of the retention. Tasks may
+     * still move from one instance to another, so there may be several tries.
+     */
+    private void compareStores(Fleet fleet, Expected expected, Sender sender) throws IOException, InterruptedException {
+        long margin = CountAndJoin.WINDOW.toMillis();
+        long kept = sender.lastTimeMs() - CountAndJoin.GRACE.toMillis() / 2;
+        long deadline = System.nanoTime() + LONGEST_START.toNanos();
+        List<String> wrong;
+        do {
+            Map<String, Map<String, Long>> stores = fleet.dump(sender.beginMs() - margin, sender.lastTimeMs() + margin);
+            Map<String, Long> none = Map.of();
+            wrong = Outputs.differences("stored word", expected.counts, stores.getOrDefault("counts", none));
+            wrong.addAll(recent("stored window", expected.windows, stores.getOrDefault("windows", none), kept));
+            wrong.addAll(recent("stored session", expected.sessions, stores.getOrDefault("sessions", none), kept));
+        } while (!wrong.isEmpty() && System.nanoTime() < deadline);
+        failures.addAll(wrong);
     }
 
-    private void recent(String what, Map<String, Long> expected, Map<String, Long> stored, long kept) {
+    /** Older ones may be gone; if they are not, they must be right. */
+    private List<String> recent(String what, Map<String, Long> expected, Map<String, Long> stored, long kept) {
         Map<String, Long> due = new HashMap<>(expected);
-        // Older ones may be gone; if they are not, they must be right.
         due.keySet().removeIf(key -> startOf(key) < kept && !stored.containsKey(key));
-        failures.addAll(Outputs.differences(what, due, stored));
         say(String.format(Locale.ROOT, "%ss: %,d compared, %,d expired", what, due.size(), expected.size() - due.size()));
+        return Outputs.differences(what, due, stored);
     }
 
     private static long startOf(String key) {

@@ -131,7 +131,7 @@ final class Fleet implements AutoCloseable {
 
     /**
      * Returns what the active tasks' stores hold: for each store, from key to value; of windows those that begin between two
-     * times. A key in two instances is an error.
+     * times. A key that two instances have has the value -1.
      */
     Map<String, Map<String, Long>> dump(long fromMs, long toMs) throws IOException, InterruptedException {
         Map<String, Map<String, Long>> stores = new HashMap<>();
@@ -153,9 +153,7 @@ final class Fleet implements AutoCloseable {
             for (String line : Files.readAllLines(file)) {
                 String[] parts = line.split("\t");
                 Map<String, Long> store = stores.computeIfAbsent(parts[0], name -> new HashMap<>());
-                if (store.put(parts[1], Long.valueOf(parts[2])) != null) {
-                    errors.add(parts[0] + " has " + parts[1] + " twice");
-                }
+                store.merge(parts[1], Long.valueOf(parts[2]), (one, two) -> -1L);
             }
         }
         return stores;

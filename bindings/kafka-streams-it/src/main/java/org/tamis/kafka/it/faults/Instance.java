@@ -15,15 +15,19 @@ import org.apache.kafka.clients.producer.ProducerConfig;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.streams.KafkaStreams;
-import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.StoreQueryParameters;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.StreamsConfig;
+import org.apache.kafka.streams.errors.InvalidStateStoreException;
 import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse;
 import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.processor.StateRestoreListener;
 import org.apache.kafka.streams.state.KeyValueIterator;
+import org.apache.kafka.streams.state.QueryableStoreType;
 import org.apache.kafka.streams.state.QueryableStoreTypes;
+import org.apache.kafka.streams.state.ReadOnlyKeyValueStore;
+import org.apache.kafka.streams.state.ReadOnlySessionStore;
+import org.apache.kafka.streams.state.ReadOnlyWindowStore;
 import org.tamis.kafka.it.process.Directories;
 import org.tamis.kafka.it.process.ParentWatch;
 
@@ -118,30 +122,47 @@ public final class Instance {
 
     private static void dump(KafkaStreams streams, Instant from, Instant to, Path file) throws IOException {
         try (PrintWriter writer = new PrintWriter(Files.newBufferedWriter(file))) {
-            var counts = streams.store(StoreQueryParameters.fromNameAndType(
-                    CountAndJoin.COUNTS_STORE, QueryableStoreTypes.<String, Long>keyValueStore()));
-            try (KeyValueIterator<String, Long> all = counts.all()) {
-                all.forEachRemaining(entry -> writer.println("counts\t" + entry.key + "\t" + entry.value));
-            }
-            var windows = streams.store(StoreQueryParameters.fromNameAndType(
-                    CountAndJoin.WINDOWS_STORE, QueryableStoreTypes.<String, Long>windowStore()));
-            try (KeyValueIterator<Windowed<String>, Long> all = windows.fetchAll(from, to)) {
-                while (all.hasNext()) {
-                    KeyValue<Windowed<String>, Long> entry = all.next();
-                    writer.println("windows\t" + entry.key.key() + "@" + entry.key.window().start() + "\t" + entry.value);
+            whereActive(() -> {
+                ReadOnlyKeyValueStore<String, Long> counts =
+                        store(streams, CountAndJoin.COUNTS_STORE, QueryableStoreTypes.keyValueStore());
+                try (KeyValueIterator<String, Long> all = counts.all()) {
+                    all.forEachRemaining(entry -> writer.println("counts\t" + entry.key + "\t" + entry.value));
                 }
-            }
-            var sessions = streams.store(StoreQueryParameters.fromNameAndType(
-                    CountAndJoin.SESSIONS_STORE, QueryableStoreTypes.<String, Long>sessionStore()));
-            for (String key : Input.keys()) {
-                try (KeyValueIterator<Windowed<String>, Long> all = sessions.fetch(key)) {
-                    all.forEachRemaining(entry ->
-                            writer.println("sessions\t" + CountAndJoin.session(entry.key) + "\t" + entry.value));
+            });
+            whereActive(() -> {
+                ReadOnlyWindowStore<String, Long> windows =
+                        store(streams, CountAndJoin.WINDOWS_STORE, QueryableStoreTypes.windowStore());
+                try (KeyValueIterator<Windowed<String>, Long> all = windows.fetchAll(from, to)) {
+                    all.forEachRemaining(entry -> writer.println(
+                            "windows\t" + entry.key.key() + "@" + entry.key.window().start() + "\t" + entry.value));
                 }
-            }
+            });
+            whereActive(() -> {
+                ReadOnlySessionStore<String, Long> sessions =
+                        store(streams, CountAndJoin.SESSIONS_STORE, QueryableStoreTypes.sessionStore());
+                for (String key : Input.keys()) {
+                    try (KeyValueIterator<Windowed<String>, Long> all = sessions.fetch(key)) {
+                        all.forEachRemaining(entry ->
+                                writer.println("sessions\t" + CountAndJoin.session(entry.key) + "\t" + entry.value));
+                    }
+                }
+            });
             if (writer.checkError()) {
                 throw new IOException("could not write " + file);
             }
+        }
+    }
+
+    private static <T> T store(KafkaStreams streams, String name, QueryableStoreType<T> type) {
+        return streams.store(StoreQueryParameters.fromNameAndType(name, type));
+    }
+
+    /** Does without a store that no active task of this instance has, or no longer. */
+    private static void whereActive(Runnable query) {
+        try {
+            query.run();
+        } catch (InvalidStateStoreException elsewhere) {
+            // The parent misses what is nowhere.
         }
     }
 

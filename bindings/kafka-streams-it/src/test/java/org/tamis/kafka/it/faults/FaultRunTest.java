@@ -13,7 +13,7 @@ class FaultRunTest {
     void nothingIsLostAndNothingDoneTwice() throws Exception {
         FaultRun.Settings settings = new FaultRun.Settings();
         settings.stores = System.getProperty("stores", settings.stores);
-        settings.seconds = Integer.getInteger("seconds", 40);
+        settings.seconds = Integer.getInteger("seconds", 30);
         settings.seed = Long.getLong("seed", 1L);
         settings.logs = Path.of("target", "fault-run");
         assertEquals(List.of(), FaultRun.run(settings));
