@@ -1,6 +1,6 @@
 //! Merge operators written in C.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::{CStr, c_char, c_void};
 
 use tamis::operators::{MergeError, MergeOperator};
 use tamis_bindings::Failure;
@@ -37,10 +37,12 @@ pub unsafe extern "C" fn tamis_merge_result_fail(
     what: *const c_char,
 ) -> bool {
     // SAFETY: null, or valid by contract.
-    let (Some(result), Ok(what)) = (unsafe { result.as_mut() }, unsafe { text(what, "what") }) else {
+    let Some(result) = (unsafe { result.as_mut() }) else { return false };
+    if what.is_null() {
         return false;
-    };
-    result.trouble = Some(what.to_owned());
+    }
+    // SAFETY: not null, and a C string by contract. A reason that is not UTF-8 is still worth having.
+    result.trouble = Some(unsafe { CStr::from_ptr(what) }.to_string_lossy().into_owned());
     true
 }
 

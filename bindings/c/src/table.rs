@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_void};
 use std::sync::Mutex;
 
 use tamis::ingest::{ExternalTableBuilder, IngestOptions};
-use tamis_bindings::{Failure, json};
+use tamis_bindings::{Code, Failure, json};
 
 use crate::border::{array, bytes, exclusive, free, give, guard, object, path, place, range};
 use crate::database::tamis_db;
@@ -55,7 +55,7 @@ unsafe fn add(
 }
 
 fn finished() -> Failure {
-    Failure::argument("builder has finished its table")
+    Failure::new(Code::Ended, "the table was finished or dropped")
 }
 
 /// Adds an entry. Keys come in strictly ascending order: TAMIS_CODE_OUT_OF_ORDER.

@@ -149,7 +149,7 @@ static bool longest_merge(void *context, const void *key, size_t key_len, const 
   const void *best = start;
   size_t best_len = start == NULL ? 0 : start_len;
   for (size_t i = 0; i < count; i++) {
-    if (lens[i] == 0) return tamis_merge_result_fail(result, "an empty operand") && false;
+    if (lens[i] == 0) return tamis_merge_result_fail(result, "an empty operand \xff") && false;
     if (lens[i] > best_len) best = operands[i], best_len = lens[i];
   }
   return tamis_merge_result_set(result, best, best_len);
@@ -388,6 +388,8 @@ static void a_relative_path_survives_a_change_of_directory(void) {
   CHECK(chdir("/") == 0);
   CHECK(tamis_put(db, NULL, "k", 1, "v", 1, NULL) && tamis_flush(db, NULL, NULL));
   CHECK(tamis_table_builder_put(builder, "t", 1, "v", 1, NULL) && tamis_table_builder_finish(builder, NULL, NULL));
+  FAILS(TAMIS_CODE_ENDED, tamis_table_builder_put(builder, "u", 1, "v", 1, &error));
+  FAILS(TAMIS_CODE_ENDED, tamis_table_builder_finish(builder, NULL, &error));
   tamis_table_builder_free(builder);
   CHECK(tamis_close(db, NULL));
   tamis_db_free(db);
