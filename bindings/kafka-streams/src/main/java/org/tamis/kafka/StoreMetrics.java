@@ -4,9 +4,16 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.MissingNode;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
 import java.util.function.ToDoubleFunction;
+import org.apache.kafka.common.MetricName;
+import org.apache.kafka.common.metrics.Gauge;
+import org.apache.kafka.common.metrics.MetricConfig;
+import org.apache.kafka.common.metrics.Metrics;
 import org.apache.kafka.common.metrics.Sensor.RecordingLevel;
 import org.apache.kafka.streams.errors.InvalidStateStoreException;
 import org.apache.kafka.streams.processor.StateStoreContext;
@@ -17,16 +24,18 @@ import org.tamis.TamisException;
  * The metrics of a store, in the group {@code stream-state-metrics} under the names that Kafka Streams documents for RocksDB, as far
  * as tamis has what they mean. As there, what counts operations is at the recording level DEBUG, and what describes a state at INFO.
  *
- * <p>Kafka Streams removes them with those of the store that wraps this one, when it is closed.
+ * <p>They are added to the registry itself: the method of Kafka Streams for it has changed between versions that one build has to run with.
  */
 final class StoreMetrics {
+    private static final String GROUP = "stream-state-metrics";
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final long LEAST_AGE_NANOS = TimeUnit.SECONDS.toNanos(1);
     private static final double NANOS_PER_MILLI = 1e6;
 
     private final TamisStore store;
-    private final StreamsMetricsImpl metrics;
-    private final String task;
+    private final Metrics registry;
+    private final Map<String, String> tags;
+    private final List<MetricName> registered = new ArrayList<>();
 
     /** The statistics that were read last, and those before. */
     private Reading last = new Reading(MissingNode.getInstance(), System.nanoTime());
@@ -44,12 +53,21 @@ final class StoreMetrics {
 
     private StoreMetrics(TamisStore store, StateStoreContext context) {
         this.store = store;
-        task = context.taskId().toString();
-        metrics = (StreamsMetricsImpl) context.metrics();
+        StreamsMetricsImpl metrics = (StreamsMetricsImpl) context.metrics();
+        registry = metrics.metricsRegistry();
+        tags = metrics.storeLevelTagMap(context.taskId().toString(), TamisStores.SCOPE, store.name());
     }
 
-    static void register(TamisStore store, StateStoreContext context) {
-        new StoreMetrics(store, context).register();
+    /** Registers the metrics of a store, until they are {@linkplain #remove removed}. */
+    static StoreMetrics register(TamisStore store, StateStoreContext context) {
+        StoreMetrics metrics = new StoreMetrics(store, context);
+        metrics.register();
+        return metrics;
+    }
+
+    void remove() {
+        registered.forEach(registry::removeMetric);
+        registered.clear();
     }
 
     private void register() {
@@ -101,7 +119,10 @@ final class StoreMetrics {
     }
 
     private void add(String name, String what, RecordingLevel level, Supplier<Double> value) {
-        metrics.addStoreLevelMutableMetric(task, TamisStores.SCOPE, store.name(), name, what, level, (config, now) -> value.get());
+        MetricName metric = registry.metricName(name, GROUP, what, tags);
+        Gauge<Double> gauge = (config, now) -> value.get();
+        registry.addMetricIfAbsent(metric, new MetricConfig().recordLevel(level), gauge);
+        registered.add(metric);
     }
 
     private synchronized double perSecond(ToDoubleFunction<JsonNode> value) {

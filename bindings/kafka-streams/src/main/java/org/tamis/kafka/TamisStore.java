@@ -38,6 +38,7 @@ abstract class TamisStore implements StateStore {
     /** The options of the engine that stores of its kind have. */
     private final Map<String, String> ofKind;
     private volatile StoreDatabase database;
+    private StoreMetrics metrics;
     private volatile StateStoreContext context;
     private volatile TaskCheckpoint taskCheckpoint;
     volatile Position position = Position.emptyPosition();
@@ -72,7 +73,7 @@ abstract class TamisStore implements StateStore {
             position = StoreQueryUtils.readPositionFromCheckpoint(checkpoint);
             consistencyEnabled = StreamsConfig.InternalConfig.getBoolean(
                     context.appConfigs(), StreamsConfig.InternalConfig.IQ_CONSISTENCY_OFFSET_VECTOR_ENABLED, false);
-            StoreMetrics.register(this, context);
+            metrics = StoreMetrics.register(this, context);
             context.register(
                     root,
                     (RecordBatchingStateRestoreCallback) this::restoreBatch,
@@ -211,6 +212,10 @@ abstract class TamisStore implements StateStore {
             return;
         }
         database = null;
+        if (metrics != null) {
+            metrics.remove();
+            metrics = null;
+        }
         closing();
         Errors.translated(name, "closing", open::close);
     }
