@@ -121,11 +121,19 @@ const GIB: f64 = (1_u64 << 30) as f64;
 fn the_sizes_of_a_cluster_follow_from_those_of_a_partition() {
     let text = document("docs/scale-out.md");
     let mut words = shown(&text).swap_remove(0).words;
-    assert!(words.windows(2).any(|pair| pair == ["--keys", "1e8"]), "the first command is that of a partition");
+    assert!(
+        words.windows(2).any(|pair| pair == ["--keys", "1e8"]),
+        "the first command is that of a partition"
+    );
     words.push("--json".to_owned());
     let advice: Value = serde_json::from_str(&said(&words)).expect("an object");
     let number = |name: &str| advice[name].as_f64().expect("a number");
-    let now = advice["ranking"].as_array().expect("a list").iter().find(|c| c["current"] == true).expect("the present one");
+    let now = advice["ranking"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .find(|c| c["current"] == true)
+        .expect("the present one");
     let (partitions, instances, copies) = (1000.0, 100.0, 2.0);
     let stores = partitions * copies / instances;
     let entries = number("entries");
