@@ -250,6 +250,7 @@ impl<E: Engine> Open<E> {
     fn measure(&self, plan: Plan, loaded: u64) -> Result<Answer, Failed> {
         let size_before = Directory::of(&self.setup.dir)?;
         let before = Usage::now()?;
+        let mapped_before = self.engine.mapped_bytes();
         let mut store = Counted::new(&self.engine);
         let timing = run(&store, &self.spec(&plan))?;
         let settle_begun = Instant::now();
@@ -269,7 +270,8 @@ impl<E: Engine> Open<E> {
         figures.device_read_bytes_per_op = used.device_read_bytes as f64 / ops;
         let mut notes = Vec::new();
         if put_bytes > 0 {
-            let written = written_bytes(size_before, size, used.written_bytes, &mut notes);
+            let known = used.written_bytes + (self.engine.mapped_bytes() - mapped_before);
+            let written = written_bytes(size_before, size, known, &mut notes);
             figures.write_amplification = written as f64 / put_bytes as f64;
         }
         let key_and_value_bytes = loaded as f64 * self.data.entry_bytes();
@@ -292,7 +294,7 @@ fn figures_of(timing: &Timing) -> Figures {
     }
 }
 
-/// Returns the bytes written by write calls, or the growth of the directory if it cannot be explained by these.
+/// Returns the bytes written by write calls and, as far as the engine counts them, through mappings; or the growth of the directory if it cannot be explained by these.
 /// Tolerates a tenth and one page per file, since sizes are rounded up to pages.
 fn written_bytes(before: Directory, after: Directory, by_calls: u64, notes: &mut Vec<String>) -> u64 {
     let grown = after.held_bytes.saturating_sub(before.held_bytes);

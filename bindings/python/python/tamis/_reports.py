@@ -166,6 +166,8 @@ class WriteCost(_Report):
     ingested_tables: int
     #: Bytes appended to the log.
     log_bytes: int
+    #: Those of them that were copied into a mapping of the log, which no count of write calls contains.
+    log_mapped_bytes: int
     #: Syncs of a log file.
     log_syncs: int
     #: Time that flushes and compactions waited for the rate limit of background writes.

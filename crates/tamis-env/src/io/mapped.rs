@@ -130,6 +130,8 @@ pub(super) struct MappedWriter {
     written: u64,
     /// Blocks are reserved up to here.
     reserved: u64,
+    /// Bytes that were stored in windows.
+    mapped: u64,
     window: Option<Window>,
     /// The window to come, and where it ends.
     next: Option<(Arc<Mutex<Slot>>, u64)>,
@@ -147,6 +149,7 @@ impl MappedWriter {
             file: Arc::new(file),
             written: 0,
             reserved: 0,
+            mapped: 0,
             window: None,
             next: None,
             unsynced: AFTER_SYNC,
@@ -247,13 +250,18 @@ impl MappedWriter {
 
 impl WriteFile for MappedWriter {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if !self.store(bytes) {
-            write_all_at(&self.file, bytes, self.written)?;
+        match self.store(bytes) {
+            true => self.mapped += bytes.len() as u64,
+            false => write_all_at(&self.file, bytes, self.written)?,
         }
         self.written += bytes.len() as u64;
         self.unsynced = (self.unsynced + 1).min(AFTER_SYNC);
         self.look_ahead();
         Ok(())
+    }
+
+    fn mapped(&self) -> u64 {
+        self.mapped
     }
 
     fn sync(&mut self) -> io::Result<()> {
@@ -341,6 +349,7 @@ mod tests {
         writer.append(b"second").unwrap();
         let window = writer.window.as_ref().expect("it is used");
         assert!(window.from == 0 && window.to == WINDOW && window.has_room(5, 6));
+        assert_eq!(writer.mapped(), 6);
         // The system has it, without a sync: another handle reads it.
         assert_eq!(&fs::read(&path).unwrap()[..11], b"firstsecond");
         assert_eq!(fs::metadata(&path).unwrap().len(), 4 * WINDOW);

@@ -50,6 +50,11 @@ pub trait WriteFile: Send + Sync + Debug {
     /// has them: they survive a crash of the process.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
+    /// Returns how many of the appended bytes reached the system by a mapping, without a call.
+    fn mapped(&self) -> u64 {
+        0
+    }
+
     /// Makes all appended bytes survive a power cut (`fdatasync`, and the length if it changed).
     fn sync(&mut self) -> io::Result<()>;
 

@@ -66,6 +66,8 @@ write_counters! {
     user_bytes,
     /// Bytes appended to the log.
     log_bytes,
+    /// Those of them that were copied into a mapping of the log, which no count of write calls contains.
+    log_mapped_bytes,
     /// Syncs of a log file.
     log_syncs,
     /// Records appended to the log: each is one group of batches committed together.

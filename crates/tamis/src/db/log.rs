@@ -321,10 +321,11 @@ impl Log {
         operations.for_each(|part| parts.push(part));
         let writer = log.writer();
         self.reserve(writer, parts.iter().map(|part| part.len() as u64).sum());
-        let before = writer.len();
+        let before = (writer.len(), writer.mapped());
         let result = writer.append(&parts);
         self.note_size(writer);
-        self.counters.log_bytes.add(writer.len() - before);
+        self.counters.log_bytes.add(writer.len() - before.0);
+        self.counters.log_mapped_bytes.add(writer.mapped() - before.1);
         self.counters.groups.add(1);
         drop(parts);
         (log.dirty, log.header) = (true, header);

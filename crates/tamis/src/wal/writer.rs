@@ -146,6 +146,11 @@ impl LogWriter {
         self.len
     }
 
+    /// Returns how many of the bytes reached the system by a mapping.
+    pub(crate) fn mapped(&self) -> u64 {
+        self.file.mapped()
+    }
+
     /// Returns the bytes that the file takes, including space reserved after the records or left over from a recycled
     /// file.
     pub(crate) fn allocated(&self) -> u64 {

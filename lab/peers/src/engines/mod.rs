@@ -87,6 +87,11 @@ pub trait Engine: Store + Sized {
     /// Flushes memtables and, if compaction is on, waits until it has nothing left to do by its own rules.
     fn settle(&self) -> Result<(), BenchError>;
 
+    /// Returns how many bytes it has written through mappings, which no write call counts.
+    fn mapped_bytes(&self) -> u64 {
+        0
+    }
+
     /// Returns its statistics.
     fn inside(&self) -> Result<Inside, BenchError>;
 
