@@ -4,6 +4,7 @@ import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.nio.ByteOrder;
 import java.util.Arrays;
+import java.util.Objects;
 
 /** Numbers and parts of arrays. */
 final class Bytes {
@@ -20,7 +21,9 @@ final class Bytes {
         INT.set(array, at, value);
     }
 
+    /** Returns a part of an array. Throws IndexOutOfBoundsException for another one, where the array's class would pad it with zeros. */
     static byte[] copy(byte[] array, int at, int length) {
+        Objects.checkFromIndexSize(at, length, array.length);
         return Arrays.copyOfRange(array, at, at + length);
     }
 }
