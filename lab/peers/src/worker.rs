@@ -294,8 +294,8 @@ fn figures_of(timing: &Timing) -> Figures {
     }
 }
 
-/// Returns the bytes written by write calls and, as far as the engine counts them, through mappings; or the growth of the directory if it cannot be explained by these.
-/// Tolerates a tenth and one page per file, since sizes are rounded up to pages.
+/// Returns the bytes written by write calls and, as far as the engine counts them, through mappings; or the growth of the
+/// directory if it cannot be explained by these. Tolerates a tenth and one page per file, since sizes are rounded up to pages.
 fn written_bytes(before: Directory, after: Directory, by_calls: u64, notes: &mut Vec<String>) -> u64 {
     let grown = after.held_bytes.saturating_sub(before.held_bytes);
     if grown <= by_calls + by_calls / 10 + after.files * PAGE {
