@@ -24,6 +24,7 @@ use crate::bloom::{MAX_UNITS, units_for};
 use crate::digest::Digest;
 use crate::error::FilterError;
 use crate::theory;
+use crate::words::prefetch;
 
 #[repr(C, align(64))]
 #[derive(Default)]
@@ -90,6 +91,12 @@ impl AtomicBlockedBloom {
             all &= line.0[at / 64].load(Relaxed) >> (at % 64);
         }
         all & 1 == 1
+    }
+
+    /// Prefetches the line that the key's bits are in.
+    #[inline]
+    pub fn prefetch(&self, digest: Digest) {
+        prefetch(self.line_of(digest).0);
     }
 
     /// Returns the number of bits set and tested per key.

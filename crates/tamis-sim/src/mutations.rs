@@ -73,14 +73,31 @@ const MUTATIONS: &[Mutation] = &[
         story: "a write is visible before it is in the memtable",
         edits: &[Edit {
             file: "crates/tamis/src/db/commit.rs",
-            find: r#"            self.insert(log, batches, bytes);
-            let last = log.assign(count);
-            sync::point();
-            self.committer.publish(last);"#,
-            replace: r#"            self.committer.publish(log.last_seq() + count);
-            sync::point();
-            self.insert(log, batches, bytes);
-            log.assign(count);"#,
+            find: r#"        targets.insert(batch, in_flight.before);
+        in_flight.land()?;"#,
+            replace: r#"        let before = in_flight.before;
+        in_flight.land()?;
+        sync::point();
+        targets.insert(batch, before);"#,
+        }],
+    },
+    Mutation {
+        name: "visible-out-of-turn",
+        story: "a write is visible before one ahead of it in the log is in the memtable",
+        edits: &[Edit {
+            file: "crates/tamis/src/db/commit.rs",
+            find: r#"if !self.db.committer.wait_for(self.before) {"#,
+            replace: r#"if self.before == SeqNo::MAX {"#,
+        }],
+    },
+    Mutation {
+        name: "sealed-in-flight",
+        story: "a memtable is sealed while a write to it is in flight",
+        edits: &[Edit {
+            file: "crates/tamis/src/db/commit.rs",
+            find: r#"            self.land(log);
+            self.seal(log, keyspaces)"#,
+            replace: r#"            self.seal(log, keyspaces)"#,
         }],
     },
     Mutation {

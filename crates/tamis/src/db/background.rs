@@ -87,6 +87,10 @@ fn flush_loop(db: &DbInner) {
                 db.retry_beginning();
                 db.keep_reserve();
                 db.save_hotness();
+                db.chunks.release_if_idle(sync::now());
+                db.log.prepare(false);
+                db.log.trim();
+                db.log.release_if_idle(sync::now());
                 db.seal_as_asked();
                 state = db.state();
                 db.save_times(&mut state);
@@ -101,6 +105,9 @@ fn flush_loop(db: &DbInner) {
             ToFlush::Memtable(keyspace, slot) => {
                 state.scheduler.start_flush(keyspace.id);
                 drop(state);
+                // First: the writer may need it before the flush ends.
+                let size = slot.memtable.memory_bytes() as u64;
+                db.log.prepare(size >= keyspace.options.memtable_bytes / 2);
                 let flushed = guarded(db, "a flush", || db.flush_memtable(&keyspace, &slot));
                 if let Some(Err(error)) = &flushed {
                     db.flush_failed(&keyspace, error);
@@ -188,7 +195,7 @@ fn sync_loop(db: &DbInner) {
             state = db.monitor.wait_for(state, left);
         }
         drop(state);
-        let mut log = db.log.lock();
+        let mut log = db.lock_log();
         if db.health.check().is_ok() {
             // A failure has suspended writes.
             let _ = db.log.sync(&mut log);

@@ -253,7 +253,7 @@ impl DbInner {
             true => ordered.iter().map(|ks| ks.filter.insert_flushed(&tables_of(ks.id))).collect(),
             false => Vec::new(),
         };
-        let mut log = self.log.lock();
+        let mut log = self.lock_log();
         // Under the log lock: a database that is being closed no longer begins.
         self.health.check_writable().map_err(NotBegun::Stopped)?;
         if pending.first_log.is_none() {

@@ -48,7 +48,7 @@ impl DbInner {
             return Err(AdminError::TargetExists { path: target.to_owned() });
         }
         // Nothing is written while the log is held; after rolling it, every log that matters is complete and immutable.
-        let mut log = self.log.lock();
+        let mut log = self.lock_log();
         self.health.check_writable()?;
         self.log.roll(&mut log).and_then(|()| self.log.sync_rolled())?;
         let mut state = self.state();

@@ -1,10 +1,13 @@
-//! Group commit: one writer leads, others follow.
+//! Commits: the way of a batch through the log into the memtables, and to the readers.
 //!
-//! A writer that finds no leader takes the log and commits its own batch together with all those queued in the meantime, as
-//! one log record, with one sync if any of them asks for it. The others sleep until their result is available, or until they
-//! become leader themselves.
+//! Most batches commit alone: they are not synced, depend on nothing, and delete no ranges. Their writer holds the
+//! [log](super::log)'s lock only while it appends its record; then it inserts its operations beside other writers, and makes them
+//! visible in its turn.
 //!
-//! A transaction's batch has a [`Condition`]: the leader leaves it out of the group if the condition does not hold.
+//! Others commit in groups. A writer that finds no leader takes the log and commits its own batch together with all those queued in the
+//! meantime, as one log record, with one sync if any of them asks for it. The others sleep until their result is available, or until
+//! they become leader themselves: while one group is synced, the next one forms. A transaction's batch has a [`Condition`]: the leader
+//! leaves it out of the group if the condition does not hold.
 //!
 //! # Invariants
 //!
@@ -12,34 +15,45 @@
 //! requested (earlier logs first); the operations are inserted into the memtables; the new sequence number becomes visible; the
 //! writers are notified. Nothing in it computes a digest: each batch brings those of its keys.
 //!
+//! Sequence numbers become visible in the order of the log, without gaps: whoever sees one sees every write up to it.
+//!
 //! # Threads and locks
 //!
-//! Any thread may [`submit`](Committer::submit), with no lock held. The leader holds the [log](super::log)'s lock from before it
-//! gathers its group until after the group is visible. The queue has a leaf lock, and so has each waiting writer.
+//! Any thread may commit, with no lock held. Between its append and its turn, a batch that commits alone is *in flight*. Whoever
+//! needs to find all writes in the memtables that are in the log takes the log by [`lock_log`](DbInner::lock_log), which waits for those in
+//! flight: a leader, which then holds it until its group is visible; and whoever seals memtables. The queue has a leaf lock, and so
+//! have each waiting writer and the turns.
+//!
+//! A number is published by a `SeqCst` store and awaited by `SeqCst` loads, and so is the count of threads that sleep until their turn: either
+//! the publisher sees the sleeper, or the sleeper sees the number. The next in turn publishes after it saw the number before, so
+//! that a reader's `Acquire` load is ordered after all insertions up to what it reads.
 //!
 //! # Failures and poison
 //!
 //! If appending or syncing fails, no writer is told of success, nothing becomes visible, and writes are suspended until the log is
 //! replaced ([`health`](super::health)), since the record may or may not be on disk. If the leader panics, its followers get an
-//! error and the next writer leads: it finds the log's lock poisoned and stops writes for good.
+//! error and the next writer leads: it finds the log's lock poisoned and stops writes for good. If a writer panics in flight, nothing
+//! after it becomes visible any more, those in flight get an error, and writes stop for good.
 
-use crate::sync::{self, Condvar, Mutex};
+use crate::sync::{self, Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+use arc_swap::Guard;
 use smallvec::SmallVec;
 use tamis_filter::Digest;
 
 use crate::batch::{BatchOp, WriteBatch};
+use crate::db::catalogue::Directory;
 use crate::db::inner::{DbInner, KeyspaceInner};
-use crate::db::log::{Current, Log};
+use crate::db::log::Current;
 use crate::db::transaction::condition::Condition;
 use crate::error::WriteError;
 use crate::ids::KeyspaceId;
 use crate::key::{Kind, SeqNo};
-use crate::memtable::Memtable;
-use crate::read::MemtableSlot;
+use crate::memtable::MemWriter;
+use crate::read::View;
 
 /// Batches beyond this many bytes wait for the next group, so that one group's latency stays bounded.
 const MAX_GROUP_BYTES: usize = 1 << 20;
@@ -49,6 +63,12 @@ const MAX_GROUP_BYTES: usize = 1 << 20;
 pub(crate) struct Committer {
     queue: Mutex<Queue>,
     visible_seq: AtomicU64,
+    /// A writer in flight panicked: no later number becomes visible.
+    broken: AtomicBool,
+    /// The number of threads that sleep until a number is visible. Raised under `turns`.
+    sleeping: AtomicUsize,
+    turns: Mutex<()>,
+    changed: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -158,7 +178,14 @@ impl Drop for Group<'_> {
 
 impl Committer {
     pub(crate) fn new(visible_seq: SeqNo) -> Committer {
-        Committer { queue: Mutex::default(), visible_seq: AtomicU64::new(visible_seq) }
+        Committer {
+            queue: Mutex::default(),
+            visible_seq: AtomicU64::new(visible_seq),
+            broken: AtomicBool::new(false),
+            sleeping: AtomicUsize::new(0),
+            turns: Mutex::default(),
+            changed: Condvar::new(),
+        }
     }
 
     /// Returns the newest sequence number visible to readers. Load the view before this.
@@ -174,19 +201,44 @@ impl Committer {
         self.queue.lock().pending.len()
     }
 
-    /// Makes everything up to `seq` visible. Only for the holder of the log's lock, and for opening.
+    /// Makes everything up to `seq` visible. Only for opening, and for the holder of the log's lock while nothing is in flight.
     pub(crate) fn publish(&self, seq: SeqNo) {
-        self.visible_seq.store(seq, Ordering::Release);
+        self.visible_seq.store(seq, Ordering::SeqCst);
+        if self.sleeping.load(Ordering::SeqCst) > 0 {
+            self.wake();
+        }
     }
 
-    /// Commits a batch, possibly with others, and returns its result. The leader calls `commit` with the batches of its group and
-    /// whether to sync them.
-    fn submit(
+    fn wake(&self) {
+        // Whoever has looked and is about to sleep holds the lock.
+        drop(self.turns.lock());
+        self.changed.notify_all();
+    }
+
+    /// Waits until everything up to `seq` is visible; `false` if that will not happen.
+    fn wait_for(&self, seq: SeqNo) -> bool {
+        let is_there = || self.visible_seq.load(Ordering::SeqCst) >= seq;
+        let is_broken = || self.broken.load(Ordering::SeqCst);
+        sync::spin_until(|| is_there() || is_broken());
+        if !is_there() && !is_broken() {
+            let mut turns = self.turns.lock();
+            self.sleeping.fetch_add(1, Ordering::SeqCst);
+            while !is_there() && !is_broken() {
+                turns = self.changed.wait(turns);
+            }
+            self.sleeping.fetch_sub(1, Ordering::SeqCst);
+        }
+        is_there()
+    }
+
+    /// Commits a batch, possibly with others, and returns its result. The leader calls `lock`, and then `commit` with the batches of its
+    /// group and whether to sync them.
+    fn submit<'l>(
         &self,
         batch: WriteBatch,
         sync: bool,
         condition: Option<Arc<Condition>>,
-        log: &Log,
+        lock: impl FnOnce() -> MutexGuard<'l, Current>,
         commit: impl FnOnce(&mut Current, Members<'_>, bool) -> Result<(), WriteError>,
     ) -> Result<(), WriteError> {
         let waiter = {
@@ -198,26 +250,26 @@ impl Committer {
             } else {
                 queue.leading = true;
                 drop(queue);
-                return self.lead(batch, sync, condition, log, commit);
+                return self.lead(batch, sync, condition, lock, commit);
             }
         };
         match waiter.wait() {
             Turn::Done(result) => result,
-            Turn::Lead(batch, sync, condition) => self.lead(batch, sync, condition, log, commit),
+            Turn::Lead(batch, sync, condition) => self.lead(batch, sync, condition, lock, commit),
         }
     }
 
-    fn lead(
+    fn lead<'l>(
         &self,
         batch: WriteBatch,
         sync: bool,
         condition: Option<Arc<Condition>>,
-        log: &Log,
+        lock: impl FnOnce() -> MutexGuard<'l, Current>,
         commit: impl FnOnce(&mut Current, Members<'_>, bool) -> Result<(), WriteError>,
     ) -> Result<(), WriteError> {
         let mut group = Group { committer: self, followers: SmallVec::new(), result: None };
         let result = {
-            let mut current = log.lock();
+            let mut current = lock();
             group.gather(batch.byte_len());
             let sync = sync || group.followers.iter().any(|follower| follower.sync);
             let batches = std::iter::once(&batch).chain(group.followers.iter().map(|f| &f.batch)).collect();
@@ -254,8 +306,60 @@ impl DbInner {
         if batch.is_empty() && !sync {
             return Ok(());
         }
+        if !sync && condition.is_none() && batch.digests().len() == batch.len() {
+            return self.commit_alone(&batch);
+        }
         let commit = |log: &mut Current, members: Members<'_>, sync| self.commit_group(log, members, sync);
-        self.committer.submit(batch, sync, condition.cloned(), &self.log, commit)
+        self.committer.submit(batch, sync, condition.cloned(), || self.lock_log(), commit)
+    }
+
+    /// Makes the caller the only writer, with all writes in the memtables that are in the log. Not to be called with the state locked.
+    pub(crate) fn lock_log(&self) -> MutexGuard<'_, Current> {
+        let log = self.log.lock();
+        self.land(&log);
+        log
+    }
+
+    /// The same if nobody writes.
+    pub(crate) fn try_lock_log(&self) -> Option<MutexGuard<'_, Current>> {
+        let log = self.log.try_lock()?;
+        (self.committer.visible() >= log.last_seq()).then_some(log)
+    }
+
+    /// Waits until nothing is in flight. A panic in flight has stopped writes for good.
+    fn land(&self, log: &Current) {
+        self.committer.wait_for(log.last_seq());
+    }
+
+    /// Logs a batch of single keys, inserts it beside other writers, and makes it visible when all before it are.
+    fn commit_alone(&self, batch: &WriteBatch) -> Result<(), WriteError> {
+        let (bytes, count) = (batch.byte_len(), batch.len() as u64);
+        let directory = self.directory.load();
+        let mut in_flight = InFlight { db: self, before: 0, last: 0 };
+        let targets = {
+            let mut log = self.log.lock();
+            self.health.check_writable()?;
+            self.make_room(&mut log, &[batch], bytes)?;
+            let targets = Targets::of(&directory, batch.keyspaces(), &log);
+            // The insertion finds it there after the append.
+            targets.prefetch(batch.digests()[0]);
+            self.log.append(&mut log, count, std::iter::once(batch.bytes()))?;
+            in_flight.before = log.last_seq();
+            in_flight.last = log.assign(count);
+            self.count(count, bytes);
+            targets
+        };
+        sync::point();
+        targets.insert(batch, in_flight.before);
+        in_flight.land()?;
+        self.expiry.note_visible();
+        Ok(())
+    }
+
+    /// Counts writes, for the holder of the log's lock.
+    fn count(&self, writes: u64, bytes: usize) {
+        self.write_counters.writes.add_locked(writes);
+        self.write_counters.user_bytes.add_locked(bytes as u64);
     }
 
     /// Checks that merge operands only go to keyspaces with a merge operator, and nothing to keyspaces that lack an operator.
@@ -299,12 +403,12 @@ impl DbInner {
             self.log.sync(log)?;
         }
         if count > 0 {
-            self.insert(log, batches, bytes);
+            self.insert(log, batches);
             let last = log.assign(count);
             sync::point();
             self.committer.publish(last);
             self.expiry.note_visible();
-            self.write_counters.writes.add(count);
+            self.count(count, bytes);
         }
         Ok(())
     }
@@ -330,43 +434,106 @@ impl DbInner {
                 written.push(id);
             }
         }
-        let directory = self.directory.load_full();
-        let seal = |log: &mut Current, keyspaces: &[Arc<KeyspaceInner>]| self.seal(log, keyspaces);
+        let directory = self.directory.load();
+        let seal = |log: &mut Current, keyspaces: &[Arc<KeyspaceInner>]| {
+            self.land(log);
+            self.seal(log, keyspaces)
+        };
         self.throttle.make_room(&self.log, log, &directory, &written, bytes, &seal)
     }
 
     /// Inserts the operations into their keyspaces' memtables. Cannot fail: the batches were checked.
-    fn insert(&self, log: &Current, batches: &[&WriteBatch], bytes: usize) {
+    fn insert(&self, log: &Current, batches: &[&WriteBatch]) {
         let directory = self.directory.load();
-        let mut current: Option<(KeyspaceId, Option<Arc<MemtableSlot>>)> = None;
         let mut seq = log.last_seq();
         for batch in batches {
-            let mut digests = batch.digests().iter();
-            for op in batch.ops() {
-                let op = op.expect("a batch decodes what it encoded");
-                seq += 1;
-                let id = op.keyspace();
-                if current.as_ref().map(|c| c.0) != Some(id) {
-                    let slot = directory.get(&id).map(|ks| ks.view.load().memtables.active.clone());
-                    if let Some(slot) = slot.as_ref().filter(|s| s.memtable.is_empty()) {
-                        slot.first_log.store(log.id(), Ordering::Relaxed);
-                    }
-                    current = Some((id, slot));
-                }
-                let digest = op.key().map(|_| *digests.next().expect("a batch has a digest of each key"));
-                // Writes to a keyspace dropped since the batch was built are discarded.
-                if let Some((_, Some(slot))) = &current {
-                    insert(&slot.memtable, &op, digest, seq);
-                }
+            Targets::of(&directory, batch.keyspaces(), log).insert(batch, seq);
+            seq += batch.len() as u64;
+        }
+    }
+}
+
+/// A batch between its append and its turn to become visible.
+struct InFlight<'d> {
+    db: &'d DbInner,
+    /// The number assigned before it.
+    before: SeqNo,
+    /// Its last number; 0 before it is appended, and when it has landed.
+    last: SeqNo,
+}
+
+impl InFlight<'_> {
+    /// Makes the batch visible, after all before it.
+    fn land(mut self) -> Result<(), WriteError> {
+        let last = std::mem::take(&mut self.last);
+        if !self.db.committer.wait_for(self.before) {
+            return Err(WriteError::Poisoned { cause: "a panic while writes were committed".to_owned() });
+        }
+        self.db.committer.publish(last);
+        Ok(())
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        // Only in a panic after the append.
+        if self.last > 0 {
+            self.db.committer.broken.store(true, Ordering::SeqCst);
+            self.db.committer.wake();
+            self.db.monitor.poison(&"a panic while writes were committed");
+        }
+    }
+}
+
+/// The memtables that the keyspaces of a batch are inserted into. Valid until they are sealed, which waits for what is in flight.
+struct Targets(SmallVec<[(KeyspaceId, Option<Guard<Arc<View>>>); 2]>);
+
+impl Targets {
+    /// Looks them up, for the holder of the log's lock.
+    fn of(directory: &Directory, keyspaces: &[KeyspaceId], log: &Current) -> Targets {
+        let target = |id: &KeyspaceId| {
+            let view = directory.get(id).map(|keyspace| keyspace.view.load());
+            let active = view.as_ref().map(|view| &view.memtables.active);
+            if let Some(slot) = active.filter(|slot| slot.memtable.is_empty()) {
+                slot.first_log.store(log.id(), Ordering::Relaxed);
+            }
+            (*id, view)
+        };
+        Targets(keyspaces.iter().map(target).collect())
+    }
+
+    /// Prefetches what the insertion of a key touches first.
+    #[inline]
+    fn prefetch(&self, digest: Digest) {
+        if let [(_, Some(view))] = &self.0[..] {
+            view.memtables.active.memtable.prefetch(digest);
+        }
+    }
+
+    /// Inserts the operations of a batch, which get the numbers after `seq`.
+    fn insert(&self, batch: &WriteBatch, mut seq: SeqNo) {
+        let mut digests = batch.digests().iter();
+        let mut current: Option<(KeyspaceId, Option<MemWriter<'_>>)> = None;
+        for op in batch.ops() {
+            let op = op.expect("a batch decodes what it encoded");
+            seq += 1;
+            let id = op.keyspace();
+            if current.as_ref().map(|c| c.0) != Some(id) {
+                let view = self.0.iter().find(|target| target.0 == id).and_then(|target| target.1.as_ref());
+                current = Some((id, view.map(|view| view.memtables.active.memtable.writer())));
+            }
+            let digest = op.key().map(|_| *digests.next().expect("a batch has a digest of each key"));
+            // Writes to a keyspace dropped since the batch was built are discarded.
+            if let Some((_, Some(writer))) = &mut current {
+                insert(writer, &op, digest, seq);
             }
         }
-        self.write_counters.user_bytes.add(bytes as u64);
     }
 }
 
 /// Inserts one operation into a memtable, with the digest of its key if it has one.
-pub(crate) fn insert(memtable: &Memtable, op: &BatchOp<'_>, digest: Option<Digest>, seq: SeqNo) {
-    let put = |key: &[u8], kind, value: &[u8]| {
+pub(crate) fn insert(memtable: &mut MemWriter<'_>, op: &BatchOp<'_>, digest: Option<Digest>, seq: SeqNo) {
+    let mut put = |key: &[u8], kind, value: &[u8]| {
         memtable.insert(key, digest.expect("the digest of its key"), seq, kind, value);
     };
     match op {
@@ -407,15 +574,19 @@ mod tests {
                     panic!("while leading");
                 };
                 catch_unwind(AssertUnwindSafe(|| {
-                    inner.committer.submit(batch, false, None, &inner.log, commit)
+                    inner.committer.submit(batch, false, None, || inner.lock_log(), commit)
                 }))
             });
             let leader = leader.unwrap();
             while !inner.committer.queue.lock().leading {
                 sync::thread::sleep(std::time::Duration::from_millis(1));
             }
-            let others =
-                [(); 2].map(|()| scope.spawn("other".to_owned(), || db.put("key", "other")).unwrap());
+            let other = || {
+                let mut batch = WriteBatch::new();
+                batch.put("key", "other");
+                inner.write(batch, true)
+            };
+            let others = [(); 2].map(|()| scope.spawn("other".to_owned(), other).unwrap());
             for other in others {
                 assert!(matches!(other.join().unwrap(), Err(WriteError::Poisoned { .. })));
             }

@@ -55,7 +55,7 @@ impl DbInner {
     /// Only for the flush thread, which may not wait for the log: its holder may be waiting for a flush.
     pub(crate) fn seal_as_asked(&self) {
         let Some(keyspace) = self.throttle.asked_to_seal(&self.directory.load()) else { return };
-        let Some(mut log) = self.log.try_lock() else { return };
+        let Some(mut log) = self.try_lock_log() else { return };
         if self.health.check().is_err() {
             return;
         }

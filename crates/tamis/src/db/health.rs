@@ -343,8 +343,8 @@ impl DbInner {
     /// Begins a log in place of the current one, and seals all memtables. Nothing is written to it before everything acknowledged
     /// until now is in tables. The abandoned logs stay until then, in case the process ends before; they are no longer synced.
     fn give_up_logs(&self) -> Result<LogId, StorageError> {
-        let mut log = self.log.lock();
-        let next = self.log.next(&mut log)?;
+        let mut log = self.lock_log();
+        let next = self.log.next()?;
         let mut state = self.state();
         let id = self.log.abandon(&mut log, &mut state.logs, next);
         for keyspace in state.catalogue.keyspaces().values() {

@@ -102,7 +102,7 @@ use crate::hotness::Sampler;
 use crate::ids::{KeyspaceId, LogId};
 use crate::io::{DirLock, FileSystem};
 use crate::key::SeqNo;
-use crate::memtable::Memtable;
+use crate::memtable::{ChunkPool, Memtable};
 use crate::operators::{KeyspaceOperators, Unregistered};
 use crate::options::{KeyspaceOptions, Options};
 use crate::read::{AllReads, ReadCounters};
@@ -170,6 +170,8 @@ pub(crate) struct KeyspaceInner {
     pub(crate) age: Age,
     /// The cost of reads of this keyspace.
     pub(crate) reads: Arc<ReadCounters>,
+    /// Where memtables take their memory from.
+    chunks: Arc<ChunkPool>,
 }
 
 impl KeyspaceInner {
@@ -182,13 +184,14 @@ impl KeyspaceInner {
         operators: KeyspaceOperators,
         sampler: &Arc<Sampler>,
         reads: &AllReads,
+        chunks: &Arc<ChunkPool>,
     ) -> KeyspaceInner {
         let state = crate::tree::state::KeyspaceState::default();
         let none = |_| unreachable!("a new keyspace has no tables");
         let filter = TreeFilter::new(&options, database, false, sampler, &operators);
         let version = Version::build(&state, none);
         let reads = reads.counters(filter.queries().cloned());
-        KeyspaceInner::with_version(id, name, options, operators, filter, version, reads)
+        KeyspaceInner::with_version(id, name, options, operators, filter, version, reads, chunks.clone())
     }
 
     pub(crate) fn with_version(
@@ -199,8 +202,9 @@ impl KeyspaceInner {
         filter: TreeFilter,
         version: Arc<Version>,
         reads: Arc<ReadCounters>,
+        chunks: Arc<ChunkPool>,
     ) -> KeyspaceInner {
-        let memtables = Memtables::new(fresh_memtable(&options, 0));
+        let memtables = Memtables::new(fresh_memtable(&options, &chunks, 0));
         let selector = Arc::new(filter.selector(&version, options.filter_allocation));
         KeyspaceInner {
             id,
@@ -215,6 +219,7 @@ impl KeyspaceInner {
             dropped: AtomicBool::new(false),
             pressure: KnownPressure::default(),
             reads,
+            chunks,
         }
     }
 
@@ -230,7 +235,7 @@ impl KeyspaceInner {
 
     /// Returns an empty memtable whose writes go into `log` or a later one.
     pub(crate) fn fresh_memtable(&self, log: LogId) -> Arc<MemtableSlot> {
-        fresh_memtable(&self.options, log)
+        fresh_memtable(&self.options, &self.chunks, log)
     }
 
     /// Under the `state` lock.
@@ -276,10 +281,11 @@ impl KeyspaceInner {
     }
 }
 
-fn fresh_memtable(options: &KeyspaceOptions, log: LogId) -> Arc<MemtableSlot> {
+fn fresh_memtable(options: &KeyspaceOptions, chunks: &Arc<ChunkPool>, log: LogId) -> Arc<MemtableSlot> {
     // With 32-bit addresses the largest budget does not fit; no memtable can be that full there.
     let budget = usize::try_from(options.memtable_bytes).unwrap_or(usize::MAX);
-    MemtableSlot::new(Arc::new(Memtable::new(budget, options.memtable_filter)), log)
+    let memtable = Memtable::with_chunks(budget, options.memtable_filter, Some(chunks.clone()));
+    MemtableSlot::new(Arc::new(memtable), log)
 }
 
 /// Everything behind the `state` lock.
@@ -336,6 +342,8 @@ pub(crate) struct DbInner {
     pub(crate) decisions: Mutex<Decisions>,
     pub(crate) read_counters: Arc<AllReads>,
     pub(crate) write_counters: Arc<WriteCounters>,
+    /// The memory of dropped memtables, for the next ones.
+    pub(crate) chunks: Arc<ChunkPool>,
     pub(crate) background: Background,
     pub(crate) scrub: Scrub,
     pub(crate) filter_files: Arc<FilterFiles>,

@@ -143,6 +143,7 @@ impl DbInner {
             operators,
             &self.elastic.sampler,
             &self.read_counters,
+            &self.chunks,
         ));
         state.catalogue.add(inner.clone());
         self.publish_directory(&state);

@@ -5,8 +5,9 @@
 //! * The records of the current log and of those rolled before it have consecutive sequence numbers.
 //! * A rolled log names its successor in its closing record, whose own name is durable by then. Rolled logs are synced oldest
 //!   first, and before the current one: what survives a power failure is a prefix of all writes.
-//! * A log that was created but whose name could not be synced is kept for the next attempt: a second log that no closing record
-//!   names would be taken for damage.
+//! * At most one log exists that no closing record names, besides the current one, and it is empty: the next one. The flush thread
+//!   creates it ahead of need, since creating a file and syncing its name may take a tenth of a second while the device is busy. A
+//!   second one would be taken for damage, so one whose name could not be synced is kept for the next attempt.
 //! * A log is overwritten only if every write in it is in a table, and no other name of its file exists.
 //!
 //! # Space
@@ -17,17 +18,20 @@
 //! * The current log reserves space in steps, so that a synced append changes nothing but data: a quarter of a megabyte at
 //!   first, then half of its length, at most 4 MiB. The appending thread does this before the append, half a step before it is needed:
 //!   the file system may prepare what is reserved for appends without a system call ([`LogWrites`](crate::options::LogWrites)).
-//! * A log that takes no more records releases the space after its last one.
+//! * A log that takes no more records keeps the space after its last one if it will be overwritten soon; the flush thread
+//!   [trims](Log::trim) those with much of it.
+//! * After idle seconds, obsolete logs are removed, and the next log gives its space back.
 //! * Before a step that would exceed [`max_log_bytes`](crate::Options::max_log_bytes), obsolete logs are removed, and memtables
 //!   that hold back the oldest log are flushed: see [`throttle`](super::throttle).
 //!
 //! # Locks and threads
 //!
-//! Three parts, in the order of their locks:
+//! Four parts, in the order of their locks:
 //!
 //! 1. [`Current`], behind the lock of this type (`log` in the list of [all locks](super::inner)). Its holder is the only writer.
-//! 2. [`LogFiles`], behind the `state` lock, since floors are computed from it and from views together.
-//! 3. `unsynced`: the writers of rolled logs. Held while they are synced.
+//! 2. The next log. Held while it is created, so that there is one.
+//! 3. [`LogFiles`], behind the `state` lock, since floors are computed from it and from views together.
+//! 4. `unsynced`: the writers of rolled logs. Held while they are synced.
 //!
 //! The counters of sizes are a statistic and a hint (`Relaxed`): those of the current log are written only by the log's holder,
 //! that of rolled logs under the `state` lock.
@@ -40,7 +44,9 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
@@ -69,6 +75,9 @@ const LARGEST_STEP: u64 = 4 << 20;
 /// An upper bound on a record's size besides its batches, in bytes: two heads (the closing record's, too) and a group's header.
 const RECORD_BYTES: u64 = 96;
 
+/// After so long without an append, logs that are not needed are given back.
+const IDLE: Duration = Duration::from_secs(5);
+
 /// An obsolete log is kept only if the disk has this many times as much free as all kept logs take.
 const FREE_TO_KEEP: u64 = 8;
 
@@ -78,8 +87,6 @@ pub(crate) struct Current {
     /// `None` in a database that is open read-only, or has not begun its session.
     writer: Option<LogWriter>,
     id: LogId,
-    /// The next log, if it was created but its name could not be synced.
-    prepared: Option<NextLog>,
     /// The last sequence number assigned.
     last_seq: SeqNo,
     /// Whether anything was appended since the last sync.
@@ -90,7 +97,7 @@ pub(crate) struct Current {
 
 impl Current {
     fn new(writer: Option<LogWriter>, id: LogId, last_seq: SeqNo) -> Current {
-        Current { writer, id, prepared: None, last_seq, dirty: false, header: Vec::new() }
+        Current { writer, id, last_seq, dirty: false, header: Vec::new() }
     }
 
     /// Returns the number of the log.
@@ -119,11 +126,13 @@ impl Current {
     }
 }
 
-/// A log that can become the current one; its name is durable.
+/// A log that can become the current one.
 #[derive(Debug)]
 pub(crate) struct NextLog {
     id: LogId,
     writer: LogWriter,
+    /// Whether its name is durable.
+    named: bool,
 }
 
 impl NextLog {
@@ -251,14 +260,25 @@ pub(crate) struct Log {
     fs: Arc<dyn FileSystem>,
     limits: Limits,
     current: Mutex<Current>,
+    /// The next log, if it was created ahead.
+    next: Mutex<Option<NextLog>>,
     /// Rolled logs that are not synced yet, oldest first.
     unsynced: Mutex<Vec<(LogId, LogWriter)>>,
+    /// Whether there are any: set under the log's lock, cleared when the last one was synced. `Release` and `Acquire`: whoever reads
+    /// `false` comes after that sync.
+    has_unsynced: AtomicBool,
     /// The length of the current log, for threads that must not wait for its holder (which may be stalled).
     len: AtomicU64,
     /// The size of the current log on disk.
     allocated: AtomicU64,
+    /// The session has ended: no more logs are created.
+    has_ended: AtomicBool,
+    /// The length of the current log when somebody last looked and found it changed, and when that was.
+    idle: Mutex<Option<(u64, Instant)>>,
     /// The size on disk of rolled logs that are still needed.
     rolled_allocated: AtomicU64,
+    /// The size on disk of the next log.
+    next_allocated: AtomicU64,
     garbage: Arc<Garbage>,
     numbers: Arc<FileNumbers>,
     monitor: Arc<Monitor>,
@@ -275,10 +295,15 @@ impl Log {
             fs: parts.fs.clone(),
             limits: Limits::new(options),
             current: Mutex::new(Current::new(None, 0, 0)),
+            next: Mutex::default(),
             unsynced: Mutex::default(),
+            has_unsynced: AtomicBool::new(false),
             len: AtomicU64::new(0),
             allocated: AtomicU64::new(0),
+            has_ended: AtomicBool::new(false),
+            idle: Mutex::default(),
             rolled_allocated: AtomicU64::new(0),
+            next_allocated: AtomicU64::new(0),
             garbage: parts.garbage.clone(),
             numbers: parts.numbers.clone(),
             monitor: parts.monitor.clone(),
@@ -288,7 +313,8 @@ impl Log {
         }
     }
 
-    /// Makes the caller the only writer. Not to be called with the state locked.
+    /// Makes the caller the only one who appends. Not all that was appended need be in the memtables:
+    /// [`lock_log`](crate::db::inner::DbInner::lock_log) waits for it. Not to be called with the state locked.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Current> {
         let current = self.current.lock();
         if self.current.was_poisoned() {
@@ -297,7 +323,7 @@ impl Log {
         current
     }
 
-    /// Makes the caller the only writer if nobody else is.
+    /// The same if nobody appends.
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, Current>> {
         let current = self.current.try_lock()?;
         if self.current.was_poisoned() {
@@ -313,7 +339,7 @@ impl Log {
         count: u64,
         operations: impl Iterator<Item = &'o [u8]>,
     ) -> Result<(), StorageError> {
-        let older_logs_synced = self.unsynced.lock().is_empty();
+        let older_logs_synced = !self.has_unsynced.load(Acquire);
         let mut header = std::mem::take(&mut log.header);
         header.clear();
         GroupHeader { first_seq: log.last_seq + 1, count, older_logs_synced }.encode(&mut header);
@@ -324,9 +350,9 @@ impl Log {
         let before = (writer.len(), writer.mapped());
         let result = writer.append(&parts);
         self.note_size(writer);
-        self.counters.log_bytes.add(writer.len() - before.0);
-        self.counters.log_mapped_bytes.add(writer.mapped() - before.1);
-        self.counters.groups.add(1);
+        self.counters.log_bytes.add_locked(writer.len() - before.0);
+        self.counters.log_mapped_bytes.add_locked(writer.mapped() - before.1);
+        self.counters.groups.add_locked(1);
         drop(parts);
         (log.dirty, log.header) = (true, header);
         result.map(|_| ()).inspect_err(|error| self.health.suspend(error))
@@ -365,6 +391,7 @@ impl Log {
             self.counters.log_syncs.add(1);
             unsynced.remove(0);
         }
+        self.has_unsynced.store(false, Release);
         Ok(())
     }
 
@@ -373,7 +400,7 @@ impl Log {
         if log.writer.as_ref().is_none_or(|w| w.is_empty()) {
             return Ok(());
         }
-        let NextLog { id, writer } = self.next(log)?;
+        let NextLog { id, writer, .. } = self.next()?;
         self.note_size(&writer);
         let mut old = log.writer.replace(writer).expect("checked above");
         let finished = old.finish(Some(id));
@@ -381,41 +408,119 @@ impl Log {
             // The log ends with a torn record, after everything acknowledged; and the next log is empty.
             self.health.suspend(error);
         }
-        // Before the file can get another name: the log of a finished checkpoint must not change.
-        old.give_back();
         let closed = ClosedLog { id: log.id, bytes: old.len(), allocated: old.allocated(), keep: false };
         {
             let mut state = self.monitor.lock();
             state.logs.rolled.push(closed);
             state.logs.current = id;
             self.note_rolled(&state.logs);
-            self.unsynced.lock().push((log.id, old));
+            let mut unsynced = self.unsynced.lock();
+            unsynced.push((log.id, old));
+            self.has_unsynced.store(true, Release);
         }
         (log.id, log.dirty) = (id, false);
         finished.map(drop)
     }
 
-    /// Returns the log that follows the current one, its name durable. If that fails, nothing has changed.
-    pub(crate) fn next(&self, log: &mut Current) -> Result<NextLog, StorageError> {
-        let mut next = match log.prepared.take() {
-            Some(prepared) => prepared,
+    /// Returns the log that follows the current one, its name durable. If that fails, nothing has changed. For the holder of the
+    /// log's lock.
+    pub(crate) fn next(&self) -> Result<NextLog, StorageError> {
+        let mut next = self.next.lock();
+        self.make_next(&mut next, false)?;
+        let made = next.take().expect("just made");
+        self.next_allocated.store(0, Relaxed);
+        Ok(made)
+    }
+
+    /// Creates the next log if there is none, `ahead` of need or not; and makes its name durable if it is not.
+    fn make_next(&self, next: &mut Option<NextLog>, ahead: bool) -> Result<(), StorageError> {
+        let made = match next {
+            Some(made) => made,
             None => {
                 let id = self.numbers.take();
                 let recycled = self.monitor.lock().logs.recyclable.pop();
-                self.create(id, recycled)?
+                next.insert(self.create(id, recycled, ahead)?)
             }
         };
-        self.reserve(&mut next.writer, 0);
-        if let Err(e) = self.fs.sync_dir(&self.dir) {
-            log.prepared = Some(next);
-            return Err(StorageError::io("sync", &self.dir, e));
+        self.reserve(&mut made.writer, 0);
+        self.next_allocated.store(made.writer.allocated(), Relaxed);
+        if !made.named {
+            self.fs.sync_dir(&self.dir).map_err(|e| StorageError::io("sync", &self.dir, e))?;
+            made.named = true;
         }
-        Ok(next)
+        Ok(())
+    }
+
+    /// Creates the next log ahead of need: once the current one is half as long as logs become, or if `soon`. A failure is left to
+    /// the writer that needs the log. For the flush thread, with no lock held.
+    pub(crate) fn prepare(&self, soon: bool) {
+        if !soon && self.len.load(Relaxed) < self.limits.expected / 2 {
+            return;
+        }
+        let mut next = self.next.lock();
+        // Closed, or nearly as full as logs may be.
+        if self.has_ended.load(Relaxed) || self.is_near_limit(self.limits.step(0)) {
+            return;
+        }
+        if !next.as_ref().is_some_and(|made| made.named)
+            && let Err(error) = self.make_next(&mut next, true)
+        {
+            log::debug!("the next log could not be created ahead: {error}");
+        }
+    }
+
+    /// Trims rolled logs of more space after their last record than is worth keeping for when they are overwritten. Not those that
+    /// have another name: the log of a finished checkpoint must not change.
+    pub(crate) fn trim(&self) {
+        let mut state = self.monitor.lock();
+        let mut trimmed = false;
+        for (id, writer) in self.unsynced.lock().iter_mut() {
+            let closed = state.logs.rolled.iter_mut().find(|closed| closed.id == *id && !closed.keep);
+            if let Some(closed) = closed.filter(|closed| closed.allocated - closed.bytes > 2 * LARGEST_STEP) {
+                writer.give_back();
+                (closed.allocated, trimmed) = (writer.allocated(), true);
+            }
+        }
+        if trimmed {
+            self.note_rolled(&state.logs);
+        }
+    }
+
+    /// Removes the obsolete logs, and gives the space of the next one back, once nothing was appended for [`IDLE`], as far as calls
+    /// of this show.
+    pub(crate) fn release_if_idle(&self, now: Instant) {
+        let len = self.len.load(Relaxed);
+        let mut seen = self.idle.lock();
+        if seen.is_none_or(|(known, _)| known != len) {
+            *seen = Some((len, now));
+        }
+        if seen.is_some_and(|(_, since)| now.saturating_duration_since(since) < IDLE) {
+            return;
+        }
+        drop(seen);
+        self.release_recyclable();
+        self.shrink_next();
+    }
+
+    /// Gives the space of the next log back. Reports whether it had any.
+    fn shrink_next(&self) -> bool {
+        // Whoever creates it now may be the caller.
+        let Some(mut next) = self.next.try_lock() else { return false };
+        let Some(made) = &mut *next else { return false };
+        let before = made.writer.allocated();
+        made.writer.give_back();
+        self.next_allocated.store(made.writer.allocated(), Relaxed);
+        made.writer.allocated() < before
     }
 
     /// Creates a log file, from an obsolete one if possible; its name is not durable yet. It has another name until its
-    /// header is written, so that a failed attempt leaves no log behind.
-    fn create(&self, id: LogId, recycled: Option<ClosedLog>) -> Result<NextLog, StorageError> {
+    /// header is written, so that a failed attempt leaves no log behind. If there is time, the header is made durable before the name.
+    fn create(
+        &self,
+        id: LogId,
+        recycled: Option<ClosedLog>,
+        has_time: bool,
+    ) -> Result<NextLog, StorageError> {
         let (path, beside) = (log_path(&self.dir, id), first_log_path(&self.dir));
         let io = |e| StorageError::io("create", &path, e);
         let file = match &recycled {
@@ -424,11 +529,14 @@ impl Log {
         };
         let header = LogHeader { kind: LogKind::Writes, id, reused: recycled.is_some() };
         let mut writer = LogWriter::create(file.map_err(io)?, &path, header)?;
+        if has_time {
+            writer.sync()?;
+        }
         if let Some(old) = recycled {
             writer = writer.in_file_of(old.allocated);
         }
         self.fs.rename(&beside, &path).map_err(io)?;
-        Ok(NextLog { id, writer })
+        Ok(NextLog { id, writer, named: false })
     }
 
     /// Creates the first log of a session. It has another name until its header is durable: an opening that fails midway, say
@@ -443,7 +551,7 @@ impl Log {
         writer.sync()?;
         self.fs.rename(&beside, &path).map_err(|e| io("create", e))?;
         self.fs.sync_dir(&self.dir).map_err(|e| StorageError::io("sync", &self.dir, e))?;
-        Ok(NextLog { id, writer })
+        Ok(NextLog { id, writer, named: true })
     }
 
     /// Makes `first` the log of a session in which `last_seq` is the last number assigned; logs before it are no longer needed.
@@ -467,6 +575,7 @@ impl Log {
         files.current = next.id;
         (log.id, log.dirty) = (next.id, false);
         self.unsynced.lock().clear();
+        self.has_unsynced.store(false, Release);
         next.id
     }
 
@@ -474,8 +583,10 @@ impl Log {
     /// is; an empty log is closed at once.
     pub(crate) fn end(&self, log: &mut Current) -> Result<Option<LogWriter>, StorageError> {
         self.sync(log)?;
-        if let Some(NextLog { id, .. }) = log.prepared.take() {
+        self.has_ended.store(true, Relaxed);
+        if let Some(NextLog { id, .. }) = self.next.lock().take() {
             // After a closed log that does not name it, it would look like damage.
+            self.next_allocated.store(0, Relaxed);
             let path = log_path(&self.dir, id);
             self.fs.remove(&path).map_err(|e| StorageError::io("remove", &path, e))?;
         }
@@ -517,7 +628,7 @@ impl Log {
 
     /// Returns the bytes that all logs take on disk.
     pub(crate) fn allocated(&self, files: &LogFiles) -> u64 {
-        self.needed() + files.recyclable_bytes()
+        self.needed() + self.next_allocated.load(Relaxed) + files.recyclable_bytes()
     }
 
     /// Returns the bytes that the logs take on disk which are still needed.
@@ -539,6 +650,7 @@ impl Log {
     pub(crate) fn shed(&self, growth: u64) {
         if self.allocated(&self.monitor.lock().logs).saturating_add(growth) > self.limits.most {
             self.release_recyclable();
+            self.shrink_next();
         }
     }
 
@@ -573,7 +685,7 @@ impl Log {
             return;
         }
         self.room.outdated();
-        if self.release_recyclable() {
+        if self.release_recyclable() | self.shrink_next() {
             // Retry once more; if that fails, the append will report it.
             log.retry_preallocation();
             log.preallocate(log.allocated() + growth);

@@ -20,7 +20,7 @@ impl DbInner {
     pub(crate) fn flush(&self, keyspaces: &[Arc<KeyspaceInner>]) -> Result<(), AdminError> {
         self.check_ready()?;
         {
-            let mut log = self.log.lock();
+            let mut log = self.lock_log();
             if keyspaces.iter().any(|ks| !ks.view.load().memtables.active.memtable.is_empty()) {
                 self.seal(&mut log, keyspaces)?;
             }

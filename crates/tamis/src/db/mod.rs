@@ -113,7 +113,7 @@ impl Handle {
         drop(db.state());
         db.monitor.notify();
         // Under the log lock, so that every write is either acknowledged before this point or refused.
-        let mut log = db.log.lock();
+        let mut log = db.lock_log();
         db.health.close();
         let mut last = None;
         let mut closed = Ok(());

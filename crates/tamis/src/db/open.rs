@@ -37,6 +37,7 @@ use crate::ids::{DEFAULT_KEYSPACE, KeyspaceId, LogId, TableId};
 use crate::io::batch::BatchReader;
 use crate::io::{DirectFs, DiskFs, FileSystem};
 use crate::key::{MAX_SEQNO, SeqNo};
+use crate::memtable::ChunkPool;
 use crate::operators::{Names, Unregistered};
 use crate::options::{
     AsyncReads, Incompatible, KeyspaceOptions, LogWrites, OnDamage, Options, ReadMode, incompatible,
@@ -179,6 +180,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     }
 
     let mut keyspaces: BTreeMap<KeyspaceId, Arc<KeyspaceInner>> = BTreeMap::new();
+    let chunks = Arc::new(ChunkPool::new(kept_chunk_bytes(&options)));
     let opening = Opening {
         fs: &*fs,
         dir,
@@ -188,6 +190,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         garbage: &garbage,
         sampler: &elastic.sampler,
         reads: &read_counters,
+        chunks: &chunks,
     };
     for (&id, stored) in &tree.keyspaces {
         let opened = open_keyspace(&opening, id, stored, &mut warnings);
@@ -295,6 +298,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         scrub: Default::default(),
         filter_files,
         elastic,
+        chunks,
         lock: Mutex::new(lock),
         fs,
         options,
@@ -325,6 +329,16 @@ pub(crate) fn locked(fs: &dyn FileSystem, path: PathBuf) -> OpenError {
     }
 }
 
+/// Returns how much memory of dropped memtables is kept for the next ones, in bytes: that of one, and none of the memory that
+/// databases share, which others may need.
+fn kept_chunk_bytes(options: &Options) -> usize {
+    let bytes = match options.shared_write_memory {
+        Some(_) => 0,
+        None => options.keyspace.memtable_bytes.min(options.memtable_budget_bytes / 4),
+    };
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
 /// The state shared by the keyspaces of a database that is being opened.
 struct Opening<'a> {
     fs: &'a dyn FileSystem,
@@ -335,6 +349,7 @@ struct Opening<'a> {
     garbage: &'a Arc<Garbage>,
     sampler: &'a Arc<Sampler>,
     reads: &'a AllReads,
+    chunks: &'a Arc<ChunkPool>,
 }
 
 /// Reports whether the reason that a table could not be opened is permanent: it is damaged, missing, or on an unreadable part
@@ -355,7 +370,7 @@ fn open_keyspace(
     stored: &KeyspaceState,
     warnings: &mut Vec<String>,
 ) -> Result<KeyspaceInner, OpenError> {
-    let &Opening { fs, dir, options: database, read_only, config, garbage, sampler, reads } = opening;
+    let &Opening { fs, dir, options: database, read_only, config, garbage, sampler, reads, chunks } = opening;
     let stored_options = KeyspaceOptions::from_stored(&stored.options)?;
     let options = if id == DEFAULT_KEYSPACE { database.keyspace.clone() } else { stored_options.clone() };
     let deepest = stored.runs.keys().map(|(level, _)| *level as usize).max().unwrap_or(0);
@@ -408,7 +423,8 @@ fn open_keyspace(
     let version = Version::build(stored, |id| tables[&id].clone());
     filter.open(&version.tables);
     let reads = reads.counters(filter.queries().cloned());
-    Ok(KeyspaceInner::with_version(id, &stored.name, options, operators, filter, version, reads))
+    let (name, chunks) = (&stored.name, chunks.clone());
+    Ok(KeyspaceInner::with_version(id, name, options, operators, filter, version, reads, chunks))
 }
 
 /// Checks what every database must satisfy besides what its edits are checked for: it has the default keyspace, and numbers

@@ -47,7 +47,7 @@ pub struct Stats {
     /// Bytes of all log files on disk, which [`max_log_bytes`](crate::Options::max_log_bytes) limits: `log_bytes`, the space
     /// reserved for the next records, and log files kept to be overwritten.
     pub log_allocated_bytes: u64,
-    /// The size of all memtables.
+    /// The size of all memtables, and memory of flushed ones that is kept for the next until a second or two passed without writes.
     pub memtable_bytes: u64,
     /// The size of flushed memtables kept for open transactions, within
     /// [`transaction_history_bytes`](crate::Options::transaction_history_bytes).
@@ -254,7 +254,7 @@ impl Stats {
             log_files: state.logs.rolled().0 + usize::from(!db.read_only && !db.is_waiting()),
             log_bytes: db.log.bytes(&state.logs),
             log_allocated_bytes: db.log.allocated(&state.logs),
-            memtable_bytes: sum(|k| k.memtable_bytes),
+            memtable_bytes: sum(|k| k.memtable_bytes) + db.chunks.bytes() as u64,
             transaction_history_bytes: db.history.bytes(),
             filter_bytes: sum(|k| k.filter_bytes),
             elastic: db.elastic.report(),

@@ -128,7 +128,7 @@ impl DbInner {
 
     /// Checks the logs together with the one being written: writers wait meanwhile.
     fn check_logs(&self, report: &mut VerifyReport) {
-        let log = self.log.lock();
+        let log = self.lock_log();
         loop {
             let needed = || -> Vec<_> {
                 let state = self.state();

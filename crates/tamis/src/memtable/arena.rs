@@ -6,12 +6,19 @@
 //! * A piece carries the provenance of its own chunk and overlaps no other piece.
 //! * The contents are never dropped: only plain data belongs here.
 //!
-//! One thread allocates at a time (`&mut self`); the pieces themselves may be read from anywhere.
+//! # Threads
+//! Any number of threads allocate at a time, without a lock but for a new chunk. A piece is a range of its chunk's counter, so two
+//! threads never get the same bytes (an atomic addition; nothing else depends on its order, hence `Relaxed`). The chunk itself is
+//! published by `Release` and found by `Acquire`. The pieces may be read from anywhere.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use memmap2::MmapMut;
+
+use super::chunks::ChunkPool;
 
 /// Every chunk starts on a cache line.
 const CHUNK_ALIGN: usize = 64;
@@ -22,99 +29,147 @@ const MAPPED_BYTES: usize = 1 << 20;
 
 /// A bump allocator over chunks of one size; a piece that would waste much of a chunk gets its own.
 pub(super) struct Arena {
-    /// The next of the `left` free bytes of the current chunk. Dangling while `left` is 0.
-    next: NonNull<u8>,
-    left: usize,
+    /// The chunk that pieces are taken from; null before the first. It is in `chunks`.
+    current: AtomicPtr<Chunk>,
     chunk_bytes: usize,
-    chunks: Vec<Chunk>,
-    used: usize,
+    /// Pieces begin and end at multiples of this power of two, up to [`CHUNK_ALIGN`].
+    align: usize,
+    /// Handed out, without what was taken from the current chunk: full chunks with their waste, and pieces with chunks of their own.
+    full: AtomicUsize,
+    /// All chunks, made by `Box::into_raw` and freed with the arena.
+    chunks: Mutex<Vec<NonNull<Chunk>>>,
+    pool: Option<Arc<ChunkPool>>,
 }
 
-enum Chunk {
-    Allocated(NonNull<u8>, Layout),
-    /// Unmapped when it is dropped.
-    Mapped(#[expect(dead_code, reason = "kept for its drop")] MmapMut),
+// SAFETY: the pointers lead to chunks that the arena owns.
+unsafe impl Send for Arena {}
+// SAFETY: as above; chunks are shared by atomics and a mutex, and their memory is handed out in disjoint pieces.
+unsafe impl Sync for Arena {}
+
+struct Chunk {
+    start: NonNull<u8>,
+    len: usize,
+    /// The bytes taken; beyond `len` once the chunk is full.
+    taken: AtomicUsize,
+    memory: Memory,
+}
+
+enum Memory {
+    Allocated(Layout),
+    /// Goes to the pool, or is unmapped, when the arena drops.
+    Mapped(MmapMut),
 }
 
 impl Arena {
-    /// Creates an arena that allocates in chunks of `chunk_bytes`, the first one on demand.
-    pub(super) fn new(chunk_bytes: usize) -> Arena {
-        Arena { next: NonNull::dangling(), left: 0, chunk_bytes, chunks: Vec::new(), used: 0 }
+    /// Creates an arena that allocates in chunks of `chunk_bytes`, the first one on demand, taken from `pool` if it has any.
+    pub(super) fn new(chunk_bytes: usize, align: usize, pool: Option<Arc<ChunkPool>>) -> Arena {
+        assert!(align.is_power_of_two() && align <= CHUNK_ALIGN);
+        Arena {
+            current: AtomicPtr::new(ptr::null_mut()),
+            chunk_bytes: chunk_bytes.next_multiple_of(align),
+            align,
+            full: AtomicUsize::new(0),
+            chunks: Mutex::default(),
+            pool,
+        }
     }
 
-    /// Returns the bytes handed out so far, including waste by alignment and at the ends of full chunks.
+    /// Returns the bytes handed out so far, including waste by alignment and at the ends of full chunks. While others allocate, it
+    /// may miss what they do.
     pub(super) fn used(&self) -> usize {
-        self.used
+        let of_current = self.current().map_or(0, |chunk| chunk.taken.load(Ordering::Relaxed).min(chunk.len));
+        self.full.load(Ordering::Relaxed) + of_current
     }
 
-    /// Returns an uninitialised piece of `bytes` bytes at a multiple of `align` (a power of two up to 64).
+    #[inline]
+    fn current(&self) -> Option<&Chunk> {
+        // SAFETY: null, or a chunk that lives as long as the arena and was complete before it was published.
+        unsafe { self.current.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Returns an uninitialised piece of `bytes` bytes at a multiple of the alignment.
     ///
     /// Aborts the process when the system is out of memory, like every allocation in the process.
     #[inline]
-    pub(super) fn alloc(&mut self, bytes: usize, align: usize) -> NonNull<u8> {
-        debug_assert!(align.is_power_of_two() && align <= CHUNK_ALIGN);
-        let pad = self.next.addr().get().wrapping_neg() & (align - 1);
-        if pad < self.left && bytes <= self.left - pad {
-            // SAFETY: `pad + bytes` bytes from `next` lie in the current chunk.
-            return unsafe { self.take(pad, bytes) };
+    pub(super) fn alloc(&self, bytes: usize) -> NonNull<u8> {
+        let bytes = (bytes + self.align - 1) & !(self.align - 1);
+        if bytes <= self.chunk_bytes / 4
+            && let Some(piece) = self.current().and_then(|chunk| chunk.take(bytes))
+        {
+            return piece;
         }
         self.alloc_slow(bytes)
     }
 
     #[cold]
-    fn alloc_slow(&mut self, bytes: usize) -> NonNull<u8> {
+    fn alloc_slow(&self, bytes: usize) -> NonNull<u8> {
+        let mut chunks = self.chunks.lock().unwrap_or_else(PoisonError::into_inner);
         if bytes > self.chunk_bytes / 4 {
-            self.used += bytes;
-            return self.chunk(bytes);
+            self.full.fetch_add(bytes, Ordering::Relaxed);
+            let chunk = self.chunk(bytes);
+            chunks.push(chunk);
+            // SAFETY: just made; it lives as long as the arena, and nobody else takes from it.
+            return unsafe { chunk.as_ref() }.start;
         }
+        // Another thread may have put a chunk in place meanwhile.
+        if let Some(piece) = self.current().and_then(|chunk| chunk.take(bytes)) {
+            return piece;
+        }
+        let chunk = self.chunk(self.chunk_bytes);
+        chunks.push(chunk);
+        // SAFETY: as above.
+        let piece = unsafe { chunk.as_ref() }.take(bytes).expect("a quarter of a fresh chunk");
         // The end of the full chunk is wasted and counts as used.
-        self.used += self.left;
-        self.next = self.chunk(self.chunk_bytes);
-        self.left = self.chunk_bytes;
-        // SAFETY: `bytes` is at most a quarter of the fresh chunk, whose start is aligned for every piece.
-        unsafe { self.take(0, bytes) }
-    }
-
-    /// Hands out `bytes` bytes after `pad` wasted ones.
-    ///
-    /// # Safety
-    /// `pad + bytes` is at most `left`.
-    #[inline]
-    unsafe fn take(&mut self, pad: usize, bytes: usize) -> NonNull<u8> {
-        // SAFETY: both ends stay within the current chunk or one past it, by the caller's promise.
-        let (piece, next) = unsafe { (self.next.add(pad), self.next.add(pad + bytes)) };
-        self.next = next;
-        self.left -= pad + bytes;
-        self.used += pad + bytes;
+        self.full.fetch_add(self.current().map_or(0, |full| full.len), Ordering::Relaxed);
+        self.current.store(chunk.as_ptr(), Ordering::Release);
         piece
     }
 
-    fn chunk(&mut self, bytes: usize) -> NonNull<u8> {
-        if bytes >= MAPPED_BYTES
-            && cfg!(not(miri))
-            && let Ok(mut map) = MmapMut::map_anon(bytes)
-        {
+    fn chunk(&self, bytes: usize) -> NonNull<Chunk> {
+        let mapped = || -> Option<MmapMut> {
+            if let Some(known) = self.pool.as_ref().and_then(|pool| pool.take(bytes)) {
+                return Some(known);
+            }
+            let map = MmapMut::map_anon(bytes).ok()?;
             #[cfg(target_os = "linux")]
             let _ = map.advise(memmap2::Advice::HugePage); // only a hint
-            let start = NonNull::from(&mut map[..]).cast();
-            self.chunks.push(Chunk::Mapped(map));
-            return start;
-        }
-        let layout =
-            Layout::from_size_align(bytes.max(1), CHUNK_ALIGN).expect("a piece fits the address space");
-        // SAFETY: the layout has at least one byte.
-        let Some(chunk) = NonNull::new(unsafe { alloc(layout) }) else { handle_alloc_error(layout) };
-        self.chunks.push(Chunk::Allocated(chunk, layout));
-        chunk
+            Some(map)
+        };
+        let (start, memory) = match (bytes >= MAPPED_BYTES && cfg!(not(miri))).then(mapped).flatten() {
+            Some(mut map) => (NonNull::from(&mut map[..]).cast(), Memory::Mapped(map)),
+            None => {
+                let layout = Layout::from_size_align(bytes.max(1), CHUNK_ALIGN);
+                let layout = layout.expect("a piece fits the address space");
+                // SAFETY: the layout has at least one byte.
+                let start = NonNull::new(unsafe { alloc(layout) });
+                (start.unwrap_or_else(|| handle_alloc_error(layout)), Memory::Allocated(layout))
+            }
+        };
+        NonNull::from(Box::leak(Box::new(Chunk { start, len: bytes, taken: AtomicUsize::new(0), memory })))
+    }
+}
+
+impl Chunk {
+    /// Takes the next `bytes`, if so many are left. A failure leaves the chunk full.
+    #[inline]
+    fn take(&self, bytes: usize) -> Option<NonNull<u8>> {
+        let at = self.taken.fetch_add(bytes, Ordering::Relaxed);
+        // Each failure is followed by a new chunk, so the counter stays far from its end.
+        // SAFETY: the range lies in the chunk, and no other call got any of it.
+        (at + bytes <= self.len).then(|| unsafe { self.start.add(at) })
     }
 }
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        for chunk in &self.chunks {
-            if let &Chunk::Allocated(chunk, layout) = chunk {
+        for chunk in self.chunks.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            // SAFETY: made by `Box::leak` in `chunk`, and freed only here.
+            let Chunk { start, memory, .. } = *unsafe { Box::from_raw(chunk.as_ptr()) };
+            match (memory, &self.pool) {
                 // SAFETY: allocated in `chunk` with this layout, and freed only here.
-                unsafe { dealloc(chunk.as_ptr(), layout) };
+                (Memory::Allocated(layout), _) => unsafe { dealloc(start.as_ptr(), layout) },
+                (Memory::Mapped(map), Some(pool)) => pool.give(map),
+                (Memory::Mapped(map), None) => drop(map),
             }
         }
     }
@@ -126,55 +181,78 @@ mod tests {
 
     #[test]
     fn pieces_are_aligned_and_do_not_overlap() {
-        let mut arena = Arena::new(4096);
-        let mut pieces: Vec<(usize, usize)> = Vec::new();
-        let mut asked = 0;
-        for i in 0..2000usize {
-            let (bytes, align) = ((i * 37) % 1500, 1 << (i % 7));
-            let piece = arena.alloc(bytes, align);
-            assert_eq!(piece.addr().get() % align, 0, "piece {i}");
-            // SAFETY: the piece has `bytes` bytes, and nothing else uses them.
-            unsafe { piece.as_ptr().write_bytes(i as u8, bytes) };
-            pieces.push((piece.addr().get(), bytes));
-            asked += bytes;
+        for align in [1, 8, 64] {
+            let arena = Arena::new(4096, align, None);
+            // From several threads at once.
+            let take = |thread: usize| {
+                let piece = |i: usize| {
+                    let bytes = (i * 37) % 1500;
+                    let piece = arena.alloc(bytes);
+                    assert_eq!(piece.addr().get() % align, 0, "piece {i}");
+                    // SAFETY: the piece has `bytes` bytes, and nothing else uses them.
+                    unsafe { piece.as_ptr().write_bytes((i + thread) as u8, bytes) };
+                    (piece.addr().get(), bytes)
+                };
+                (0..if cfg!(miri) { 100 } else { 2000 }).map(piece).collect::<Vec<_>>()
+            };
+            let mut pieces: Vec<_> = std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..3).map(|thread| scope.spawn(move || take(thread))).collect();
+                threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+            });
+            assert!(arena.used() >= pieces.iter().map(|p| p.1).sum());
+            pieces.retain(|p| p.1 > 0);
+            pieces.sort_unstable();
+            assert!(pieces.windows(2).all(|p| p[0].0 + p[0].1 <= p[1].0));
         }
-        assert!(arena.used() >= asked);
-        pieces.retain(|p| p.1 > 0);
-        pieces.sort_unstable();
-        assert!(pieces.windows(2).all(|p| p[0].0 + p[0].1 <= p[1].0));
+    }
+
+    #[test]
+    fn a_dropped_arena_leaves_its_mapped_chunks_to_the_next() {
+        let pool = Arc::new(ChunkPool::new(4 << 20));
+        let arena = Arena::new(2 << 20, 8, Some(pool.clone()));
+        let first = arena.alloc(100).addr();
+        drop(arena);
+        let arena = Arena::new(2 << 20, 8, Some(pool.clone()));
+        let again = arena.alloc(100).addr();
+        assert_eq!((first == again, pool.bytes()), (cfg!(not(miri)), 0));
     }
 
     #[test]
     fn a_large_piece_leaves_the_current_chunk_unchanged() {
-        let mut arena = Arena::new(4096);
-        let first = arena.alloc(16, 8).addr().get();
-        arena.alloc(100_000, 8);
-        assert_eq!(arena.alloc(16, 8).addr().get(), first + 16);
+        let arena = Arena::new(4096, 8, None);
+        let first = arena.alloc(16).addr().get();
+        arena.alloc(100_000);
+        assert_eq!(arena.alloc(16).addr().get(), first + 16);
         assert_eq!(arena.used(), 100_032);
     }
 
     #[test]
     fn large_chunks_are_mapped_and_hold_their_contents() {
-        let mut arena = Arena::new(2 << 20);
-        let pieces: Vec<NonNull<u8>> = (0..100).map(|_| arena.alloc(50_000, 64)).collect();
+        let arena = Arena::new(2 << 20, 64, None);
+        let pieces: Vec<NonNull<u8>> = (0..100).map(|_| arena.alloc(50_000)).collect();
         for (i, piece) in pieces.iter().enumerate() {
             // SAFETY: the piece has this many bytes, and nothing else uses them.
             unsafe { piece.as_ptr().write_bytes(i as u8, 50_000) };
         }
-        let large = arena.alloc(3 << 20, 8);
+        let large = arena.alloc(3 << 20);
         assert_eq!(large.addr().get() % 8, 0);
         for (i, piece) in pieces.iter().enumerate() {
             // SAFETY: written above.
             let bytes = unsafe { std::slice::from_raw_parts(piece.as_ptr(), 50_000) };
             assert!(bytes.iter().all(|&byte| byte == i as u8), "piece {i}");
         }
-        let mapped = arena.chunks.iter().filter(|chunk| matches!(chunk, Chunk::Mapped(_))).count();
-        assert_eq!(mapped, if cfg!(miri) { 0 } else { arena.chunks.len() });
+        let chunks = arena.chunks.lock().unwrap();
+        // SAFETY: chunks live as long as the arena.
+        let is_mapped =
+            |chunk: &&NonNull<Chunk>| matches!(unsafe { chunk.as_ref() }.memory, Memory::Mapped(_));
+        let mapped = chunks.iter().filter(is_mapped).count();
+        assert_eq!(mapped, if cfg!(miri) { 0 } else { chunks.len() });
     }
 
     #[test]
     fn an_arena_takes_no_memory_before_the_first_piece() {
-        assert_eq!(Arena::new(1 << 20).used(), 0);
-        assert!(Arena::new(1 << 20).chunks.is_empty());
+        let arena = Arena::new(1 << 20, 8, None);
+        assert_eq!(arena.used(), 0);
+        assert!(arena.chunks.lock().unwrap().is_empty());
     }
 }

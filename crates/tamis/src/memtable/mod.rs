@@ -11,9 +11,10 @@
 //!   returns: a reader that learns of a sequence number after the insertion gets no false negative for it.
 //!
 //! # Threads
-//! One writer at a time, enforced by a mutex. Readers take no lock and never wait, except that the first read after a range delete
+//! Any number of writers and readers. None takes a lock or waits for another, except that the first read after a range delete
 //! copies the list of range tombstones under a mutex. A version inserted during a read
-//! is seen whole or not at all; readers filter versions by sequence number.
+//! is seen whole or not at all; readers filter versions by sequence number. Counters only count, hence `Relaxed`: whoever learns of a
+//! sequence number by an ordered load finds what its writer counted.
 //!
 //! # Why a custom skip list
 //! A memtable removes nothing before it drops, so it needs no reclamation scheme, unlike a general concurrent map,
@@ -35,6 +36,7 @@
 //! get a tenth faster. Nodes aligned to cache lines were larger and no faster.
 
 mod arena;
+mod chunks;
 mod cursor;
 #[cfg(all(test, loom))]
 mod model;
@@ -44,6 +46,7 @@ mod sync;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+pub(crate) use chunks::ChunkPool;
 pub(crate) use cursor::{MemCursor, PinnedMemValue};
 
 use std::mem::size_of;
@@ -87,11 +90,10 @@ struct Shared {
     filter_lines: Option<usize>,
 }
 
-/// The first three are raised under the list's lock, the fourth under the tombstones' lock.
+/// Of the range tombstones, raised under their lock.
 struct Counters {
     entries: AtomicUsize,
     data_bytes: AtomicUsize,
-    arena_bytes: AtomicUsize,
     range_tombstones: AtomicUsize,
     range_tombstone_bytes: AtomicUsize,
     /// `u64::MAX` while there is none.
@@ -111,21 +113,29 @@ impl std::fmt::Debug for Memtable {
 impl Memtable {
     /// Creates an empty memtable to be flushed at about `budget_bytes`. The budget sizes the filter (2 %) and the
     /// allocation chunks (16 KiB to 2 MiB); it is not enforced.
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn new(budget_bytes: usize, with_filter: bool) -> Memtable {
+        Memtable::with_chunks(budget_bytes, with_filter, None)
+    }
+
+    /// The same with chunks from a pool.
+    pub(crate) fn with_chunks(
+        budget_bytes: usize,
+        with_filter: bool,
+        pool: Option<Arc<ChunkPool>>,
+    ) -> Memtable {
         let chunk_bytes = match budget_bytes / 16 {
             sixteenth if sixteenth >= 2 << 20 => 2 << 20,
             sixteenth => sixteenth.clamp(16 << 10, 1 << 20),
         };
         let lines = (budget_bytes / FILTER_SHARE / FILTER_LINE_BYTES).max(1);
         let filter_lines = with_filter.then_some(lines);
-        let list = SkipList::new(chunk_bytes);
-        let arena_bytes = list.lock().used();
+        let list = SkipList::new(chunk_bytes, pool);
         Memtable {
             shared: CachePadded::new(Shared { list, filter: OnceLock::new(), filter_lines }),
             counters: CachePadded::new(Counters {
                 entries: AtomicUsize::new(0),
                 data_bytes: AtomicUsize::new(0),
-                arena_bytes: AtomicUsize::new(arena_bytes),
                 range_tombstones: AtomicUsize::new(0),
                 range_tombstone_bytes: AtomicUsize::new(0),
                 min_seq: AtomicU64::new(u64::MAX),
@@ -140,12 +150,21 @@ impl Memtable {
         &self.shared.list
     }
 
-    /// Makes the caller the writer as long as it holds the guard. Waits for the current writer.
+    /// Returns a writer, for one thread. There may be others.
     pub(crate) fn writer(&self) -> MemWriter<'_> {
-        MemWriter { list: self.list().lock(), memtable: self }
+        MemWriter { list: self.list().writer(), memtable: self }
+    }
+
+    /// Prefetches what an insertion of the key with this digest touches first.
+    #[inline]
+    pub(crate) fn prefetch(&self, digest: Digest) {
+        if let Some(filter) = self.shared.filter.get() {
+            filter.prefetch(digest);
+        }
     }
 
     /// Inserts one version; see [`MemWriter::insert`].
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn insert(&self, key: &[u8], digest: Digest, seq: SeqNo, kind: Kind, value: &[u8]) {
         self.writer().insert(key, digest, seq, kind, value);
     }
@@ -258,7 +277,7 @@ impl Memtable {
     pub(crate) fn memory_bytes(&self) -> usize {
         size_of::<Memtable>()
             + self.shared.filter.get().and(self.shared.filter_lines).unwrap_or(0) * FILTER_LINE_BYTES
-            + self.counters.arena_bytes.load(Ordering::Relaxed)
+            + self.list().used()
             + self.counters.range_tombstone_bytes.load(Ordering::Relaxed)
     }
 
@@ -312,13 +331,18 @@ impl Memtable {
     }
 }
 
-/// The right to insert, held by one thread at a time.
+/// Inserts versions, for one thread.
 pub(crate) struct MemWriter<'m> {
     list: ListWriter<'m>,
     memtable: &'m Memtable,
 }
 
 impl MemWriter<'_> {
+    /// See [`Memtable::insert_range_tombstone`].
+    pub(crate) fn insert_range_tombstone(&self, start: &[u8], end: Option<&[u8]>, seq: SeqNo) {
+        self.memtable.insert_range_tombstone(start, end, seq);
+    }
+
     /// Inserts the version `(key, seq)`, which must not exist yet; `digest` is that of `key`. Readers may see it at
     /// once. Cost: O(log n) comparisons and a copy of key and value; a constant number of comparisons if the version
     /// directly follows the last one inserted.
@@ -338,12 +362,7 @@ impl MemWriter<'_> {
         }
         self.list.insert(&Version { key, seq, kind, value });
         self.memtable.note_seq(seq);
-        // Only the writer stores these, so no addition is lost.
-        let raise = |counter: &AtomicUsize, by: usize| {
-            counter.store(counter.load(Ordering::Relaxed) + by, Ordering::Relaxed);
-        };
-        raise(&counters.entries, 1);
-        raise(&counters.data_bytes, key.len() + value.len());
-        counters.arena_bytes.store(self.list.used(), Ordering::Relaxed);
+        counters.entries.fetch_add(1, Ordering::Relaxed);
+        counters.data_bytes.fetch_add(key.len() + value.len(), Ordering::Relaxed);
     }
 }

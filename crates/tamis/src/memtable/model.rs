@@ -16,7 +16,7 @@ use super::skiplist::SkipList;
 use crate::key::{Kind, MAX_SEQNO};
 
 fn insert(list: &SkipList, key: &[u8], seq: u64, height: usize) {
-    list.lock().insert_with_height(&Version { key, seq, kind: Kind::Put, value: key }, height);
+    list.writer().insert_with_height(&Version { key, seq, kind: Kind::Put, value: key }, height);
 }
 
 fn check(node: NodeRef<'_>) {
@@ -26,7 +26,7 @@ fn check(node: NodeRef<'_>) {
 #[test]
 fn a_reader_finds_whole_versions_in_order_and_all_published_ones() {
     loom::model(|| {
-        let list = Arc::new(SkipList::new(4096));
+        let list = Arc::new(SkipList::new(4096, None));
         let visible = Arc::new(AtomicU64::new(0));
         let writer = thread::spawn({
             let (list, visible) = (list.clone(), visible.clone());
@@ -54,7 +54,7 @@ fn a_reader_finds_whole_versions_in_order_and_all_published_ones() {
 #[test]
 fn a_search_finds_its_target_during_insertions_around_it() {
     loom::model(|| {
-        let list = Arc::new(SkipList::new(4096));
+        let list = Arc::new(SkipList::new(4096, None));
         insert(&list, b"m", 1, 1);
         let writer = thread::spawn({
             let list = list.clone();
@@ -76,19 +76,48 @@ fn a_search_finds_its_target_during_insertions_around_it() {
 }
 
 #[test]
-fn a_second_writer_continues_after_the_first() {
+fn two_writers_link_everything_in_order_on_every_level() {
     loom::model(|| {
-        let list = Arc::new(SkipList::new(4096));
+        let list = Arc::new(SkipList::new(4096, None));
+        insert(&list, b"m", 1, 1);
         let other = thread::spawn({
             let list = list.clone();
-            move || insert(&list, b"b", 1, 2)
+            move || {
+                insert(&list, b"c", 2, 2);
+                insert(&list, b"b", 3, 1);
+            }
         });
-        insert(&list, b"a", 2, 1);
+        insert(&list, b"a", 4, 2);
+        insert(&list, b"n", 5, 1);
         if let Some(node) = list.last() {
             check(node);
         }
         other.join().unwrap();
-        let keys: Vec<_> = std::iter::successors(list.first(), |n| n.next(0)).map(NodeRef::key).collect();
-        assert_eq!(keys, [b"a", b"b"]);
+        let on = |level| {
+            let first = list.first_on(level);
+            std::iter::successors(first, move |n| n.next(level)).map(NodeRef::key).collect::<Vec<_>>()
+        };
+        assert_eq!(on(0), [b"a", b"b", b"c", b"m", b"n"]);
+        assert_eq!(on(1), [b"a", b"c"]);
+    });
+}
+
+#[test]
+fn an_overtaken_writer_finds_its_place_again() {
+    loom::model(|| {
+        let list = Arc::new(SkipList::new(4096, None));
+        // Both begin between the head and the end.
+        let other = thread::spawn({
+            let list = list.clone();
+            move || insert(&list, b"b", 1, 2)
+        });
+        insert(&list, b"a", 2, 2);
+        insert(&list, b"c", 3, 2);
+        other.join().unwrap();
+        let keys = |level| {
+            let first = list.first_on(level);
+            std::iter::successors(first, move |n| n.next(level)).map(NodeRef::key).collect::<Vec<_>>()
+        };
+        assert_eq!((keys(0), keys(1)), (vec![&b"a"[..], b"b", b"c"], vec![&b"a"[..], b"b", b"c"]));
     });
 }

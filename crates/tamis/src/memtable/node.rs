@@ -15,11 +15,11 @@
 
 use std::cmp::Ordering as Order;
 use std::marker::PhantomData;
-use std::mem::{align_of, offset_of, size_of};
+use std::mem::{offset_of, size_of};
 use std::ptr::NonNull;
 
 use super::arena::Arena;
-use super::sync::{AtomicPtr, Ordering, Published, load_as_writer};
+use super::sync::{AtomicPtr, Ordering, Published};
 use crate::key::{Kind, SeqNo, prefix_of};
 
 /// The tallest tower: at one in four per level, enough for 250 million versions.
@@ -29,6 +29,15 @@ pub(super) const MAX_HEIGHT: usize = if cfg!(all(test, loom)) { 3 } else { 14 };
 const INLINE_VALUE: usize = 32;
 
 const HEIGHT_SHIFT: u32 = 24;
+
+#[cfg(test)]
+thread_local! {
+    /// The comparisons of versions that this thread made.
+    pub(super) static COMPARISONS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+/// The alignment of a node.
+pub(super) const NODE_ALIGN: usize = std::mem::align_of::<Node>();
 
 type Link = AtomicPtr<Node>;
 
@@ -82,11 +91,11 @@ pub(super) struct Version<'a> {
 
 /// Writes a node with null links into `nodes`, and its value into `values` if it is long.
 ///
-/// `height` is 1 to [`MAX_HEIGHT`]; the key is shorter than 2^24 bytes, the value at most `u32::MAX`, and the
+/// `nodes` aligns to [`NODE_ALIGN`]. `height` is 1 to [`MAX_HEIGHT`]; the key is shorter than 2^24 bytes, the value at most `u32::MAX`, and the
 /// sequence number below 2^56: [`super::Memtable`] checks all three.
 pub(super) fn write_node(
-    nodes: &mut Arena,
-    values: &mut Arena,
+    nodes: &Arena,
+    values: &Arena,
     height: usize,
     version: &Version<'_>,
 ) -> NonNull<Node> {
@@ -95,12 +104,12 @@ pub(super) fn write_node(
     let key_at = offset_of!(Node, tower) + height * size_of::<Link>();
     let value_at = key_at + key.len();
     let inline = value.len() <= INLINE_VALUE;
-    let piece = nodes.alloc(value_at + if inline { value.len() } else { 0 }, align_of::<Node>());
+    let piece = nodes.alloc(value_at + if inline { value.len() } else { 0 });
     let value_ptr = if inline {
         // SAFETY: the piece ends `value.len()` bytes after `value_at`.
         unsafe { piece.add(value_at) }
     } else {
-        values.alloc(value.len(), 1)
+        values.alloc(value.len())
     };
     let header = Header {
         prefix: prefix_of(key),
@@ -199,25 +208,31 @@ impl<'l> NodeRef<'l> {
         Some(unsafe { NodeRef::new(next) })
     }
 
-    /// The same for the writer, which needs no ordering with its own stores.
-    #[inline(always)]
-    pub(super) fn next_as_writer(self, level: usize) -> Option<NodeRef<'l>> {
-        let next = NonNull::new(load_as_writer!(self.link(level)))?;
-        // SAFETY: as in `next`; every store was made by this thread, or by an earlier writer before it gave
-        // the lock to this one.
-        Some(unsafe { NodeRef::new(next) })
-    }
-
     /// Sets a link of a node that no reader can reach on `level` yet.
     #[inline(always)]
     pub(super) fn prepare(self, level: usize, next: Option<NodeRef<'l>>) {
         self.link(level).store(next.map_or(std::ptr::null_mut(), |n| n.node.as_ptr()), Ordering::Relaxed);
     }
 
-    /// Makes `next`, with everything written to it before, reachable after this node on `level`.
+    /// Makes `next`, with everything written to it before, reachable after this node on `level`, if `after` still follows there.
     #[inline(always)]
-    pub(super) fn publish(self, level: usize, next: NodeRef<'l>) {
-        self.link(level).store(next.node.as_ptr(), Ordering::Release);
+    pub(super) fn publish(self, level: usize, after: Option<NodeRef<'l>>, next: NodeRef<'l>) -> bool {
+        let after = after.map_or(std::ptr::null_mut(), |n| n.node.as_ptr());
+        self.link(level)
+            .compare_exchange(after, next.node.as_ptr(), Ordering::Release, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Returns the last node on `level` that is before `target`, from this one on, which is, and what follows it there.
+    #[cold]
+    pub(super) fn last_before(self, level: usize, target: &Target<'_>) -> (NodeRef<'l>, Option<NodeRef<'l>>) {
+        let mut at = self;
+        loop {
+            match at.next(level) {
+                Some(next) if next.is_before(target) => at = next,
+                next => return (at, next),
+            }
+        }
     }
 
     /// Prefetches the start of the next node on `level`.
@@ -238,6 +253,8 @@ impl<'l> NodeRef<'l> {
     /// Reports whether this version comes before `target`.
     #[inline(always)]
     pub(super) fn is_before(self, target: &Target<'_>) -> bool {
+        #[cfg(test)]
+        COMPARISONS.with(|count| count.set(count.get() + 1));
         let prefix = self.header().prefix;
         if prefix != target.prefix {
             return prefix < target.prefix;

@@ -1,21 +1,26 @@
-//! A skip list of versions: one writer at a time, any number of readers, which never wait.
+//! A skip list of versions: any number of writers and readers, none of which waits for another.
 //!
 //! # Invariants
 //! * Level 0 links every version in ascending order; each level links a subset of the one below.
 //! * The head has a link on every level, so a reader that sees an old height only takes a longer path, and one that
 //!   sees a new height finds null links at worst.
 //! * A node is published from level 0 upwards: a reader that finds it on a level finds it on all levels below.
+//! * Nothing is ever unlinked: a node that was before a version stays before it.
 //!
 //! # Threads
-//! [`SkipList::lock`] admits one writer. Readers only load links; a version inserted during a search is found whole
-//! or not at all.
+//! A writer links a node by exchanging the link of the node before it, provided that it still leads to the node after it; otherwise
+//! somebody linked a node between them, and it looks again from the node before. The exchange is `Release`, and links are followed
+//! with `Acquire`, so that whoever reaches a node finds it whole, and finds whole what it leads to. The height is a hint (`Relaxed`).
+//! A version inserted during a search is found whole or not at all.
 
+use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use std::sync::PoisonError;
+use std::sync::{Arc, TryLockError};
 
 use super::arena::Arena;
-use super::node::{MAX_HEIGHT, Node, NodeRef, Target, Version, write_node};
-use super::sync::{AtomicUsize, Mutex, MutexGuard, Ordering, load_as_writer};
+use super::chunks::ChunkPool;
+use super::node::{MAX_HEIGHT, NODE_ALIGN, Node, NodeRef, Target, Version, write_node};
+use super::sync::{AtomicUsize, Mutex, MutexGuard, Ordering};
 use crate::key::{Kind, SeqNo};
 
 /// From this many nodes of a level on, their number is an estimate of those below.
@@ -23,49 +28,46 @@ const ENOUGH: usize = 64;
 
 pub(super) struct SkipList {
     head: NonNull<Node>,
-    /// The number of levels in use, a hint for readers.
+    /// The number of levels in use, a hint.
     height: AtomicUsize,
-    writer: Mutex<Writer>,
+    /// The head's memory, separate so that an unused list takes no chunk.
+    head_memory: Arena,
+    nodes: Arena,
+    values: Arena,
+    /// Where the last insertion was; a writer that finds it taken begins at the head.
+    last: Mutex<Splice>,
 }
 
-// SAFETY: `head` and everything reachable from it belongs to the arenas in `writer`; it is written under the
-// mutex and read through links with the publish protocol of `node`.
+// SAFETY: `head` and everything reachable from it belongs to the arenas; it is written before it is published, and read through links
+// with the publish protocol of `node`.
 unsafe impl Send for SkipList {}
 // SAFETY: as above; `&SkipList` gives out shared views of complete, immutable data only.
 unsafe impl Sync for SkipList {}
 
-/// The state of the writer.
-struct Writer {
-    /// The head's memory, separate so that an unused list takes no chunk.
-    head: Arena,
-    nodes: Arena,
-    values: Arena,
-    splice: Splice,
-    /// The state of the height generator. Heights may be predictable: nothing is ever removed, so no order of keys
-    /// can select for certain heights.
-    random: u64,
-}
-
-/// The position of the last insertion: the neighbours on each level below `height`. A next version between them needs
-/// no search on that level.
+/// The neighbours of the last insertion on each level. A next version between them needs no search on that level.
 ///
-/// Invariant: on each level, `before` and `after` are adjacent (`after` follows `before` directly), or the level
-/// is above the list's height.
+/// Invariants: what `before` holds precedes what `after` holds, and all levels above enclose both. Others may have linked nodes
+/// between them since. Above the height that the list had, a level is (head, null).
 struct Splice {
     before: [NonNull<Node>; MAX_HEIGHT],
     after: [Option<NonNull<Node>>; MAX_HEIGHT],
+    /// Whether it is where an insertion was, and not (head, null) on every level of a list that may hold anything.
+    placed: bool,
 }
 
+// SAFETY: the pointers are only followed while the list lives, whose nodes every thread may read.
+unsafe impl Send for Splice {}
+
 impl SkipList {
-    /// Creates an empty list that allocates in chunks of `chunk_bytes`.
-    pub(super) fn new(chunk_bytes: usize) -> SkipList {
-        let (mut head_memory, nodes, mut values) =
-            (Arena::new(1), Arena::new(chunk_bytes), Arena::new(chunk_bytes));
+    /// Creates an empty list that allocates in chunks of `chunk_bytes`, from `pool` while it has any.
+    pub(super) fn new(chunk_bytes: usize, pool: Option<Arc<ChunkPool>>) -> SkipList {
+        let head_memory = Arena::new(1, NODE_ALIGN, None);
+        let nodes = Arena::new(chunk_bytes, NODE_ALIGN, pool.clone());
+        let values = Arena::new(chunk_bytes, 1, pool);
         let nothing = Version { key: &[], seq: 0, kind: Kind::Delete, value: &[] };
-        let head = write_node(&mut head_memory, &mut values, MAX_HEIGHT, &nothing);
-        let splice = Splice { before: [head; MAX_HEIGHT], after: [None; MAX_HEIGHT] };
-        let writer = Writer { head: head_memory, nodes, values, splice, random: 0x2545_F491_4F6C_DD1D };
-        SkipList { head, height: AtomicUsize::new(1), writer: Mutex::new(writer) }
+        let head = write_node(&head_memory, &values, MAX_HEIGHT, &nothing);
+        let last = Mutex::new(Splice::at_head(head));
+        SkipList { head, height: AtomicUsize::new(1), head_memory, nodes, values, last }
     }
 
     #[inline(always)]
@@ -74,12 +76,21 @@ impl SkipList {
         unsafe { NodeRef::new(self.head) }
     }
 
-    /// Waits for the current writer, if there is one.
-    pub(super) fn lock(&self) -> ListWriter<'_> {
-        // A writer can only panic before it links anything (a key or value that is too long), so the state under a
-        // poisoned lock is consistent.
-        let state = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        ListWriter { list: self, state }
+    /// Returns a writer. One at a time continues where the last one was.
+    pub(super) fn writer(&self) -> ListWriter<'_> {
+        let splice = match self.last.try_lock() {
+            Ok(last) => Position::Shared(last),
+            // A writer can only panic before it links anything (a key or value that is too long), which leaves its position true.
+            Err(TryLockError::Poisoned(last)) => Position::Shared(last.into_inner()),
+            Err(TryLockError::WouldBlock) => Position::Own(Splice::at_head(self.head)),
+        };
+        ListWriter { list: self, splice }
+    }
+
+    /// Returns the bytes of memory taken from chunks.
+    #[inline]
+    pub(super) fn used(&self) -> usize {
+        self.head_memory.used() + self.nodes.used() + self.values.used()
     }
 
     /// Returns the first version that is not before `target`.
@@ -113,6 +124,12 @@ impl SkipList {
     /// Returns the first version.
     pub(super) fn first(&self) -> Option<NodeRef<'_>> {
         self.head().next(0)
+    }
+
+    /// Returns the first version on a level.
+    #[cfg(all(test, loom))]
+    pub(super) fn first_on(&self, level: usize) -> Option<NodeRef<'_>> {
+        self.head().next(level)
     }
 
     /// Returns the last version.
@@ -166,10 +183,36 @@ impl SkipList {
     }
 }
 
-/// The one writer of a list.
+/// Inserts into a list.
 pub(super) struct ListWriter<'l> {
     list: &'l SkipList,
-    state: MutexGuard<'l, Writer>,
+    splice: Position<'l>,
+}
+
+/// The position of a writer: that of the last insertion, or one of its own.
+enum Position<'l> {
+    Shared(MutexGuard<'l, Splice>),
+    Own(Splice),
+}
+
+impl Deref for Position<'_> {
+    type Target = Splice;
+
+    fn deref(&self) -> &Splice {
+        match self {
+            Position::Shared(splice) => splice,
+            Position::Own(splice) => splice,
+        }
+    }
+}
+
+impl DerefMut for Position<'_> {
+    fn deref_mut(&mut self) -> &mut Splice {
+        match self {
+            Position::Shared(splice) => splice,
+            Position::Own(splice) => splice,
+        }
+    }
 }
 
 impl ListWriter<'_> {
@@ -178,56 +221,63 @@ impl ListWriter<'_> {
     /// Cost: O(log n) comparisons, or two if it directly follows the last insertion.
     #[inline]
     pub(super) fn insert(&mut self, version: &Version<'_>) {
-        let height = self.random_height();
-        self.insert_with_height(version, height);
-    }
-
-    /// Returns the bytes of memory taken from chunks.
-    pub(super) fn used(&self) -> usize {
-        self.state.head.used() + self.state.nodes.used() + self.state.values.used()
-    }
-
-    /// Draws a height: 1 + the number of successes in a row, each with probability 1/4.
-    fn random_height(&mut self) -> usize {
-        let mut x = self.state.random;
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        self.state.random = x;
-        let draws = x.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32 | 1 << 32;
-        (1 + draws.trailing_zeros() as usize / 2).min(MAX_HEIGHT)
+        self.insert_with_height(version, height_of(version.seq));
     }
 
     pub(super) fn insert_with_height(&mut self, version: &Version<'_>, height: usize) {
         let list = self.list;
-        let Writer { nodes, values, splice, .. } = &mut *self.state;
-        let mut levels = load_as_writer!(list.height);
+        let mut levels = list.height.load(Ordering::Relaxed);
         if height > levels {
-            // Above the old height the splice is still (head, null).
-            list.height.store(height, Ordering::Relaxed);
+            list.height.fetch_max(height, Ordering::Relaxed);
             levels = height;
         }
-        splice.find(list.head(), &Target::new(version.key, version.seq), levels);
-        let node = write_node(nodes, values, height, version);
+        let target = Target::new(version.key, version.seq);
+        let splice = &mut *self.splice;
+        splice.find(list.head(), &target, levels);
+        let node = write_node(&list.nodes, &list.values, height, version);
         // SAFETY: just written; the arenas live as long as the list.
         let node: NodeRef<'_> = unsafe { NodeRef::new(node) };
+        let mut overtaken = false;
         for level in 0..height {
             // SAFETY: the splice holds nodes of this list only.
-            let (before, after) = unsafe { splice.at(level) };
-            node.prepare(level, after);
-            before.publish(level, node);
+            let (mut before, mut after) = unsafe { splice.at(level) };
+            loop {
+                node.prepare(level, after);
+                if before.publish(level, after, node) {
+                    break;
+                }
+                overtaken = true;
+                (before, after) = before.last_before(level, &target);
+            }
             splice.before[level] = node.as_non_null();
+        }
+        if overtaken {
+            // The levels were looked up at different times, and need not enclose each other any more.
+            *splice = Splice::at_head(list.head);
         }
     }
 }
 
+/// Returns the height of the tower of the version with this number: 1 + the number of successes in a row, each with probability 1/4.
+/// Heights may be predictable: nothing is ever removed, so no order of keys can select for certain heights.
+fn height_of(seq: SeqNo) -> usize {
+    let mut x = seq.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    x = (x ^ x >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93);
+    let draws = x >> 32 | 1 << 32;
+    (1 + draws.trailing_zeros() as usize / 2).min(MAX_HEIGHT)
+}
+
 impl Splice {
+    fn at_head(head: NonNull<Node>) -> Splice {
+        Splice { before: [head; MAX_HEIGHT], after: [None; MAX_HEIGHT], placed: false }
+    }
+
     /// # Safety
     /// The list that the splice belongs to outlives `'l`.
     #[inline(always)]
     unsafe fn at<'l>(&self, level: usize) -> (NodeRef<'l>, Option<NodeRef<'l>>) {
-        // SAFETY: all pointers came from `write_node` in the same list, and were written by this writer or one
-        // that held the lock before.
+        // SAFETY: all pointers came from `write_node` in the same list, and were followed by this writer, or by one that held the
+        // splice's lock before.
         unsafe { (NodeRef::new(self.before[level]), self.after[level].map(|n| NodeRef::new(n))) }
     }
 
@@ -241,7 +291,11 @@ impl Splice {
         let (before, after) = neighbours(self, 0);
         let mut level = 1;
         let mut at;
-        if let Some(first) = after.filter(|after| after.is_before(target)) {
+        if !self.placed {
+            // Enclosed by the head and the end, but between them may be everything.
+            (at, level) = (head, levels);
+            self.placed = true;
+        } else if let Some(first) = after.filter(|after| after.is_before(target)) {
             at = first;
             while level < levels
                 && let Some(after) = neighbours(self, level).1
@@ -268,7 +322,7 @@ impl Splice {
         while level > 0 {
             level -= 1;
             let next = loop {
-                let next = at.next_as_writer(level);
+                let next = at.next(level);
                 if level > 0 {
                     at.prefetch(level - 1);
                 }

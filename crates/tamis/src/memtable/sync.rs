@@ -16,29 +16,6 @@ pub(super) use loom::sync::{
     atomic::{AtomicPtr, AtomicUsize, Ordering},
 };
 
-/// Loads a value that only the holder of the writer's lock stores, as that holder. The model checks this claim.
-#[cfg(not(all(test, loom)))]
-macro_rules! load_as_writer {
-    ($atomic:expr) => {
-        $atomic.load(super::sync::Ordering::Relaxed)
-    };
-}
-
-/// Loads a value that only the holder of the writer's lock stores, as that holder: a plain load, which fails the
-/// model if any store is not ordered before it.
-///
-/// This is not an atomic load, also because the model remembers one access per atomic: the writer's own load before
-/// its store would hide the readers' loads from the search for interleavings.
-#[cfg(all(test, loom))]
-macro_rules! load_as_writer {
-    ($atomic:expr) => {
-        // SAFETY: the model reports a race instead of letting it happen.
-        unsafe { $atomic.unsync_load() }
-    };
-}
-
-pub(super) use load_as_writer;
-
 /// Data that is complete before it is published and never changes afterwards.
 #[cfg(not(all(test, loom)))]
 #[repr(transparent)]

@@ -9,6 +9,7 @@ use std::thread;
 use proptest::prelude::*;
 use tamis_filter::Digest;
 
+use super::node::COMPARISONS;
 use super::{MemCursor, Memtable};
 use crate::key::{KeyEnd, Kind, MAX_KEY_BYTES, MAX_SEQNO, SeqNo, compare_versions};
 
@@ -402,6 +403,25 @@ fn writers_take_turns_without_losing_versions() {
         cursor.next();
     }
     assert_eq!(linked, 8000);
+}
+
+/// A writer that found the position of the last insertion taken took the head and the end for its neighbours, and walked all versions
+/// between them: two writers at a time got slower with every version, until they seemed to hang.
+#[test]
+fn a_writer_beside_another_does_not_walk_the_list() {
+    let memtable = memtable();
+    for i in 0..if cfg!(miri) { 100 } else { 50_000u64 } {
+        put(&memtable, &(i * 2).to_be_bytes(), i + 1, b"");
+    }
+    let mut first = memtable.writer();
+    let mut other = memtable.writer();
+    let key = 40_001u64.to_be_bytes();
+    let before = COMPARISONS.get();
+    other.insert(&key, Digest::of(&key), 1 << 20, Kind::Put, b"");
+    let compared = COMPARISONS.get() - before;
+    assert!(compared < 200, "{compared} comparisons");
+    first.insert(&[0xff; 8], Digest::of(&[0xff; 8]), 1 << 21, Kind::Put, b"");
+    assert_eq!(memtable.get(&key, MAX_SEQNO).unwrap().seq, 1 << 20);
 }
 
 #[test]

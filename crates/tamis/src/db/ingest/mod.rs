@@ -227,7 +227,7 @@ impl DbInner {
         groups: Vec<Group<Staged>>,
         staging: Staging<'_>,
     ) -> Result<IngestReport, AdminError> {
-        let mut log = self.log.lock();
+        let mut log = self.lock_log();
         self.health.check_writable()?;
         let keyspaces: Vec<_> = groups.iter().map(|group| group.keyspace.clone()).collect();
         keyspaces.iter().try_for_each(|keyspace| check_alive(keyspace))?;

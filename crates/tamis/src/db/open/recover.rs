@@ -182,7 +182,8 @@ fn replay_into_memtables(
             db.flush_replayed(keyspace, flushed)?;
             empty(keyspace);
         }
-        insert(&keyspace.view.load().memtables.active.memtable, op, op.key().map(Digest::of), seq);
+        let view = keyspace.view.load();
+        insert(&mut view.memtables.active.memtable.writer(), op, op.key().map(Digest::of), seq);
         Ok(())
     })
 }
@@ -191,7 +192,7 @@ fn replay_into_memtables(
 /// logs get their successor while the old manifest is in force: see `wrong_end`.
 fn begin_new(db: &DbInner) -> Result<(), StorageError> {
     let keyspaces = db.directory.load_full();
-    let mut log = db.log.lock();
+    let mut log = db.lock_log();
     let mut state = db.state();
     let id = db.numbers.take();
     state.catalogue.roll()?;
