@@ -108,6 +108,7 @@ fn flush_loop(db: &DbInner) {
                 // First: the writer may need it before the flush ends.
                 let size = slot.memtable.memory_bytes() as u64;
                 db.log.prepare(size >= keyspace.options.memtable_bytes / 2);
+                db.log.trim();
                 let flushed = guarded(db, "a flush", || db.flush_memtable(&keyspace, &slot));
                 if let Some(Err(error)) = &flushed {
                     db.flush_failed(&keyspace, error);

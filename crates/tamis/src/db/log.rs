@@ -18,8 +18,8 @@
 //! * The current log reserves space in steps, so that a synced append changes nothing but data: a quarter of a megabyte at
 //!   first, then half of its length, at most 4 MiB. The appending thread does this before the append, half a step before it is needed:
 //!   the file system may prepare what is reserved for appends without a system call ([`LogWrites`](crate::options::LogWrites)).
-//! * A log that takes no more records keeps the space after its last one if it will be overwritten soon; the flush thread
-//!   [trims](Log::trim) those with much of it.
+//! * A log that takes no more records releases the space after its last one before it is synced, and before its file can get another
+//!   name: the flush thread [trims](Log::trim) it, since that may take milliseconds.
 //! * After idle seconds, obsolete logs are removed, and the next log gives its space back.
 //! * Before a step that would exceed [`max_log_bytes`](crate::Options::max_log_bytes), obsolete logs are removed, and memtables
 //!   that hold back the oldest log are flushed: see [`throttle`](super::throttle).
@@ -139,6 +139,15 @@ impl NextLog {
     pub(crate) fn id(&self) -> LogId {
         self.id
     }
+}
+
+/// A log that was rolled and is not synced.
+#[derive(Debug)]
+struct RolledLog {
+    id: LogId,
+    writer: LogWriter,
+    /// Whether the space after its last record was given back, or was tried to.
+    is_trimmed: bool,
 }
 
 /// A log file that takes no more writes.
@@ -263,7 +272,7 @@ pub(crate) struct Log {
     /// The next log, if it was created ahead.
     next: Mutex<Option<NextLog>>,
     /// Rolled logs that are not synced yet, oldest first.
-    unsynced: Mutex<Vec<(LogId, LogWriter)>>,
+    unsynced: Mutex<Vec<RolledLog>>,
     /// Whether there are any: set under the log's lock, cleared when the last one was synced. `Release` and `Acquire`: whoever reads
     /// `false` comes after that sync.
     has_unsynced: AtomicBool,
@@ -385,9 +394,13 @@ impl Log {
     /// Syncs the rolled logs, oldest first. Afterwards, every write before the first write of the current log survives a
     /// power failure. If a sync fails, writes are suspended.
     pub(crate) fn sync_rolled(&self) -> Result<(), StorageError> {
+        if !self.has_unsynced.load(Acquire) {
+            return Ok(());
+        }
+        self.trim();
         let mut unsynced = self.unsynced.lock();
-        while let Some((_, writer)) = unsynced.first_mut() {
-            writer.sync().inspect_err(|error| self.health.suspend(error))?;
+        while let Some(oldest) = unsynced.first_mut() {
+            oldest.writer.sync().inspect_err(|error| self.health.suspend(error))?;
             self.counters.log_syncs.add(1);
             unsynced.remove(0);
         }
@@ -415,7 +428,7 @@ impl Log {
             state.logs.current = id;
             self.note_rolled(&state.logs);
             let mut unsynced = self.unsynced.lock();
-            unsynced.push((log.id, old));
+            unsynced.push(RolledLog { id: log.id, writer: old, is_trimmed: false });
             self.has_unsynced.store(true, Release);
         }
         (log.id, log.dirty) = (id, false);
@@ -469,16 +482,18 @@ impl Log {
         }
     }
 
-    /// Trims rolled logs of more space after their last record than is worth keeping for when they are overwritten. Not those that
-    /// have another name: the log of a finished checkpoint must not change.
+    /// Trims rolled logs that are not synced yet of the space after their last record. Not those that have another name: the log of a
+    /// finished checkpoint must not change. Not to be called with the state locked.
     pub(crate) fn trim(&self) {
         let mut state = self.monitor.lock();
         let mut trimmed = false;
-        for (id, writer) in self.unsynced.lock().iter_mut() {
-            let closed = state.logs.rolled.iter_mut().find(|closed| closed.id == *id && !closed.keep);
-            if let Some(closed) = closed.filter(|closed| closed.allocated - closed.bytes > 2 * LARGEST_STEP) {
-                writer.give_back();
-                (closed.allocated, trimmed) = (writer.allocated(), true);
+        for rolled in self.unsynced.lock().iter_mut().filter(|rolled| !rolled.is_trimmed) {
+            // Once, so that whoever has trimmed them under the log's lock knows that they do not change.
+            rolled.is_trimmed = true;
+            let closed = state.logs.rolled.iter_mut().find(|closed| closed.id == rolled.id && !closed.keep);
+            if let Some(closed) = closed {
+                rolled.writer.give_back();
+                (closed.allocated, trimmed) = (rolled.writer.allocated(), true);
             }
         }
         if trimmed {
@@ -514,7 +529,7 @@ impl Log {
     }
 
     /// Creates a log file, from an obsolete one if possible; its name is not durable yet. It has another name until its
-    /// header is written, so that a failed attempt leaves no log behind. If there is time, the header is made durable before the name.
+    /// header is written, so that a failed attempt leaves no log behind. If there is time, header and length are durable before the name.
     fn create(
         &self,
         id: LogId,
@@ -529,11 +544,12 @@ impl Log {
         };
         let header = LogHeader { kind: LogKind::Writes, id, reused: recycled.is_some() };
         let mut writer = LogWriter::create(file.map_err(io)?, &path, header)?;
-        if has_time {
-            writer.sync()?;
-        }
         if let Some(old) = recycled {
             writer = writer.in_file_of(old.allocated);
+        }
+        if has_time {
+            self.reserve(&mut writer, 0);
+            writer.sync()?;
         }
         self.fs.rename(&beside, &path).map_err(io)?;
         Ok(NextLog { id, writer, named: false })
@@ -610,7 +626,7 @@ impl Log {
             return;
         }
         // Closes the handles; the contents are in durable tables.
-        self.unsynced.lock().retain(|(id, _)| *id >= floor);
+        self.unsynced.lock().retain(|rolled| rolled.id >= floor);
         self.note_rolled(files);
         for log in obsolete {
             if !log.keep && self.may_recycle(files, &log) {

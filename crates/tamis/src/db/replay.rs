@@ -54,6 +54,8 @@ pub(crate) fn replay(
         last_closed: false,
         last_empty: false,
     };
+    // A log without a closing record before an empty one: the process ended before it needed the next log, which is created ahead.
+    let mut unclosed = None;
     for (i, &id) in logs.iter().enumerate() {
         let path = log_path(dir, id);
         let last = i + 1 == logs.len();
@@ -63,6 +65,7 @@ pub(crate) fn replay(
         let (mut dropped, mut records) = (0u64, 0u64);
         while let Some(record) = reader.next_record()? {
             records += 1;
+            replayed.warnings.extend(unclosed.take());
             let offset = record.offset;
             let damaged = |what: &str| StorageError::corrupt(&path, offset, what);
             let (header, operations) =
@@ -133,10 +136,13 @@ pub(crate) fn replay(
                 return Err(StorageError::corrupt(&path, *offset, what.clone()).into());
             }
         };
+        let is_clean = matches!(reader.end(), Some(End::Clean { .. }));
         if let (Some((offset, what)), None) = (torn, &replayed.broken) {
             let note = format!("{}: cut at offset {offset}: {what}; it was never synced", path.display());
             // A log that was created and never written to needs no warning.
-            if offset > 0 && !(last && what.starts_with("the log")) {
+            if is_clean {
+                unclosed = Some(note);
+            } else if offset > 0 {
                 replayed.warnings.push(note);
             }
             replayed.broken = Some((id, offset, what.to_owned()));

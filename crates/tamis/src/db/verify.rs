@@ -129,6 +129,8 @@ impl DbInner {
     /// Checks the logs together with the one being written: writers wait meanwhile.
     fn check_logs(&self, report: &mut VerifyReport) {
         let log = self.lock_log();
+        // None is cut short while it is read.
+        self.log.trim();
         loop {
             let needed = || -> Vec<_> {
                 let state = self.state();
