@@ -11,6 +11,7 @@ use tamis::stats::Stats;
 use tamis::{Db, Options};
 use tempfile::TempDir;
 
+use crate::compact;
 use crate::error::BenchError;
 use crate::keys::KeySet;
 use crate::measure::{Labels, Measurement};
@@ -25,7 +26,7 @@ use crate::workload::Workload;
 pub const DEFAULT_READS: u64 = 1_000_000;
 
 /// The number of runs at which writes slow down while compaction is off: more than ever accumulate.
-const MANY_RUNS: usize = 1 << 20;
+pub(crate) const MANY_RUNS: usize = 1 << 20;
 
 /// The configuration of a benchmark.
 #[derive(Clone, Debug)]
@@ -57,6 +58,13 @@ pub struct BenchConfig {
     pub options: Options,
     /// The database's directory; `None` for a temporary one, removed at the end.
     pub dir: Option<PathBuf>,
+}
+
+/// Makes a directory that is removed at the end.
+pub(crate) fn temporary_dir() -> Result<TempDir, BenchError> {
+    let made = tempfile::Builder::new().prefix("tamis-bench-").tempdir();
+    let path = std::env::temp_dir();
+    made.map_err(|source| BenchError::Io { operation: "make a directory in", path, source })
 }
 
 /// An open database and its benchmark configuration.
@@ -91,10 +99,7 @@ impl<'a> Bench<'a> {
         let (dir, temporary) = match &config.dir {
             Some(dir) => (dir.clone(), None),
             None => {
-                let made = tempfile::Builder::new().prefix("tamis-bench-").tempdir();
-                let path = std::env::temp_dir();
-                let made =
-                    made.map_err(|source| BenchError::Io { operation: "make a directory in", path, source })?;
+                let made = temporary_dir()?;
                 (made.path().join("db"), Some(made))
             }
         };
@@ -109,7 +114,8 @@ impl<'a> Bench<'a> {
         mut done: impl FnMut(&Measurement) -> Result<(), E>,
     ) -> Result<Vec<Measurement>, E> {
         let mut measurements = Vec::new();
-        if !self.config.workloads.iter().any(|w| w.is_fill()) {
+        let workloads = &self.config.workloads;
+        if workloads.iter().any(|w| w.is_run()) && !workloads.iter().any(|w| w.is_fill()) {
             self.fill_if_empty()?;
         }
         for &workload in &self.config.workloads {
@@ -185,6 +191,12 @@ impl<'a> Bench<'a> {
     /// Fails if the database fails or returns a wrong answer.
     pub fn measure_once(&self, workload: Workload, repeat: u64) -> Result<Measurement, BenchError> {
         let config = &self.config;
+        if workload == Workload::Compact {
+            let labels = Labels { threads: 1, settled: false, ..self.labels(workload) };
+            let input = (&config.keys, config.value_bytes);
+            let seed = config.seed.wrapping_add(repeat);
+            return compact::measure(labels, input, &config.options, seed, self.progress);
+        }
         let ops = config.ops.unwrap_or_else(|| config.keys.len().min(DEFAULT_READS)).max(1);
         let mut spec = RunSpec {
             workload,
@@ -277,7 +289,8 @@ mod tests {
             assert_eq!(measurements.len(), Workload::ALL.len());
             for m in measurements {
                 let fill = m.workload.starts_with("fill");
-                let expected = if fill { 5000..=5000 } else { 3000..=3064 };
+                let whole = fill || m.workload == "compact";
+                let expected = if whole { 5000..=5000 } else { 3000..=3064 };
                 assert!(expected.contains(&m.ops), "{m:?}");
                 assert!(m.ns_per_op > 0.0 && m.p50_ns <= m.p99_ns && m.repeats == if fill { 1 } else { 2 });
             }

@@ -15,6 +15,7 @@
 //! part.
 
 pub mod bench;
+pub mod compact;
 mod error;
 pub mod histogram;
 pub mod keys;

@@ -30,13 +30,15 @@ pub struct Measurement {
     pub ops: u64,
     /// Mean nanoseconds of one operation on its thread.
     pub ns_per_op: f64,
-    /// The median latency in nanoseconds. This and the two percentiles below are from a sample of operations and include
+    /// The median latency in nanoseconds. This and the percentiles below are from a sample of operations and include
     /// one reading of the clock (about 20 ns); `ns_per_op` does not.
     pub p50_ns: u64,
     /// The 99th percentile of the latency in nanoseconds.
     pub p99_ns: u64,
     /// The 99.9th percentile of the latency in nanoseconds.
     pub p999_ns: u64,
+    /// The 99.99th percentile of the latency in nanoseconds: of a million operations, three or four of the sample are above.
+    pub p9999_ns: u64,
     /// Operations per second over all threads.
     pub ops_per_second: f64,
     /// Operations per second of wall time, from the start of the first thread to the end of the last. Lower than
@@ -98,6 +100,12 @@ pub struct Measurement {
     pub settle_ms: u64,
     /// Milliseconds that writes of this workload were slowed down or stalled.
     pub stall_ms: u64,
+    /// Bytes of the tables that `compact` merged; 0 for other workloads, as in the next two.
+    pub compaction_read_bytes: u64,
+    /// Bytes of the tables that `compact` wrote.
+    pub compaction_written_bytes: u64,
+    /// Nanoseconds of processor time that `compact` took, over all threads; 0 where the system does not tell.
+    pub processor_ns: u64,
     /// The number of repetitions of which this is the median.
     pub repeats: u32,
 }
@@ -143,6 +151,7 @@ impl Measurement {
             p50_ns: timing.latency.quantile(0.50),
             p99_ns: timing.latency.quantile(0.99),
             p999_ns: timing.latency.quantile(0.999),
+            p9999_ns: timing.latency.quantile(0.9999),
             ops_per_second: timing.ops_per_second,
             wall_ops_per_second: timing.ops as f64 * 1e9 / timing.wall_ns.max(1) as f64,
             hash_sharing: options.hash_sharing,
@@ -218,6 +227,7 @@ impl Measurement {
         self.p50_ns = self.p50_ns.midpoint(other.p50_ns);
         self.p99_ns = self.p99_ns.midpoint(other.p99_ns);
         self.p999_ns = self.p999_ns.midpoint(other.p999_ns);
+        self.p9999_ns = self.p9999_ns.midpoint(other.p9999_ns);
     }
 
     /// Returns the measurement as one line of JSON.

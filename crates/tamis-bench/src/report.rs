@@ -6,6 +6,7 @@ pub use tamis_show::numbers::{bytes, duration, grouped, mean};
 use serde_json::Value;
 
 use crate::measure::Measurement;
+use crate::workload::Workload;
 
 /// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,6 +157,41 @@ pub fn bench_table(measurements: &[Measurement]) -> String {
         ]);
     }
     table.render()
+}
+
+/// Returns the table of the rows of `compact`; empty if there are none. Rates are by the bytes of the tables merged.
+pub fn compaction_table(measurements: &[Measurement]) -> String {
+    use Align::{Left, Right};
+    let mut table = Table::new(&[
+        ("compaction", Left),
+        ("entries", Right),
+        ("MB in", Right),
+        ("MB out", Right),
+        ("seconds", Right),
+        ("MB/s", Right),
+        ("MB/s\nand core", Right),
+        ("processor\nns/entry", Right),
+        ("thousand\nentries/s", Right),
+    ]);
+    let compactions: Vec<_> =
+        measurements.iter().filter(|m| m.workload == Workload::Compact.name()).collect();
+    for m in &compactions {
+        let seconds = m.ns_per_op * m.ops as f64 / 1e9;
+        let megabytes = |bytes: u64| bytes as f64 / 1e6;
+        let processor = |figure: f64| if m.processor_ns > 0 { mean(figure) } else { "-".to_owned() };
+        table.row([
+            m.workload.clone(),
+            grouped(m.ops),
+            mean(megabytes(m.compaction_read_bytes)),
+            mean(megabytes(m.compaction_written_bytes)),
+            mean(seconds),
+            mean(megabytes(m.compaction_read_bytes) / seconds.max(1e-9)),
+            processor(megabytes(m.compaction_read_bytes) * 1e9 / m.processor_ns as f64),
+            processor(m.processor_ns as f64 / m.ops.max(1) as f64),
+            mean(m.ops_per_second / 1000.0),
+        ]);
+    }
+    if compactions.is_empty() { String::new() } else { table.render() }
 }
 
 #[cfg(test)]

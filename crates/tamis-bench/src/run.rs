@@ -115,6 +115,9 @@ impl Timing {
 /// Runs the workload. Every answer is checked; the first wrong one, or the first error, ends the run. Workloads that depend
 /// on the key order, `fill-seq` and `mixgraph`, sort the keys first, untimed, and take 8 bytes per key meanwhile.
 pub fn run<S: Store>(store: &S, spec: &RunSpec<'_>) -> Result<Timing, BenchError> {
+    if !spec.workload.is_run() {
+        return Err(BenchError::Request(format!("{} is not a run of operations", spec.workload)));
+    }
     let threads = spec.threads.max(1) as u64;
     let ops = if spec.workload.is_fill() { spec.fill.loaded } else { spec.ops };
     let order = match spec.workload {

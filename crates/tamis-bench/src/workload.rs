@@ -60,6 +60,8 @@ pub enum Workload {
     ReadMostly,
     /// 83 % gets, 14 % overwrites and 3 % scans of keys in ranges of different hotness: see [`mixgraph`].
     Mixgraph,
+    /// One full compaction of several overlapping runs, in a database of its own: see [`compact`](crate::compact).
+    Compact,
 }
 
 /// Keys in one `multi_get`.
@@ -79,7 +81,7 @@ pub const ZIPF_EXPONENT: f64 = 0.99;
 
 impl Workload {
     /// All workloads, fills first.
-    pub const ALL: [Workload; 26] = [
+    pub const ALL: [Workload; 27] = [
         Workload::FillRandom,
         Workload::FillSeq,
         Workload::Overwrite,
@@ -106,6 +108,7 @@ impl Workload {
         Workload::YcsbF,
         Workload::ReadMostly,
         Workload::Mixgraph,
+        Workload::Compact,
     ];
 
     /// Returns the name on the command line and in reports.
@@ -137,12 +140,18 @@ impl Workload {
             Workload::YcsbF => "ycsb-f",
             Workload::ReadMostly => "read-mostly",
             Workload::Mixgraph => "mixgraph",
+            Workload::Compact => "compact",
         }
     }
 
     /// Reports whether it loads the key set.
     pub fn is_fill(self) -> bool {
         matches!(self, Workload::FillRandom | Workload::FillSeq)
+    }
+
+    /// Reports whether it is a run of operations on the benchmark's database. `compact` has a database of its own.
+    pub fn is_run(self) -> bool {
+        self != Workload::Compact
     }
 
     /// Reports whether it changes the database.

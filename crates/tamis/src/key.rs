@@ -77,7 +77,16 @@ pub(crate) fn prefix_of(key: &[u8]) -> u64 {
 /// Returns the number of leading bytes that `a` and `b` share.
 #[inline]
 pub(crate) fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(x, y)| x == y).count()
+    let mut shared = 0;
+    let words = a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0);
+    for (x, y) in words {
+        let difference = u64::from_le_bytes(*x) ^ u64::from_le_bytes(*y);
+        if difference != 0 {
+            return shared + difference.trailing_zeros() as usize / 8;
+        }
+        shared += 8;
+    }
+    shared + a[shared..].iter().zip(&b[shared..]).take_while(|(x, y)| x == y).count()
 }
 
 /// Returns the smallest key greater than every key that starts with `prefix`, or `None` if there is none (the prefix

@@ -180,6 +180,7 @@ impl<'a> Source<'a> {
             }
             Workload::RangeEmpty | Workload::RangeAbsent => self.empty_range(),
             Workload::Mixgraph => self.mixgraph(),
+            Workload::Compact => unreachable!("refused by `run`"),
         }
     }
 

@@ -9,7 +9,7 @@ use tamis::options::ReadMode;
 use tamis::{Durability, Options, OptionsError};
 use tamis_bench::bench::{Bench, BenchConfig};
 use tamis_bench::pattern::PatternSpec;
-use tamis_bench::report::{bench_table, grouped};
+use tamis_bench::report::{bench_table, compaction_table, grouped};
 use tamis_bench::sample::Sample;
 use tamis_bench::shapes::{self, ShapeChoice};
 use tamis_bench::workload::ZIPF_EXPONENT;
@@ -44,6 +44,8 @@ Workloads:
                  holds back; here these operations are reads
   mixgraph       RocksDB's mixgraph, with --value-bytes mixed: 83 % gets, 14 % overwrites, 3 % scans (half of them of at most
                  27 entries, a few of thousands) over 30 key ranges, one of which gets 79 %
+  compact        one full compaction of 8 overlapping runs of all keys, in a database of its own that compaction was held back
+                 in; one operation is one entry, and a second table has the bytes per second and per core
 
 If no fill is listed, an empty database is first filled with fill-random. Every answer is checked; a wrong one
 ends the run with exit code 1.
@@ -251,6 +253,10 @@ pub fn run(args: BenchArgs, set_filter: SetFilter, out: &mut Out) -> Result<Outc
             )?;
         }
         out.write_all(bench_table(&measurements).as_bytes())?;
+        let compactions = compaction_table(&measurements);
+        if !compactions.is_empty() {
+            write!(out, "\n{compactions}")?;
+        }
     }
     Ok(Outcome::Done)
 }

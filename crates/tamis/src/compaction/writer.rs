@@ -16,7 +16,7 @@ use crate::compaction::versions::{Kept, Rules, Surroundings, Versions};
 use crate::error::StorageError;
 use crate::ids::{KeyspaceId, TableId};
 use crate::io::{FileSystem, Usage};
-use crate::key::{KeyBytes, KeyEnd, Kind, MAX_SEQNO, SeqNo};
+use crate::key::{KeyBytes, KeyEnd, MAX_SEQNO, SeqNo, prefix_of};
 use crate::options::{FilterChoice, KeyspaceOptions};
 use crate::read::merge::MergeCursor;
 use crate::table::{ExtraProperties, Merged, Origin, TableBuilder, TableOptions};
@@ -165,11 +165,6 @@ struct Open {
     builder: TableBuilder,
     filter: FilterBuilder,
     first_key: Vec<u8>,
-    last_key: Vec<u8>,
-    deletes: u64,
-    min_seq: SeqNo,
-    max_seq: SeqNo,
-    raw_bytes: u64,
     /// Bytes kept for snapshots only, by snapshot.
     pinned: BTreeMap<SeqNo, u64>,
 }
@@ -228,7 +223,10 @@ impl Writer<'_, '_> {
         let mut open: Option<Open> = None;
         // The start key of the table being written; everything before it is in earlier tables.
         let mut lower: Vec<u8> = start.clone();
+        // The current key, and its first bytes: most keys differ there.
         let mut key: Option<Vec<u8>> = None;
+        let mut prefix = 0;
+        let end_prefix = end.as_deref().map_or(u64::MAX, prefix_of);
         let mut digest = Digest::from_u64(0);
         let mut next_border = 0;
         let (mut steps, mut stretch) = (0u64, 0u64);
@@ -236,7 +234,12 @@ impl Writer<'_, '_> {
             true => input.seek_to_first()?,
             false => input.seek(&start, MAX_SEQNO)?,
         }
-        while input.valid() && end.as_deref().is_none_or(|end| input.key() < end) {
+        while input.valid() {
+            let next_prefix = input.prefix();
+            let (next, seq, kind, value) = input.version();
+            if next_prefix >= end_prefix && end.as_deref().is_some_and(|end| next >= end) {
+                break;
+            }
             steps += 1;
             if steps.is_multiple_of(4096) || stretch >= STRETCH_BYTES {
                 stretch = 0;
@@ -244,13 +247,14 @@ impl Writer<'_, '_> {
                     return Ok(false);
                 }
             }
-            if key.as_deref() != Some(input.key()) {
+            if next_prefix != prefix || key.as_deref() != Some(next) {
                 if let Some(done) = &key {
                     versions.end(done, &mut |kept| self.keep(&mut open, done, digest, kept))?;
                 }
                 let new = key.get_or_insert_default();
                 new.clear();
-                new.extend_from_slice(input.key());
+                new.extend_from_slice(next);
+                prefix = next_prefix;
                 versions.start(older.may_hold(new));
                 digest = Digest::of(new);
                 let mut border = self.sink.guard_bits.is_some_and(|bits| is_guard(digest, bits));
@@ -258,16 +262,16 @@ impl Writer<'_, '_> {
                     next_border += 1;
                     border = true;
                 }
-                let full = |table: &Open| table.builder.estimated_bytes() >= self.sink.max_table_bytes;
+                let full = |table: &Open| table.builder.reaches(self.sink.max_table_bytes);
                 if open.as_ref().is_some_and(|table| border || full(table)) {
                     self.finish(open.take(), &lower, Some(new), &kept_tombstones)?;
                     lower.clone_from(new);
                 }
             }
             let user_key = key.as_deref().expect("set above");
-            let version = (input.seq(), input.kind(), input.value());
+            let version = (seq, kind, value);
             versions.version(user_key, version, &mut |kept| self.keep(&mut open, user_key, digest, kept))?;
-            stretch += (user_key.len() + input.value().len()) as u64;
+            stretch += (user_key.len() + value.len()) as u64;
             input.next()?;
         }
         if let Some(done) = &key {
@@ -325,11 +329,6 @@ impl Writer<'_, '_> {
             )
             .with_salt(id),
             first_key: first_key.to_vec(),
-            last_key: Vec::new(),
-            deletes: 0,
-            min_seq: MAX_SEQNO,
-            max_seq: 0,
-            raw_bytes: 0,
             pinned: BTreeMap::new(),
         })
     }
@@ -349,19 +348,12 @@ impl Writer<'_, '_> {
             None if clipped.is_empty() => return Ok(()),
             None => self.open(lower)?,
         };
-        let Open {
-            id,
-            builder,
-            filter,
-            last_key,
-            first_key,
-            deletes,
-            mut min_seq,
-            mut max_seq,
-            raw_bytes,
-            pinned,
-        } = table;
-        let entries = builder.entries();
+        let Open { id, builder, filter, first_key, pinned } = table;
+        let written = builder.properties();
+        let (entries, deletes) = (written.entries, written.deletes);
+        let raw_bytes = written.raw_key_bytes + written.raw_value_bytes;
+        let (mut min_seq, mut max_seq) = (written.min_seq, written.max_seq);
+        let last_key = builder.last_key();
         let mut smallest: Option<KeyBytes> = (entries > 0).then(|| first_key[..].into());
         let mut largest: Option<KeyEnd> = (entries > 0).then(|| KeyEnd::Included(last_key[..].into()));
         for fragment in clipped.fragments() {
@@ -423,17 +415,10 @@ impl Open {
     #[inline]
     fn add(&mut self, key: &[u8], digest: Digest, kept: Kept<'_>) -> Result<(), StorageError> {
         let Kept { seq, kind, value, pinned } = kept;
-        let bytes = (key.len() + value.len()) as u64;
         if let Some(snapshot) = pinned {
-            *self.pinned.entry(snapshot).or_default() += bytes;
+            *self.pinned.entry(snapshot).or_default() += (key.len() + value.len()) as u64;
         }
         self.filter.add(key, digest);
-        self.last_key.clear();
-        self.last_key.extend_from_slice(key);
-        self.deletes += u64::from(kind == Kind::Delete);
-        self.min_seq = self.min_seq.min(seq);
-        self.max_seq = self.max_seq.max(seq);
-        self.raw_bytes += bytes;
         self.builder.add(key, digest, seq, kind, value)
     }
 }

@@ -239,6 +239,9 @@ impl JobControl for CompactionControl<'_> {
             return false;
         }
         self.db.pace(Urgency::Compaction, written, &|| self.gives_up());
+        // A merge computes without a pause. A writer that lost its core to it would otherwise wait for the end of a time slice,
+        // milliseconds; this way only for the end of a stretch.
+        std::thread::yield_now();
         !self.gives_up()
     }
 }

@@ -90,8 +90,12 @@ fn entry(view: &BlockView<'_>, i: usize) -> Option<(Vec<u8>, SeqNo)> {
     assert_eq!(view.key_equals(i, &key), Ok(false));
     assert_eq!(view.compare_key(i, &key), Ok(std::cmp::Ordering::Less));
     key.pop();
-    if let Some(whole) = view.whole_key(i).expect("its record was read before") {
-        assert_eq!(whole.len, key.len(), "a whole key is the key");
+    let (record, group) = (view.key_record(i), view.group_record(i));
+    let (record, group) = (record.expect("it was read before"), group.expect("it was read before"));
+    let mut assembled = Vec::new();
+    match view.key_of(record, group, &mut assembled).expect("it was read before") {
+        Some(whole) => assert_eq!(whole.len, key.len(), "a whole key is the key"),
+        None => assert_eq!(assembled, key),
     }
     Some((key, view.seq(i).ok()?))
 }

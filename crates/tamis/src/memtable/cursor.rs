@@ -102,10 +102,11 @@ impl MemCursor {
         self.expect_node().kind()
     }
 
-    /// Returns the current version's value, empty for a deletion.
+    /// Returns the current version: key, sequence number, kind, and value (empty for a deletion).
     #[inline]
-    pub(crate) fn value(&self) -> &[u8] {
-        self.expect_node().value()
+    pub(crate) fn version(&self) -> (&[u8], SeqNo, Kind, &[u8]) {
+        let node = self.expect_node();
+        (node.key(), node.seq(), node.kind(), node.value())
     }
 
     /// Returns the current version's value, pinned beyond the cursor's next move.

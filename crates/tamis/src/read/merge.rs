@@ -69,19 +69,36 @@ impl Source {
     }
 }
 
+/// The rank of a source at `key`.
+#[inline]
+fn rank_of(key: &[u8], backward: bool) -> u64 {
+    let prefix = prefix_of(key);
+    if backward { !prefix } else { prefix }
+}
+
+/// A valid source in the heap.
+#[derive(Clone, Copy, Debug)]
+struct Ranked {
+    /// `prefix_of` the source's current key, inverted if the merge moves backwards: the version with the smaller rank comes
+    /// first, and equal ranks say nothing.
+    rank: u64,
+    source: u32,
+}
+
 /// All versions of several sources in version order, forwards or backwards: a binary heap of sources.
 ///
 /// Moves in one direction at a time: after a forward seek only [`next`](MergeCursor::next) may be called, after a
-/// backward seek only [`prev`](MergeCursor::prev). Cost, beyond the sources' own: one comparison per move while one
-/// source supplies consecutive keys, O(log sources) otherwise.
+/// backward seek only [`prev`](MergeCursor::prev). Cost, beyond the sources' own: one comparison of two numbers per move
+/// while one source supplies consecutive keys, O(log sources) otherwise. Keys are compared only where their first eight
+/// bytes are equal.
 #[derive(Debug)]
 pub(crate) struct MergeCursor {
     context: RunContext,
     sources: Vec<Source>,
-    /// `prefix_of` each source's current key.
-    prefixes: Vec<u64>,
     /// Valid sources as a heap; the source of the next version is first.
-    heap: Vec<u32>,
+    heap: Vec<Ranked>,
+    /// The smallest rank of all sources but the first; `u64::MAX` if there are none.
+    runner_up: u64,
     backward: bool,
     /// Set if the tables are those of a version whose filter is global.
     lazy_runs: Option<Box<LazyRuns>>,
@@ -94,8 +111,8 @@ impl MergeCursor {
         MergeCursor {
             context: RunContext { tables, options, start: Vec::new(), end: None, until: None },
             sources: Vec::with_capacity(sources),
-            prefixes: Vec::with_capacity(sources),
             heap: Vec::with_capacity(sources),
+            runner_up: u64::MAX,
             backward: false,
             lazy_runs,
         }
@@ -115,7 +132,7 @@ impl MergeCursor {
 
     /// Adds a memtable. Sources are added newest first.
     pub(crate) fn add_memtable(&mut self, cursor: MemCursor) {
-        self.push(Source::Memtable(cursor));
+        self.sources.push(Source::Memtable(cursor));
     }
 
     /// Adds a run: a range of the merge's tables, sorted and disjoint. Sources are added newest first. If the tables
@@ -124,15 +141,10 @@ impl MergeCursor {
         if !tables.is_empty() {
             if let (Some(lazy_runs), Tables::Of(view)) = (&mut self.lazy_runs, &self.context.tables) {
                 lazy_runs.add_run(&view.version, &tables, self.sources.len());
-                return self.push(Source::Asleep(tables));
+                return self.sources.push(Source::Asleep(tables));
             }
-            self.push(Source::Run(Box::new(RunCursor::new(tables))));
+            self.sources.push(Source::Run(Box::new(RunCursor::new(tables))));
         }
-    }
-
-    fn push(&mut self, source: Source) {
-        self.sources.push(source);
-        self.prefixes.push(0);
     }
 
     /// Moves to the first version at or after (`key`, `seq`) in version order, and forward from there.
@@ -210,8 +222,7 @@ impl MergeCursor {
         for (i, source) in self.sources.iter_mut().enumerate() {
             seek(source, &self.context)?;
             if source.valid() {
-                self.prefixes[i] = prefix_of(source.key());
-                self.heap.push(i as u32);
+                self.heap.push(Ranked { rank: rank_of(source.key(), backward), source: i as u32 });
             }
         }
         self.heapify();
@@ -222,6 +233,16 @@ impl MergeCursor {
         for i in (0..self.heap.len() / 2).rev() {
             self.sift_down(i);
         }
+        self.find_runner_up();
+    }
+
+    #[inline]
+    fn find_runner_up(&mut self) {
+        self.runner_up = match &self.heap[..] {
+            [_, a, b, ..] => a.rank.min(b.rank),
+            [_, a] => a.rank,
+            _ => u64::MAX,
+        };
     }
 
     /// Opens lazy sources at the top of the heap until a version is there, or nothing before the end. Activates runs
@@ -233,9 +254,8 @@ impl MergeCursor {
                 self.go_on()?;
                 continue;
             }
-            let Some(&top) = self.heap.first() else { break };
-            let top = top as usize;
-            let Source::Run(run) = &mut self.sources[top] else { break };
+            let Some(top) = self.heap.first() else { break };
+            let Source::Run(run) = &mut self.sources[top.source as usize] else { break };
             if !run.is_lazy() {
                 break;
             }
@@ -253,13 +273,18 @@ impl MergeCursor {
     /// Restores the heap after the source at its top moved.
     #[inline]
     fn replace_top(&mut self) {
-        let top = self.heap[0] as usize;
-        if self.sources[top].valid() {
-            self.prefixes[top] = prefix_of(self.sources[top].key());
+        let source = &self.sources[self.heap[0].source as usize];
+        if source.valid() {
+            let rank = rank_of(source.key(), self.backward);
+            self.heap[0].rank = rank;
+            if rank < self.runner_up {
+                return;
+            }
         } else {
             self.heap.swap_remove(0);
         }
         self.sift_down(0);
+        self.find_runner_up();
     }
 
     pub(crate) fn next(&mut self) -> Result<(), StorageError> {
@@ -278,7 +303,7 @@ impl MergeCursor {
         in_run: impl Fn(&mut RunCursor, &RunContext) -> Result<(), StorageError>,
         in_memtable: impl Fn(&mut MemCursor),
     ) -> Result<(), StorageError> {
-        match &mut self.sources[self.heap[0] as usize] {
+        match &mut self.sources[self.heap[0].source as usize] {
             Source::Memtable(cursor) => in_memtable(cursor),
             Source::Run(run) => in_run(run, &self.context)?,
             Source::Asleep(_) => unreachable!("{ASLEEP}"),
@@ -289,34 +314,36 @@ impl MergeCursor {
 
     /// Reports whether the version of source `a` comes before that of source `b`.
     #[inline]
-    fn precedes(&self, a: u32, b: u32) -> bool {
-        let (a, b) = (a as usize, b as usize);
-        let order = self.prefixes[a].cmp(&self.prefixes[b]).then_with(|| {
-            let (x, y) = (&self.sources[a], &self.sources[b]);
-            compare_versions(x.key(), x.seq(self.backward), y.key(), y.seq(self.backward)).then(a.cmp(&b))
-        });
+    fn precedes(&self, a: Ranked, b: Ranked) -> bool {
+        if a.rank == b.rank { self.precedes_by_key(a.source, b.source) } else { a.rank < b.rank }
+    }
+
+    fn precedes_by_key(&self, a: u32, b: u32) -> bool {
+        let (x, y) = (&self.sources[a as usize], &self.sources[b as usize]);
+        let order =
+            compare_versions(x.key(), x.seq(self.backward), y.key(), y.seq(self.backward)).then(a.cmp(&b));
         if self.backward { order.is_gt() } else { order.is_lt() }
     }
 
     #[inline]
     fn sift_down(&mut self, mut i: usize) {
+        let Some(&moving) = self.heap.get(i) else { return };
         loop {
             let left = 2 * i + 1;
-            if left >= self.heap.len() {
-                return;
+            let Some(&(mut next)) = self.heap.get(left) else { break };
+            let mut first = left;
+            if let Some(&right) = self.heap.get(left + 1)
+                && self.precedes(right, next)
+            {
+                (first, next) = (left + 1, right);
             }
-            let right = left + 1;
-            let first = if right < self.heap.len() && self.precedes(self.heap[right], self.heap[left]) {
-                right
-            } else {
-                left
-            };
-            if !self.precedes(self.heap[first], self.heap[i]) {
-                return;
+            if !self.precedes(next, moving) {
+                break;
             }
-            self.heap.swap(i, first);
+            self.heap[i] = next;
             i = first;
         }
+        self.heap[i] = moving;
     }
 
     pub(crate) fn valid(&self) -> bool {
@@ -325,7 +352,19 @@ impl MergeCursor {
 
     #[inline]
     fn top(&self) -> &Source {
-        &self.sources[self.heap[0] as usize]
+        &self.sources[self.heap[0].source as usize]
+    }
+
+    /// Returns `prefix_of` the key.
+    #[inline]
+    pub(crate) fn prefix(&self) -> u64 {
+        if self.backward { !self.heap[0].rank } else { self.heap[0].rank }
+    }
+
+    /// Returns key, sequence number, kind and value.
+    #[inline]
+    pub(crate) fn version(&self) -> (&[u8], SeqNo, Kind, &[u8]) {
+        at!(self.top(), cursor => cursor.version())
     }
 
     #[inline]
@@ -341,11 +380,6 @@ impl MergeCursor {
     #[inline]
     pub(crate) fn kind(&self) -> Kind {
         at!(self.top(), cursor => cursor.kind())
-    }
-
-    #[inline]
-    pub(crate) fn value(&self) -> &[u8] {
-        at!(self.top(), cursor => cursor.value())
     }
 
     /// Returns the key, copied only if it is short or stored in pieces.

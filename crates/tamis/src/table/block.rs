@@ -209,9 +209,9 @@ impl<'a> BlockView<'a> {
         byte.copied().ok_or(Damage("an entry number beyond a data block's end"))
     }
 
-    /// Returns the stored key record of entry `i` (shared-length byte and suffix) as a range of `data`.
+    /// Returns the stored key record of entry `i` (shared-length byte and suffix) as a range of `data`. It is never empty.
     #[inline]
-    fn key_record(&self, i: usize) -> Result<Span, Damage> {
+    pub(crate) fn key_record(&self, i: usize) -> Result<Span, Damage> {
         let s = &self.shape;
         if i >= s.count {
             return Err(Damage("an entry number beyond a data block's end"));
@@ -226,6 +226,68 @@ impl<'a> BlockView<'a> {
             return Err(Damage("a data block with a key outside its keys"));
         }
         Ok(Span { start: s.keys + start as usize, len: (end - start) as usize })
+    }
+
+    /// Returns the key record and the value of entry `i`, which is not the first, as ranges of `data`, given where those of the
+    /// entry before end.
+    #[inline]
+    pub(crate) fn following(
+        &self,
+        i: usize,
+        key_start: usize,
+        value_start: usize,
+    ) -> Result<(Span, Span), Damage> {
+        let s = &self.shape;
+        if i >= s.count {
+            return Err(Damage("an entry number beyond a data block's end"));
+        }
+        let end = load(self.data, s.key_ends + i * usize::from(s.key_end_width), s.key_end_width)?;
+        if end > (s.key_ends - s.keys) as u64 || s.keys + end as usize <= key_start {
+            return Err(Damage("a data block with a key outside its keys"));
+        }
+        let key = Span { start: key_start, len: s.keys + end as usize - key_start };
+        let end = load(self.data, s.value_ends + i * usize::from(s.value_end_width), s.value_end_width)?;
+        if end > s.keys as u64 || (end as usize) < value_start {
+            return Err(Damage("a data block with a value outside its values"));
+        }
+        Ok((key, Span { start: value_start, len: end as usize - value_start }))
+    }
+
+    /// Reports whether entry `i` is the first of its group.
+    #[inline]
+    pub(crate) fn begins_group(&self, i: usize) -> bool {
+        i & ((1usize << self.shape.restart_shift) - 1) == 0
+    }
+
+    /// Returns the key record of the first entry of entry `i`'s group.
+    pub(crate) fn group_record(&self, i: usize) -> Result<Span, Damage> {
+        self.key_record(i >> self.shape.restart_shift << self.shape.restart_shift)
+    }
+
+    /// Returns the range of the key with this record if it is contiguous. Otherwise returns `None` and replaces `out` with the
+    /// key; `group` is the record of its group's first key.
+    #[inline]
+    pub(crate) fn key_of(
+        &self,
+        record: Span,
+        group: Span,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Span>, Damage> {
+        let bytes = &self.data[record.start..record.start + record.len];
+        let shared = usize::from(bytes[0]);
+        if shared == 0 {
+            return Ok(Some(Span { start: record.start + 1, len: record.len - 1 }));
+        }
+        let first = &self.data[group.start..group.start + group.len];
+        match first[1..].get(..shared) {
+            Some(head) if first[0] == 0 => {
+                out.clear();
+                out.extend_from_slice(head);
+                out.extend_from_slice(&bytes[1..]);
+                Ok(None)
+            }
+            _ => Err(Damage("a data block with a key that shares more than its group's first key has")),
+        }
     }
 
     /// Returns the key of entry `i` in two pieces: the prefix shared with its group's first key, and the rest.
@@ -243,13 +305,6 @@ impl<'a> BlockView<'a> {
             Some(head) if whole[0] == 0 => Ok((head, &bytes[1..])),
             _ => Err(Damage("a data block with a key that shares more than its group's first key has")),
         }
-    }
-
-    /// Returns the range of the key of entry `i` if it is contiguous, or `None` if it has to be assembled.
-    #[inline]
-    pub(crate) fn whole_key(&self, i: usize) -> Result<Option<Span>, Damage> {
-        let record = self.key_record(i)?;
-        Ok((self.data[record.start] == 0).then_some(Span { start: record.start + 1, len: record.len - 1 }))
     }
 
     /// Replaces `out` with the key of entry `i`.

@@ -1,6 +1,6 @@
 //! Writes a table file from entries in version order.
 //!
-//! The file receives large appends; the buffers hold one data block and at most [`APPEND_BYTES`] plus a block. A value too
+//! The file receives large appends; the buffer holds at most [`APPEND_BYTES`] plus a block. A value too
 //! large for a shared block goes to the file without a copy.
 
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use tamis_filter::Digest;
 
 use super::block_builder::BlockBuilder;
 use super::footer::{Footer, Part};
-use super::frame;
+use super::frame::{self, Sealer};
 use super::index::{IndexBuilder, separator};
 use super::origin::Origin;
 use super::properties::{DIGEST_FUNCTION, Properties};
@@ -81,7 +81,7 @@ pub(crate) struct TableBuilder {
     path: PathBuf,
     options: TableOptions,
     block: BlockBuilder,
-    /// Stored blocks not yet written to the file.
+    /// Stored blocks not yet written to the file, and the values of the block under construction.
     pending: Vec<u8>,
     /// Bytes written to the file.
     appended: u64,
@@ -90,7 +90,7 @@ pub(crate) struct TableBuilder {
     unseparated: Option<(u64, Vec<u8>)>,
     properties: Properties,
     last_seq: SeqNo,
-    scratch: Vec<u8>,
+    sealer: Sealer,
 }
 
 impl TableBuilder {
@@ -116,11 +116,12 @@ impl TableBuilder {
                 ..Properties::default()
             },
             last_seq: 0,
-            scratch: Vec::new(),
+            sealer: Sealer::default(),
         }
     }
 
     /// Adds an entry, which must follow all others in version order. `digest` is the key's.
+    #[inline]
     pub(crate) fn add(
         &mut self,
         key: &[u8],
@@ -131,7 +132,7 @@ impl TableBuilder {
     ) -> Result<(), StorageError> {
         debug_assert!(
             self.properties.entries == 0
-                || compare_versions(self.last_key(), self.last_seq, key, seq).is_lt(),
+                || compare_versions(&self.last_key(), self.last_seq, key, seq).is_lt(),
             "entries are added in version order"
         );
         self.count(key, seq, kind, value);
@@ -147,10 +148,11 @@ impl TableBuilder {
         if self.block.is_empty() && value.len() >= HUGE_VALUE_BYTES && raw {
             return self.write_huge(key, digest, seq, kind, value);
         }
-        self.block.add(key, digest, seq, kind, value);
+        self.block.add(key, digest, seq, kind, value, &mut self.pending);
         Ok(())
     }
 
+    #[inline]
     fn count(&mut self, key: &[u8], seq: SeqNo, kind: Kind, value: &[u8]) {
         let p = &mut self.properties;
         if p.entries == 0 {
@@ -166,9 +168,9 @@ impl TableBuilder {
     }
 
     /// The last key added; empty before the first.
-    fn last_key(&self) -> &[u8] {
+    pub(crate) fn last_key(&self) -> Vec<u8> {
         match &self.unseparated {
-            Some((_, last)) => last,
+            Some((_, last)) => last.clone(),
             None => self.block.last_key(),
         }
     }
@@ -178,23 +180,38 @@ impl TableBuilder {
         self.properties.entries
     }
 
+    /// The counts and sequence numbers so far; the rest is not yet known.
+    pub(crate) fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
     /// The approximate length of the file if it were finished now, without filter and tombstones.
     pub(crate) fn estimated_bytes(&self) -> u64 {
         let block = if self.block.is_empty() { 0 } else { self.block.estimated_bytes() };
         self.offset() + (block + self.index.estimated_bytes() + 256) as u64
     }
 
+    /// Reports whether the [estimated bytes](Self::estimated_bytes) are at least `bytes`. Cheaper than asking for them.
+    #[inline]
+    pub(crate) fn reaches(&self, bytes: u64) -> bool {
+        let others = self.offset() + (self.index.estimated_bytes() + 256) as u64;
+        others + self.block.bound() as u64 >= bytes && self.estimated_bytes() >= bytes
+    }
+
+    /// Where the block under construction begins, or the next one, in the file.
+    #[inline]
     fn offset(&self) -> u64 {
-        self.appended + self.pending.len() as u64
+        self.appended + (self.pending.len() - self.block.inside()) as u64
     }
 
     /// Finishes the current block, which must not be empty.
     fn finish_block(&mut self) -> Result<(), StorageError> {
-        let (offset, start) = (self.offset(), self.pending.len());
+        let (offset, start) = (self.offset(), self.pending.len() - self.block.inside());
         self.block.finish(&mut self.pending);
-        frame::seal(&mut self.pending, start, offset, self.options.compression, &mut self.scratch);
-        self.unseparated = Some((self.offset() - offset, self.block.last_key().to_vec()));
+        self.sealer.seal_next(&mut self.pending, start, offset, self.options.compression);
+        let last = self.block.last_key();
         self.block.reset();
+        self.unseparated = Some((self.offset() - offset, last));
         self.append_pieces()
     }
 
@@ -252,7 +269,7 @@ impl TableBuilder {
     fn add_part(&mut self, content: &[u8], compression: Compression) -> Part {
         let (offset, start) = (self.offset(), self.pending.len());
         self.pending.extend_from_slice(content);
-        frame::seal(&mut self.pending, start, offset, compression, &mut self.scratch);
+        self.sealer.seal(&mut self.pending, start, offset, compression);
         Part { offset, span: self.offset() - offset }
     }
 

@@ -54,6 +54,8 @@ struct Entry {
     index: usize,
     /// `None`: the key was assembled in the cursor's buffer.
     key: Option<Span>,
+    /// The key as it is stored.
+    record: Span,
     value: Span,
     seq: SeqNo,
     kind: Kind,
@@ -70,6 +72,8 @@ pub(crate) struct TableCursor {
     /// The result of [`prepare`](TableCursor::prepare) for the seek that follows: the block, or that there is none.
     prepared: Option<Option<BlockAt>>,
     entry: Option<Entry>,
+    /// The stored first key of the current entry's group.
+    group: Span,
     key: Vec<u8>,
     /// The piece of the file that was read ahead, and its offset.
     ahead: Option<(u64, Arc<[u8]>)>,
@@ -82,6 +86,16 @@ pub(crate) struct TableCursor {
     counts: TouchCounts,
     /// The block that was prefetched last, as the expected next one.
     prefetched: usize,
+}
+
+impl Loaded {
+    #[inline]
+    fn bytes<'c>(&'c self, table: &'c Table) -> &'c [u8] {
+        match &self.content {
+            Content::Mapped(span) => table.mapped_bytes(*span),
+            Content::Heap(block) => block,
+        }
+    }
 }
 
 impl TableCursor {
@@ -97,6 +111,7 @@ impl TableCursor {
             loaded: None,
             prepared: None,
             entry: None,
+            group: Span { start: 0, len: 0 },
             key: Vec::new(),
             ahead: None,
             end: None,
@@ -256,7 +271,7 @@ impl TableCursor {
                     self.table.prefetch_block(following);
                 }
             }
-            return self.enter(i);
+            return self.step();
         }
         self.entry = None;
         let following = self.index()?.block(at.index + 1);
@@ -367,11 +382,7 @@ impl TableCursor {
     /// The bytes of the loaded block.
     #[inline]
     fn bytes(&self) -> &[u8] {
-        match &self.loaded {
-            Some(Loaded { content: Content::Mapped(span), .. }) => self.table.mapped_bytes(*span),
-            Some(Loaded { content: Content::Heap(block), .. }) => block,
-            None => &[],
-        }
+        self.loaded.as_ref().map_or(&[], |loaded| loaded.bytes(&self.table))
     }
 
     #[inline]
@@ -385,22 +396,44 @@ impl TableCursor {
         self.entry = None;
         let mut key = std::mem::take(&mut self.key);
         let entry = self.view().ok_or(Damage("no block is loaded")).and_then(|view| {
-            let whole = view.whole_key(i)?;
-            if whole.is_none() {
-                view.copy_key(i, &mut key)?;
-            }
+            let (record, group) = (view.key_record(i)?, view.group_record(i)?);
+            let whole = view.key_of(record, group, &mut key)?;
             let (value, kind) = (view.value_span(i)?, view.kind(i)?);
             let seq = view.seq(i)?.max(self.table.global_seq());
-            Ok(Entry { index: i, key: whole, value, seq, kind })
+            Ok((Entry { index: i, key: whole, record, value, seq, kind }, group))
         });
         self.key = key;
         match entry {
-            Ok(entry) => {
-                self.entry = Some(entry);
+            Ok((entry, group)) => {
+                (self.entry, self.group) = (Some(entry), group);
                 Ok(())
             }
             Err(damage) => Err(self.damaged(damage.0)),
         }
+    }
+
+    /// Makes the following entry of the loaded block the current one: what is known about the current one is not decoded again.
+    #[inline]
+    fn step(&mut self) -> Result<(), StorageError> {
+        let (Some(loaded), Some(entry)) = (&self.loaded, &mut self.entry) else { return Ok(()) };
+        let view = BlockView::with_shape(loaded.bytes(&self.table), loaded.shape);
+        let (i, value) = (entry.index + 1, entry.value);
+        let (group, key) = (&mut self.group, &mut self.key);
+        let stepped = view
+            .following(i, entry.record.start + entry.record.len, value.start + value.len)
+            .and_then(|(record, value)| {
+                if view.begins_group(i) {
+                    *group = record;
+                }
+                let whole = view.key_of(record, *group, key)?;
+                let seq = view.seq(i)?.max(self.table.global_seq());
+                *entry = Entry { index: i, key: whole, record, value, seq, kind: view.kind(i)? };
+                Ok(())
+            });
+        stepped.map_err(|damage| {
+            self.entry = None;
+            self.damaged(damage.0)
+        })
     }
 
     #[inline]
@@ -441,6 +474,14 @@ impl TableCursor {
     pub(crate) fn value(&self) -> &[u8] {
         let span = self.current().value;
         &self.bytes()[span.start..span.start + span.len]
+    }
+
+    /// The current entry's user key, sequence number, kind and value.
+    #[inline]
+    pub(crate) fn version(&self) -> (&[u8], SeqNo, Kind, &[u8]) {
+        let (Entry { key, value, seq, kind, .. }, bytes) = (self.current(), self.bytes());
+        let at = |span: Span| &bytes[span.start..span.start + span.len];
+        (key.map_or(&self.key[..], at), seq, kind, at(value))
     }
 
     /// The current entry's value, pinned. No copy; see [`BlockData`](super::BlockData) for what it keeps alive.

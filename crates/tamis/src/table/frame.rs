@@ -23,6 +23,12 @@ pub(crate) const MAX_DECODED_BYTES: usize = 256 << 20;
 /// The largest ratio of uncompressed to stored length; LZ4 cannot exceed it by construction.
 const MAX_RATIO: usize = 255;
 
+/// After this many blocks in a row that compression did not shrink, it is tried less and less often, …
+const VAIN_ATTEMPTS: u32 = 4;
+
+/// … down to once in this many blocks, plus one.
+const MOST_SKIPPED: u32 = 16;
+
 /// Bytes that no builder writes; the reader adds the file and the offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Damage(pub(crate) &'static str);
@@ -38,18 +44,47 @@ impl Compression {
     }
 }
 
-/// Turns the uncompressed block `out[start..]` into its stored form for file offset `offset`: compressed if that saves at least
-/// an eighth, trailer appended. `scratch` keeps its capacity between calls.
-pub(crate) fn seal(out: &mut Vec<u8>, start: usize, offset: u64, wanted: Compression, scratch: &mut Vec<u8>) {
-    let raw = &out[start..];
-    let used = compress(raw, wanted, scratch);
-    if used != Compression::None {
-        out.truncate(start);
-        out.extend_from_slice(scratch);
+/// Stores blocks. Values that are compressed already, or random, cost a merge half of its time if each block of them is tried
+/// once more: where compression is of no use, most blocks are stored without an attempt, until one shrinks again.
+#[derive(Debug, Default)]
+pub(crate) struct Sealer {
+    /// Compressed bytes; keeps its length between calls, so that it is not zeroed for each.
+    scratch: Vec<u8>,
+    /// Attempts in a row that were in vain.
+    vain: u32,
+    /// Blocks that are not tried.
+    skipped: u32,
+}
+
+impl Sealer {
+    /// Turns the uncompressed block `out[start..]` into its stored form for file offset `offset`: compressed if that is tried and
+    /// saves at least an eighth, trailer appended.
+    pub(crate) fn seal_next(&mut self, out: &mut Vec<u8>, start: usize, offset: u64, wanted: Compression) {
+        if wanted == Compression::None || self.skipped > 0 {
+            self.skipped = self.skipped.saturating_sub(1);
+            self.seal(out, start, offset, Compression::None);
+        } else if self.seal(out, start, offset, wanted) {
+            self.vain = 0;
+        } else {
+            self.vain += 1;
+            let beyond = self.vain.saturating_sub(VAIN_ATTEMPTS);
+            self.skipped = if beyond == 0 { 0 } else { MOST_SKIPPED.min(1 << beyond.min(31)) };
+        }
     }
-    out.push(used as u8);
-    let sum = xxh3_64_with_seed(&out[start..], offset);
-    out.extend_from_slice(&sum.to_le_bytes());
+
+    /// The same, always tried. Returns whether the block was compressed.
+    pub(crate) fn seal(&mut self, out: &mut Vec<u8>, start: usize, offset: u64, wanted: Compression) -> bool {
+        let compressed = compress(&out[start..], wanted, &mut self.scratch);
+        let method = compressed.map_or(Compression::None, |(method, len)| {
+            out.truncate(start);
+            out.extend_from_slice(&self.scratch[..len]);
+            method
+        });
+        out.push(method as u8);
+        let sum = xxh3_64_with_seed(&out[start..], offset);
+        out.extend_from_slice(&sum.to_le_bytes());
+        method != Compression::None
+    }
 }
 
 /// Returns the trailer of an uncompressed block that lies in two pieces.
@@ -63,36 +98,37 @@ pub(crate) fn trailer_of_pieces(head: &[u8], tail: &[u8], offset: u64) -> [u8; T
     trailer
 }
 
-/// Fills `out` with the compressed payload of `raw` and returns the method; `None` means that `raw` is to be stored
-/// uncompressed.
-fn compress(raw: &[u8], wanted: Compression, out: &mut Vec<u8>) -> Compression {
+/// Puts the compressed payload of `raw` at the start of `out` and returns the method and the payload's length; `None` means that
+/// `raw` is to be stored uncompressed.
+fn compress(raw: &[u8], wanted: Compression, out: &mut Vec<u8>) -> Option<(Compression, usize)> {
     if wanted == Compression::None || raw.len() > MAX_DECODED_BYTES {
-        return Compression::None;
+        return None;
     }
     let worth = |len: usize| len <= raw.len() - raw.len() / 8;
+    let head = (raw.len() as u32).to_le_bytes();
     #[cfg(feature = "zstd")]
     if wanted == Compression::Zstd
         && let Ok(packed) = zstd::bulk::compress(raw, 3)
     {
         out.clear();
-        out.extend_from_slice(&(raw.len() as u32).to_le_bytes());
+        out.extend_from_slice(&head);
         out.extend_from_slice(&packed);
         // Beyond the ratio that readers accept; LZ4 below does well enough.
         if !worth(out.len()) {
-            return Compression::None;
+            return None;
         } else if raw.len() <= MAX_RATIO * out.len() {
-            return Compression::Zstd;
+            return Some((Compression::Zstd, out.len()));
         }
     }
-    out.clear();
-    out.extend_from_slice(&(raw.len() as u32).to_le_bytes());
-    out.resize(4 + lz4_flex::block::get_maximum_output_size(raw.len()), 0);
-    match lz4_flex::block::compress_into(raw, &mut out[4..]) {
-        Ok(len) if worth(4 + len) => {
-            out.truncate(4 + len);
-            Compression::Lz4
-        }
-        _ => Compression::None,
+    let most = head.len() + lz4_flex::block::get_maximum_output_size(raw.len());
+    if out.len() < most {
+        out.resize(most, 0);
+    }
+    let (len, packed) = out.split_at_mut(head.len());
+    len.copy_from_slice(&head);
+    match lz4_flex::block::compress_into(raw, packed) {
+        Ok(len) if worth(head.len() + len) => Some((Compression::Lz4, head.len() + len)),
+        _ => None,
     }
 }
 
@@ -158,7 +194,7 @@ mod tests {
     fn sealed(raw: &[u8], offset: u64, wanted: Compression) -> Vec<u8> {
         let mut out = b"before".to_vec();
         out.extend_from_slice(raw);
-        seal(&mut out, 6, offset, wanted, &mut Vec::new());
+        Sealer::default().seal(&mut out, 6, offset, wanted);
         out.split_off(6)
     }
 
@@ -179,6 +215,25 @@ mod tests {
         let stored = sealed(&raw, 0, Compression::Lz4);
         assert_eq!(open(&stored).unwrap(), (&raw[..], Compression::None));
         assert_eq!(trailer_of_pieces(&raw[..9], &raw[9..], 0)[..], stored[raw.len()..]);
+    }
+
+    #[test]
+    fn compression_is_tried_less_often_where_it_is_of_no_use_and_again_after_a_success() {
+        let random: Vec<u8> = (0..500u64).flat_map(|i| xxh3_64_with_seed(b"x", i).to_le_bytes()).collect();
+        let words = b"the same words, ".repeat(250);
+        let mut sealer = Sealer::default();
+        let mut packs = |raw: &[u8]| {
+            let mut out = raw.to_vec();
+            sealer.seal_next(&mut out, 0, 9, Compression::Lz4);
+            verify(&out, 9).unwrap();
+            open(&out).unwrap().1 != Compression::None
+        };
+        assert!((0..1000).all(|_| !packs(&random)));
+        let missed = (0..100).take_while(|_| !packs(&words)).count();
+        assert!(missed <= MOST_SKIPPED as usize, "{missed}");
+        assert!((0..100).all(|_| packs(&words)), "all attempts succeed");
+        // Data that shrinks now and then is tried every time.
+        assert!((0..100).all(|i| packs(if i % 4 == 0 { &words } else { &random }) == (i % 4 == 0)));
     }
 
     #[test]

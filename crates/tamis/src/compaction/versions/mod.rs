@@ -195,7 +195,10 @@ pub(crate) struct Versions<'a> {
     complained: bool,
 }
 
-type Keep<'k> = dyn FnMut(Kept<'_>) -> Result<(), StorageError> + 'k;
+/// Where versions that stay go.
+pub(crate) trait Keep: FnMut(Kept<'_>) -> Result<(), StorageError> {}
+
+impl<K: FnMut(Kept<'_>) -> Result<(), StorageError>> Keep for K {}
 
 impl<'a> Versions<'a> {
     pub(crate) fn new(rules: Rules<'a>, around: Surroundings<'a>) -> Self {
@@ -228,7 +231,7 @@ impl<'a> Versions<'a> {
         &mut self,
         key: &[u8],
         (seq, kind, value): (SeqNo, Kind, &[u8]),
-        keep: &mut Keep<'_>,
+        keep: &mut impl Keep,
     ) -> Result<(), StorageError> {
         let stripe = self.around.snapshots.partition_point(|&snapshot| snapshot < seq);
         if !self.waiting.operands.is_empty() {
@@ -262,7 +265,7 @@ impl<'a> Versions<'a> {
 
     /// Ends the key.
     #[inline]
-    pub(crate) fn end(&mut self, key: &[u8], keep: &mut Keep<'_>) -> Result<(), StorageError> {
+    pub(crate) fn end(&mut self, key: &[u8], keep: &mut impl Keep) -> Result<(), StorageError> {
         if self.waiting.operands.is_empty() {
             return Ok(());
         }
@@ -290,7 +293,7 @@ impl<'a> Versions<'a> {
         seq: SeqNo,
         kind: Kind,
         stripe: usize,
-        keep: &mut Keep<'_>,
+        keep: &mut impl Keep,
     ) -> Result<(), StorageError> {
         // Operands are buffered only where all readers have one horizon: see `operand`.
         let expired = stripe == self.stripe && self.has_expired(seq);
@@ -310,7 +313,7 @@ impl<'a> Versions<'a> {
         seq: SeqNo,
         operand: &[u8],
         newest: bool,
-        keep: &mut Keep<'_>,
+        keep: &mut impl Keep,
     ) -> Result<(), StorageError> {
         // Snapshots and current readers may have horizons between an operand and its base. They then read different
         // values, and both must stay.
@@ -331,7 +334,7 @@ impl<'a> Versions<'a> {
     }
 
     /// Folds the buffered operands onto this base, as far as possible.
-    fn settle(&mut self, key: &[u8], base: Base<'_>, keep: &mut Keep<'_>) -> Result<(), StorageError> {
+    fn settle(&mut self, key: &[u8], base: Base<'_>, keep: &mut impl Keep) -> Result<(), StorageError> {
         let Some(operator) = self.rules.operator else { return self.give_all(key, keep) };
         let base = match base {
             Base::Unknown => {
@@ -358,7 +361,7 @@ impl<'a> Versions<'a> {
     }
 
     /// Passes on the buffered operands unchanged: older versions in their stripe must stay, too.
-    fn give_all(&mut self, key: &[u8], keep: &mut Keep<'_>) -> Result<(), StorageError> {
+    fn give_all(&mut self, key: &[u8], keep: &mut impl Keep) -> Result<(), StorageError> {
         self.given = true;
         let mut waiting = std::mem::take(&mut self.waiting);
         for (seq, operand) in waiting.iter() {
@@ -370,7 +373,7 @@ impl<'a> Versions<'a> {
     }
 
     /// Passes on one operand.
-    fn give(&self, key: &[u8], seq: SeqNo, operand: &[u8], keep: &mut Keep<'_>) -> Result<(), StorageError> {
+    fn give(&self, key: &[u8], seq: SeqNo, operand: &[u8], keep: &mut impl Keep) -> Result<(), StorageError> {
         keep(Kept { seq, kind: Kind::Merge, value: operand, pinned: self.pinned(key, seq) })
     }
 
@@ -382,7 +385,7 @@ impl<'a> Versions<'a> {
         key: &[u8],
         (mut seq, mut kind, mut value): (SeqNo, Kind, &[u8]),
         newest: bool,
-        keep: &mut Keep<'_>,
+        keep: &mut impl Keep,
     ) -> Result<(), StorageError> {
         let decision = match self.rules.filter {
             Some(filter) if newest && kind == Kind::Put && self.seen_by_nobody() => {

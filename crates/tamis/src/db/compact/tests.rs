@@ -126,7 +126,7 @@ fn carry_out(ops: &[Op], sub_jobs: usize) -> (Outcome, u64) {
     let mut versions = Vec::new();
     cursor.seek(b"", MAX_SEQNO).unwrap();
     while cursor.valid() {
-        versions.push((cursor.key().to_vec(), cursor.seq(), cursor.kind(), cursor.value().to_vec()));
+        versions.push((cursor.key().to_vec(), cursor.seq(), cursor.kind(), cursor.version().3.to_vec()));
         cursor.next().unwrap();
     }
     let tombstones = version.tombstones.iter().flat_map(|t| t.iter()).collect();

@@ -29,7 +29,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::{MergeCursor, Source, together};
+use super::{MergeCursor, Ranked, Source, rank_of, together};
 use crate::error::StorageError;
 use crate::key::{MAX_SEQNO, SeqNo, prefix_of};
 use crate::read::run_cursor::{RunContext, RunCursor, Tables, Until};
@@ -287,8 +287,8 @@ impl MergeCursor {
                         Start::Before(None) => cursor.seek_to_last(),
                     }
                     if cursor.valid() {
-                        self.prefixes[i] = prefix_of(cursor.key());
-                        self.heap.push(i as u32);
+                        self.heap
+                            .push(Ranked { rank: rank_of(cursor.key(), self.backward), source: i as u32 });
                     }
                 }
             }
@@ -301,8 +301,10 @@ impl MergeCursor {
     #[inline]
     pub(super) fn listed_range_is_over(&self) -> bool {
         let Some(until) = &self.context.until else { return false };
-        let Some(&top) = self.heap.first() else { return true };
-        let prefix = self.prefixes[top as usize];
+        if self.heap.is_empty() {
+            return true;
+        }
+        let prefix = self.prefix();
         if prefix != until.prefix {
             return (prefix > until.prefix) != self.backward;
         }
@@ -315,7 +317,7 @@ impl MergeCursor {
     pub(super) fn go_on(&mut self) -> Result<(), StorageError> {
         let Some(until) = self.context.until.take() else { return Ok(()) };
         let sources = &mut self.sources;
-        self.heap.retain(|source| match &mut sources[*source as usize] {
+        self.heap.retain(|at| match &mut sources[at.source as usize] {
             Source::Run(run) if run.is_lazy() => {
                 run.sleep();
                 false
@@ -348,8 +350,7 @@ impl MergeCursor {
         for &source in &lazy_runs.woken {
             let at = &self.sources[source as usize];
             if at.valid() {
-                self.prefixes[source as usize] = prefix_of(at.key());
-                self.heap.push(source);
+                self.heap.push(Ranked { rank: rank_of(at.key(), self.backward), source });
             }
         }
         self.heapify();

@@ -48,7 +48,7 @@ fn write(db: &Db, word: &str) {
 }
 
 fn version(cursor: &MergeCursor) -> String {
-    let (key, seq, value) = (text(cursor.key()), cursor.seq(), text(cursor.value()));
+    let (key, seq, value) = (text(cursor.key()), cursor.seq(), text(cursor.version().3));
     match cursor.kind() {
         Kind::Put => format!("{key}@{seq}={value}"),
         Kind::Delete => format!("-{key}@{seq}"),

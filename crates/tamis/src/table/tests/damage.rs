@@ -159,8 +159,11 @@ fn interrogate(bytes: &[u8], key: &[u8]) {
     let Ok(view) = BlockView::parse(bytes) else { return };
     let mut buffer = Vec::new();
     for i in (0..view.len().min(300)).chain([view.len() - 1, view.len(), usize::MAX / 16]) {
-        let _ = (view.key_parts(i), view.whole_key(i), view.compare_key(i, key), view.key_equals(i, key));
+        let _ = (view.key_parts(i), view.compare_key(i, key), view.key_equals(i, key));
         let _ = (view.copy_key(i, &mut buffer), view.value(i));
+        if let (Ok(record), Ok(group)) = (view.key_record(i), view.group_record(i)) {
+            let _ = view.key_of(record, group, &mut buffer);
+        }
         if i < view.len() {
             let _ = (view.seq(i), view.kind(i));
         }
@@ -198,12 +201,12 @@ proptest! {
         cut in 0usize..4,
     ) {
         let mut builder = BlockBuilder::new(interval, true);
+        let mut bytes = Vec::new();
         for i in 0..40u64 {
             let key = format!("shared-{:03}", i / 2);
             let kind = if i % 5 == 0 { Kind::Delete } else { Kind::Put };
-            builder.add(key.as_bytes(), Digest::of(key.as_bytes()), 99 - i % 2, kind, &[i as u8; 9]);
+            builder.add(key.as_bytes(), Digest::of(key.as_bytes()), 99 - i % 2, kind, &[i as u8; 9], &mut bytes);
         }
-        let mut bytes = Vec::new();
         builder.finish(&mut bytes);
         let len = bytes.len();
         for (at, byte) in flips {
