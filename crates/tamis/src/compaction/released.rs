@@ -43,6 +43,7 @@ pub(crate) fn plan(shape: &Shape, max_table_bytes: u64) -> Option<Plan> {
         range,
         max_table_bytes,
         borders: Vec::new(),
+        edges: Vec::new(),
         reason: Reason::Released,
         work: Work::Merge,
         guard_bits: None,
