@@ -7,7 +7,7 @@ use tamis_bench::Workload;
 use tamis_bench::value::ValueSizes;
 
 use crate::engines::Compression;
-use crate::engines::system::System;
+use crate::engines::system::{NATIVE, System};
 use crate::failure::Failure;
 use crate::suites::{CACHE_BYTES, Sizes, Suite};
 use crate::transactions::{Name, TransactionsArgs};
@@ -21,7 +21,8 @@ Every system runs in its own process, and only one works at a time. Systems are 
 rotates. Figures are medians over rounds; only ratios within a run count. `tamis-peers list` shows suites and systems.
 
 Systems: tamis, tamis-grf (one filter for the whole tree), tamis:OPTION=VALUE,OPTION=VALUE (as `tamis options` lists them), and
-the engines that were compiled in with --features rocksdb,leveldb,fjall,redb or --features all.
+the engines that were compiled in with --features rocksdb,leveldb,fjall,redb or --features all; rocksdb-native, RocksDB built for
+the present processor and with mapped tables, whose worker is another program, see --native.
 
 Exit codes: 0 everything measured; 1 a wrong answer of a system; 2 invalid arguments; 3 a failure of a system or the machine.
 
@@ -79,7 +80,8 @@ pub(crate) struct RunArgs {
     /// Suites, separated by commas [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub suites: Vec<Suite>,
-    /// Workloads that replace those of the suites, separated by commas: fills for `load`, all others for other suites
+    /// Workloads that replace those of the suites, separated by commas: fills for load, inline, batch, writers and space, any for
+    /// large, all others for other suites
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub workloads: Vec<Workload>,
     /// Systems, separated by commas [default: all compiled in]
@@ -100,6 +102,9 @@ pub(crate) struct RunArgs {
     /// Number of operations of the fastest workloads; slow ones have fewer [default: 500000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub ops: Option<u64>,
+    /// Duration of each round of `steady` [default: 90]
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    pub seconds: Option<u64>,
     /// Number of rounds; fewer than 5 are not significant [default: 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: Option<u32>,
@@ -118,7 +123,8 @@ pub(crate) struct RunArgs {
     /// Compression of blocks
     #[arg(long, value_enum, default_value = "none")]
     pub compression: CompressionArg,
-    /// Numbers of threads, separated by commas; cold, keys and load use one, sync 1, 2 and 4
+    /// Numbers of threads, separated by commas; load, inline, batch, space, cold, keys, steady and large use one, writers 2 and 8,
+    /// sync 1, 8 and 32
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2",
           value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: Vec<u16>,
@@ -131,6 +137,10 @@ pub(crate) struct RunArgs {
     /// Directory for rows and the report
     #[arg(long, value_name = "DIR", default_value = "tamis-peers-results")]
     pub out: PathBuf,
+    /// This program built for the present processor, to measure rocksdb-native [default: tamis-peers-native beside this
+    /// program]
+    #[arg(long, value_name = "PROGRAM")]
+    pub native: Option<PathBuf>,
     /// Continue an interrupted run with the same arguments: complete suites are kept, others start again
     #[arg(long)]
     pub resume: bool,
@@ -155,16 +165,29 @@ pub(crate) enum CompressionArg {
 struct Defaults {
     keys: u64,
     ops: u64,
+    seconds: u64,
     rounds: u32,
     memtable_bytes: u64,
     cache_bytes: Option<u64>,
 }
 
-const EARNEST: Defaults =
-    Defaults { keys: 1_000_000, ops: 500_000, rounds: 5, memtable_bytes: 64 << 20, cache_bytes: None };
+const EARNEST: Defaults = Defaults {
+    keys: 1_000_000,
+    ops: 500_000,
+    seconds: 90,
+    rounds: 5,
+    memtable_bytes: 64 << 20,
+    cache_bytes: None,
+};
 
-const QUICK: Defaults =
-    Defaults { keys: 20_000, ops: 4000, rounds: 2, memtable_bytes: 1 << 20, cache_bytes: Some(CACHE_BYTES) };
+const QUICK: Defaults = Defaults {
+    keys: 20_000,
+    ops: 4000,
+    seconds: 2,
+    rounds: 2,
+    memtable_bytes: 1 << 20,
+    cache_bytes: Some(CACHE_BYTES),
+};
 
 impl RunArgs {
     /// Returns the sizes of the suites.
@@ -182,6 +205,7 @@ impl RunArgs {
             key_bytes: self.key_bytes,
             values: self.value_bytes,
             ops: self.ops.unwrap_or(defaults.ops),
+            seconds: self.seconds.unwrap_or(defaults.seconds),
             rounds: self.rounds.unwrap_or(defaults.rounds),
             filter_bits: self.filter_bits,
             memtable_bytes,
@@ -203,9 +227,7 @@ impl RunArgs {
             if self.workloads[..i].contains(workload) {
                 return Err(Failure::Usage(format!("--workloads: `{workload}` is given twice")));
             }
-            if let Some(suite) =
-                self.suites().into_iter().find(|&suite| workload.is_fill() != (suite == Suite::Load))
-            {
+            if let Some(suite) = self.suites().into_iter().find(|suite| !suite.accepts(*workload)) {
                 return Err(Failure::Usage(format!(
                     "--workloads: `{workload}` does not fit the suite `{suite}`"
                 )));
@@ -214,9 +236,11 @@ impl RunArgs {
         Ok((!self.workloads.is_empty()).then(|| self.workloads.clone()))
     }
 
-    /// Returns the systems to compare.
-    pub(crate) fn systems(&self) -> Result<Vec<System>, Failure> {
-        let list = self.systems.clone().unwrap_or_else(|| System::compiled_in().join(","));
+    /// Returns the systems to compare; without a choice, `rocksdb-native` among them if there is a program for it.
+    pub(crate) fn systems(&self, native: bool) -> Result<Vec<System>, Failure> {
+        let native = (native && cfg!(feature = "rocksdb")).then_some(NATIVE);
+        let all = || System::compiled_in().into_iter().chain(native).collect::<Vec<_>>().join(",");
+        let list = self.systems.clone().unwrap_or_else(all);
         let systems =
             System::parse_list(&list).map_err(|error| Failure::Usage(format!("--systems: {error}")))?;
         for (i, system) in systems.iter().enumerate() {
@@ -342,7 +366,7 @@ mod tests {
         for line in
             ["p run --systems rockdb", "p run --systems tamis,tamis", "p run --systems tamis:no.option=1"]
         {
-            let refused = run(line).systems().unwrap_err();
+            let refused = run(line).systems(false).unwrap_err();
             assert!(
                 matches!(&refused, Failure::Usage(text) if text.contains("--systems")),
                 "{line}: {refused:?}"

@@ -165,7 +165,9 @@ impl Conductor<'_> {
             other => return Err(self.strange(i, &other)),
         };
         let order = if step.workload == Workload::FillSeq { Order::Sequential } else { Order::Random };
-        let fill = Request::Fill { order, loaded: plan.loaded };
+        let (threads, loaded) = (step.threads, plan.loaded);
+        let (batch, inline, rest) = (plan.batch, plan.inline, plan.rest);
+        let fill = Request::Fill { order, loaded, threads, batch, inline, rest };
         let (figures, _) = self.measured(i, &mut link, &fill)?;
         self.quit(i, link)?;
         Ok(Ok(self.row(plan, step, i, round, options, figures)))
@@ -233,6 +235,7 @@ impl Conductor<'_> {
             workload: step.workload.name().to_owned(),
             threads: step.threads,
             ops: step.ops,
+            seconds: plan.seconds,
             warmup,
             warm_with: step.warm_with.unwrap_or(Workload::GetExisting).name().to_owned(),
             seed: plan.seed_of(round),
@@ -280,7 +283,9 @@ impl Conductor<'_> {
                 Answer::Refused { why } => return Ok(Standing::Refused(why)),
                 other => return Err(self.strange(i, &other)),
             }
-            self.measured(i, &mut link, &Request::Fill { order: Order::Random, loaded: plan.loaded })?;
+            let (order, loaded) = (Order::Random, plan.loaded);
+            let fill = Request::Fill { order, loaded, threads: 1, batch: 1, inline: false, rest: false };
+            self.measured(i, &mut link, &fill)?;
             self.quit(i, link)?;
             link = self.spawn(i)?;
         }

@@ -1,61 +1,151 @@
-//! A store that counts the bytes put into it. Threads count separately; the counts are added when their sessions end.
+//! A store that counts and times every put. Threads count separately; the counts are added when their sessions end.
+//!
+//! A sample would miss the slowest puts, so each one is timed: two readings of the clock, some 50 ns, which are part of
+//! every engine's figures. With batches a session collects puts and hands them to the engine together; the time of such
+//! a write, from the first entry given to the engine's batch until the engine returns, is that of one put.
 
-use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::ops::{AddAssign, ControlFlow};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use tamis_bench::BenchError;
+use tamis_bench::histogram::Histogram;
 use tamis_bench::store::{Session, Store};
 
-/// A store, and the number of bytes of keys and values put into it.
-///
-/// Sessions add with relaxed ordering as they end. [`put_bytes`](Counted::put_bytes) takes `&mut self`: no session is
-/// alive then, and joining their threads ordered their additions before.
+use crate::engines::{Batch, Engine};
+
+/// The puts of a run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Puts {
+    /// Size of the keys and values of all successful puts.
+    pub bytes: u64,
+    /// Durations of all puts, or of all batches.
+    pub latency: Histogram,
+    /// The longest of them in nanoseconds.
+    pub slowest_ns: u64,
+    /// Number of puts that returned in each second since the store was wrapped.
+    pub seconds: Vec<u32>,
+}
+
+impl Puts {
+    fn record(&mut self, since: Instant, begun: Instant, puts: u32) {
+        let ended = Instant::now();
+        let ns = u64::try_from((ended - begun).as_nanos()).unwrap_or(u64::MAX);
+        self.latency.record(ns);
+        self.slowest_ns = self.slowest_ns.max(ns);
+        let second = (ended - since).as_secs() as usize;
+        if self.seconds.len() <= second {
+            self.seconds.resize(second + 1, 0);
+        }
+        self.seconds[second] += puts;
+    }
+}
+
+impl AddAssign<&Puts> for Puts {
+    fn add_assign(&mut self, other: &Puts) {
+        self.bytes += other.bytes;
+        self.latency.merge(&other.latency);
+        self.slowest_ns = self.slowest_ns.max(other.slowest_ns);
+        if self.seconds.len() < other.seconds.len() {
+            self.seconds.resize(other.seconds.len(), 0);
+        }
+        self.seconds.iter_mut().zip(&other.seconds).for_each(|(mine, theirs)| *mine += theirs);
+    }
+}
+
+/// A store, and the puts of its sessions that have ended.
 pub(crate) struct Counted<'e, E> {
     store: &'e E,
-    put_bytes: AtomicU64,
+    batch_puts: usize,
+    since: Instant,
+    ended: Mutex<Ended>,
+}
+
+#[derive(Default)]
+struct Ended {
+    puts: Puts,
+    /// The error of an incomplete last batch, which was written as its session ended.
+    error: Option<BenchError>,
 }
 
 impl<'e, E> Counted<'e, E> {
-    /// Wraps a store, with a count of 0.
-    pub(crate) fn new(store: &'e E) -> Self {
-        Counted { store, put_bytes: AtomicU64::new(0) }
+    /// Wraps a store: puts are handed to it in batches of so many, or one by one if it is 1.
+    pub(crate) fn new(store: &'e E, batch_puts: usize) -> Self {
+        Counted { store, batch_puts, since: Instant::now(), ended: Mutex::default() }
     }
 
-    /// Returns the size of the keys and values of all successful puts.
-    pub(crate) fn put_bytes(&mut self) -> u64 {
-        *self.put_bytes.get_mut()
+    /// Returns the puts of all sessions.
+    ///
+    /// # Errors
+    ///
+    /// An incomplete last batch could not be written.
+    pub(crate) fn puts(self) -> Result<Puts, BenchError> {
+        let ended = self.ended.into_inner().unwrap_or_else(PoisonError::into_inner);
+        ended.error.map_or(Ok(ended.puts), Err)
     }
 }
 
-impl<E: Store> Store for Counted<'_, E> {
+impl<E: Engine> Store for Counted<'_, E> {
     type Session<'s>
-        = CountedSession<'s, E::Session<'s>>
+        = CountedSession<'s, E>
     where
         Self: 's;
 
     fn session(&self) -> Result<Self::Session<'_>, BenchError> {
-        Ok(CountedSession { session: self.store.session()?, put_bytes: 0, total: &self.put_bytes })
+        Ok(CountedSession {
+            session: self.store.session()?,
+            batch: Batch::default(),
+            batch_puts: self.batch_puts,
+            since: self.since,
+            puts: Puts::default(),
+            ended: &self.ended,
+        })
     }
 }
 
 /// One thread's session.
-pub(crate) struct CountedSession<'s, S> {
-    session: S,
-    put_bytes: u64,
-    total: &'s AtomicU64,
+pub(crate) struct CountedSession<'s, E: Engine + 's> {
+    session: E::Session<'s>,
+    batch: Batch,
+    batch_puts: usize,
+    since: Instant,
+    puts: Puts,
+    ended: &'s Mutex<Ended>,
 }
 
-impl<S> Drop for CountedSession<'_, S> {
-    fn drop(&mut self) {
-        self.total.fetch_add(self.put_bytes, Ordering::Relaxed);
+impl<E: Engine> CountedSession<'_, E> {
+    fn write(&mut self) -> Result<(), BenchError> {
+        let begun = Instant::now();
+        E::write(&mut self.session, &self.batch)?;
+        self.puts.record(self.since, begun, self.batch.puts() as u32);
+        self.batch.clear();
+        Ok(())
     }
 }
 
-impl<S: Session> Session for CountedSession<'_, S> {
+impl<E: Engine> Drop for CountedSession<'_, E> {
+    fn drop(&mut self) {
+        let written = if self.batch.puts() > 0 { self.write() } else { Ok(()) };
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        ended.puts += &self.puts;
+        ended.error = ended.error.take().or(written.err());
+    }
+}
+
+impl<E: Engine> Session for CountedSession<'_, E> {
     #[inline]
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), BenchError> {
-        self.session.put(key, value)?;
-        self.put_bytes += (key.len() + value.len()) as u64;
+        if self.batch_puts > 1 {
+            self.batch.push(key, value);
+            if self.batch.puts() == self.batch_puts {
+                self.write()?;
+            }
+        } else {
+            let begun = Instant::now();
+            self.session.put(key, value)?;
+            self.puts.record(self.since, begun, 1);
+        }
+        self.puts.bytes += (key.len() + value.len()) as u64;
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
@@ -41,9 +42,9 @@ struct Process {
 }
 
 impl Link {
-    /// Starts this program as the worker of `system`. A request that takes longer than `limit` kills it.
-    pub(crate) fn spawn(system: &System, limit: Duration) -> io::Result<Link> {
-        let mut command = Command::new(std::env::current_exe()?);
+    /// Starts a program as the worker of `system`. A request that takes longer than `limit` kills it.
+    pub(crate) fn spawn(program: &Path, system: &System, limit: Duration) -> io::Result<Link> {
+        let mut command = Command::new(program);
         command.args(["worker", "--system", system.name()]);
         Link::of_command(command, system.name(), limit)
     }

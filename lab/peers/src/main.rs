@@ -11,6 +11,7 @@ mod directory;
 pub mod engines;
 mod failure;
 mod link;
+mod native;
 mod process;
 mod protocol;
 pub mod record;
@@ -62,7 +63,8 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &RunArgs) -> Result<(), Failure> {
-    let (sizes, systems) = (args.sizes()?, args.systems()?);
+    let native = native::program(args.native.as_deref());
+    let (sizes, systems) = (args.sizes()?, args.systems(native.is_some())?);
     let mut plans: Vec<Plan> = args.suites().into_iter().flat_map(|suite| suite.plans(&sizes)).collect();
     make_dir(&args.out)?;
     let path = args.out.join(rows::FILE);
@@ -72,6 +74,11 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
     Context::note(&args.out, &command_line(), &place).map_err(unwritten)?;
     plans.retain(|plan| !there.contains(&plan.suite));
     let dir = databases(&place)?;
+    if let Some(system) = systems.iter().find(|system| system.is_native()) {
+        native::check(native.as_deref(), system, &sizes, dir.path())?;
+    }
+    let this = std::env::current_exe()
+        .map_err(|error| Failure::System(format!("this program cannot be found: {error}")))?;
     let steps = |plan: &Plan| plan.steps.len() as u64 * u64::from(plan.rounds);
     let total = plans.iter().map(steps).sum::<u64>() * systems.len() as u64;
     let mut show = Show::new(writer, total, args.verbose);
@@ -79,7 +86,8 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
         show.note(DEBUG_BUILD);
     }
     let limit = Duration::from_secs(args.limit);
-    let spawn = |system: &System| Link::spawn(system, limit);
+    let program = |system: &System| native.as_deref().filter(|_| system.is_native()).unwrap_or(&this);
+    let spawn = |system: &System| Link::spawn(program(system), system, limit);
     let stage = Stage { systems: &systems, spawn: &spawn, dir: dir.path(), audience: &mut show };
     let done = conduct(&plans, stage);
     show.end();
@@ -146,6 +154,9 @@ fn list() -> Result<(), Failure> {
     for name in System::compiled_in() {
         let system: System = name.parse().map_err(|error| Failure::System(format!("{error}")))?;
         text.push_str(&format!("  {name:9} {}\n", version_of(&system)));
+    }
+    if cfg!(feature = "rocksdb") {
+        text.push_str("  rocksdb-native, with --native PROGRAM\n");
     }
     text.push_str("  tamis:OPTION=VALUE,OPTION=VALUE\n");
     text.push('\n');

@@ -74,12 +74,20 @@ pub(crate) enum Request {
         /// Number of keys present: the first ones in the order of filling.
         loaded: u64,
     },
-    /// Puts the first `loaded` keys in this order with one thread, and waits until the engine is idle.
+    /// Puts the first `loaded` keys in this order, and waits until the engine is idle.
     Fill {
         /// The order.
         order: Order,
         /// Number of keys. All of them, unless the order is random.
         loaded: u64,
+        /// Number of threads; 1 unless all keys are put.
+        threads: usize,
+        /// Number of puts that are written together.
+        batch: usize,
+        /// Whether each value is made right before its put, which is timed as well; with one thread only.
+        inline: bool,
+        /// Whether to wait until the size of the files no longer changes, too.
+        rest: bool,
     },
     /// Runs a workload other than a fill, and waits until the engine is idle if it writes.
     Run {
@@ -87,8 +95,10 @@ pub(crate) enum Request {
         workload: String,
         /// Number of threads.
         threads: usize,
-        /// Number of operations over all threads.
+        /// Number of operations over all threads; with `seconds`, of each part.
         ops: u64,
+        /// If given, the workload is repeated, with other seeds, until so many seconds have passed.
+        seconds: Option<u64>,
         /// Number of unmeasured operations of `warm_with` before them, with another seed.
         warmup: u64,
         /// A workload that does not write.

@@ -9,7 +9,7 @@ use crate::engines::Inside;
 /// The conditions of a row. Rows of equal conditions and different systems are compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Conditions {
-    /// The suite's name on the command line: `settled`, `runs`, `load`, `ycsb`, `mixgraph`, `cold`, `direct`, `keys`.
+    /// The suite's name on the command line: `settled`, `load`, `steady`, …
     pub suite: String,
     /// The workload's name.
     pub workload: String,
@@ -66,12 +66,26 @@ pub struct Figures {
     pub ns_per_op: f64,
     /// Operations per second over all threads.
     pub ops_per_second: f64,
-    /// Quantiles of the durations of single operations in nanoseconds, from a sample.
+    /// Quantiles of the durations of single operations in nanoseconds: of every put or batch if there is nothing but puts,
+    /// otherwise from a sample.
     pub p50_ns: u64,
     /// See `p50_ns`.
     pub p99_ns: u64,
     /// See `p50_ns`.
     pub p999_ns: u64,
+    /// The duration in nanoseconds that all but one in ten thousand puts or batches do not exceed. 0 if nothing was put.
+    #[serde(default)]
+    pub put_p9999_ns: u64,
+    /// The longest put or batch in nanoseconds. 0 if nothing was put.
+    #[serde(default)]
+    pub slowest_put_ns: u64,
+    /// Number of puts that returned in each second of the run, the last of which may be incomplete.
+    #[serde(default)]
+    pub puts_by_second: Vec<u32>,
+    /// Nanoseconds from the start of the first thread to the end of the last, including the preparation of keys, values and
+    /// expected answers, which `ns_per_op` and `ops_per_second` exclude. Divided by the operations.
+    #[serde(default)]
+    pub wall_ns_per_op: f64,
     /// Nanoseconds from the last operation until compaction had finished, for workloads that write.
     pub settle_ns: u64,
     /// Processor time of the process per operation: user and system time, including background threads; until
@@ -85,7 +99,11 @@ pub struct Figures {
     /// Bytes written to files, including logs, until compaction had finished, divided by the bytes of keys and values
     /// put. 0 if nothing was put.
     pub write_amplification: f64,
-    /// Size of the files in the database's directory divided by the size of all keys and values.
+    /// Size of the files in the database's directory divided by the size of all keys and values, right after the last
+    /// operation. 0 if nothing was put.
+    #[serde(default)]
+    pub space_amplification_before_settling: f64,
+    /// Size of the files in the database's directory divided by the size of all keys and values, at the end.
     pub space_amplification: f64,
     /// Anonymous memory of the process after the round: caches, memtables, filters. Excludes mapped files.
     pub resident_bytes: u64,

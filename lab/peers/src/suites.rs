@@ -27,6 +27,8 @@ pub(crate) struct Sizes {
     pub values: ValueSizes,
     /// Operations of the fastest workloads.
     pub ops: u64,
+    /// Duration of a round of steady overwrites.
+    pub seconds: u64,
     /// Number of measurements of every step.
     pub rounds: u32,
     /// Filter bits per key.
@@ -68,8 +70,23 @@ const RUNS: u64 = 16;
 /// Sizes of keys in the suite `keys`.
 const KEY_LENGTHS: [u64; 4] = [8, 32, 128, 1024];
 
-/// Numbers of writers in the suite `sync`.
-const SYNC_THREADS: [usize; 3] = [1, 2, 4];
+/// Numbers of writers in the suite `sync`: more of them share a sync.
+const SYNC_THREADS: [usize; 3] = [1, 8, 32];
+
+/// Numbers of writers in the suite `writers`; `load` has one.
+const WRITERS: [usize; 2] = [2, 8];
+
+/// Number of puts in a batch of the suite `batch`.
+const BATCH: usize = 100;
+
+/// Sizes of values in the suite `large`.
+const VALUE_LENGTHS: [usize; 4] = [1 << 10, 4 << 10, 16 << 10, 256 << 10];
+
+/// Values of at least so many bytes are separated in the suite `large`: all of them.
+const SEPARATED_BYTES: u64 = 1 << 10;
+
+/// Operations of a part of steady overwrites, after each of which the time is checked.
+const STEADY_OPS: u64 = 1 << 16;
 
 /// Minimum number of operations of a step.
 const FEWEST_OPS: u64 = 64;
@@ -94,6 +111,14 @@ const YCSB: [Workload; 6] =
 pub(crate) enum Suite {
     /// Fills.
     Load,
+    /// A fill by a caller who makes each value right before its put.
+    Inline,
+    /// A fill in batches.
+    Batch,
+    /// Fills by several threads.
+    Writers,
+    /// A fill, and the size of its files when nothing changes any more.
+    Space,
     /// Reads after compaction has finished.
     Settled,
     /// Reads with compaction held back.
@@ -110,6 +135,10 @@ pub(crate) enum Suite {
     Keys,
     /// Synced writes.
     Sync,
+    /// Overwrites for a while.
+    Steady,
+    /// Large values.
+    Large,
 }
 
 /// One database per system, and the measurements on it.
@@ -135,6 +164,16 @@ pub(crate) struct Plan {
     pub direct_io: bool,
     /// Whether compaction runs, during the load as well.
     pub compaction: bool,
+    /// Number of puts that a fill writes together.
+    pub batch: usize,
+    /// Whether a fill makes values right before their puts.
+    pub inline: bool,
+    /// Whether a fill's files must be at rest before they are measured.
+    pub rest: bool,
+    /// If given, steps are repeated for so long; their operations are a part.
+    pub seconds: Option<u64>,
+    /// See [`Setup`].
+    pub separated_bytes: Option<u64>,
     /// Whether the database is closed, evicted from the page cache and opened again before each step.
     pub cold: bool,
     /// Seed of all random choices.
@@ -167,12 +206,17 @@ pub(crate) struct Loading {
     filter_bits: u32,
     compression: Compression,
     compaction: bool,
+    separated_bytes: Option<u64>,
 }
 
 impl Suite {
     /// All suites in execution order.
-    pub(crate) const ALL: [Suite; 9] = [
+    pub(crate) const ALL: [Suite; 15] = [
         Suite::Load,
+        Suite::Inline,
+        Suite::Batch,
+        Suite::Writers,
+        Suite::Space,
         Suite::Settled,
         Suite::Runs,
         Suite::Ycsb,
@@ -181,12 +225,18 @@ impl Suite {
         Suite::Direct,
         Suite::Keys,
         Suite::Sync,
+        Suite::Steady,
+        Suite::Large,
     ];
 
     /// Returns the name on the command line and in rows.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Suite::Load => "load",
+            Suite::Inline => "inline",
+            Suite::Batch => "batch",
+            Suite::Writers => "writers",
+            Suite::Space => "space",
             Suite::Settled => "settled",
             Suite::Runs => "runs",
             Suite::Ycsb => "ycsb",
@@ -195,6 +245,8 @@ impl Suite {
             Suite::Direct => "direct",
             Suite::Keys => "keys",
             Suite::Sync => "sync",
+            Suite::Steady => "steady",
+            Suite::Large => "large",
         }
     }
 
@@ -202,6 +254,10 @@ impl Suite {
     pub(crate) fn about(self) -> &'static str {
         match self {
             Suite::Load => "fills of empty databases, repeated in each round",
+            Suite::Inline => "a fill whose values are made right before their puts, which is timed as well",
+            Suite::Batch => "a fill in batches of 100 puts",
+            Suite::Writers => "fills by 2 and 8 threads",
+            Suite::Space => "a fill, and the size of its files until they have been at rest for seconds",
             Suite::Settled => "reads after compaction has finished",
             Suite::Runs => "the same with compaction held back, so that there are 16 sorted runs or more",
             Suite::Ycsb => "the standard mixes A to F with a cache of 1 GiB",
@@ -209,7 +265,11 @@ impl Suite {
             Suite::Cold => "a few reads after opening, with none of the files in the page cache",
             Suite::Direct => "direct I/O with a block cache of 1/32 of the data",
             Suite::Keys => "keys of 8, 32, 128 and 1024 bytes, fewer of the longer ones",
-            Suite::Sync => "overwrites, each synced before it is acknowledged, by 1, 2 and 4 threads",
+            Suite::Sync => "overwrites, each synced before it is acknowledged, by 1, 8 and 32 threads",
+            Suite::Steady => "overwrites without a pause, with the puts of each second",
+            Suite::Large => {
+                "values of 1, 4, 16 and 256 KiB, fewer of the longer ones, separated from their keys"
+            }
         }
     }
 
@@ -218,13 +278,25 @@ impl Suite {
         use Workload::*;
         match self {
             Suite::Load => vec![FillRandom, FillSeq],
+            Suite::Inline | Suite::Batch | Suite::Writers | Suite::Space => vec![FillRandom],
             Suite::Settled | Suite::Runs => READS.to_vec(),
             Suite::Ycsb => YCSB.to_vec(),
             Suite::Mixgraph => vec![Mixgraph],
             Suite::Cold => vec![GetExisting, GetEmpty, Seek],
             Suite::Direct => vec![GetEmpty, GetExisting, Seek, SeekNext50, MultiGetExisting],
             Suite::Keys => vec![GetEmpty, GetExisting, Seek],
-            Suite::Sync => vec![Overwrite],
+            Suite::Sync | Suite::Steady => vec![Overwrite],
+            Suite::Large => vec![FillRandom, Overwrite, GetExisting, SeekNext50],
+        }
+    }
+
+    /// Reports whether a workload fits its databases.
+    pub(crate) fn accepts(self, workload: Workload) -> bool {
+        match self {
+            Suite::Inline => workload == Workload::FillRandom,
+            Suite::Load | Suite::Batch | Suite::Writers | Suite::Space => workload.is_fill(),
+            Suite::Large => true,
+            _ => !workload.is_fill(),
         }
     }
 
@@ -234,6 +306,10 @@ impl Suite {
         let plan = |threads: &[usize]| Plan::new(self, sizes, &workloads, threads);
         match self {
             Suite::Load => vec![plan(&[1])],
+            Suite::Inline => vec![Plan { inline: true, ..plan(&[1]) }],
+            Suite::Batch => vec![Plan { batch: BATCH, ..plan(&[1]) }],
+            Suite::Writers => vec![plan(&WRITERS)],
+            Suite::Space => vec![Plan { rest: true, ..plan(&[1]) }],
             Suite::Settled | Suite::Ycsb | Suite::Mixgraph | Suite::Direct => vec![plan(&sizes.threads)],
             Suite::Runs => {
                 let mut runs = plan(&sizes.threads);
@@ -253,6 +329,23 @@ impl Suite {
                 KEY_LENGTHS.iter().map(of_length).collect()
             }
             Suite::Sync => vec![Plan { sync: true, ..plan(&SYNC_THREADS) }],
+            Suite::Steady => vec![Plan { seconds: Some(sizes.seconds), ..plan(&[1]) }],
+            Suite::Large => {
+                let (fills, others): (Vec<Workload>, Vec<Workload>) =
+                    workloads.iter().partition(|workload| workload.is_fill());
+                let of_length = |&bytes: &usize| {
+                    let mut larger = Sizes { values: bytes.into(), ..sizes.clone() };
+                    let fewer = sizes.keys as f64 * sizes.entry_bytes() / larger.entry_bytes();
+                    larger.keys = (fewer as u64).max(1);
+                    larger.ops = sizes.ops.min(larger.keys);
+                    let plan = |workloads: &[Workload]| {
+                        let separated_bytes = Some(SEPARATED_BYTES);
+                        Plan { separated_bytes, ..Plan::new(self, &larger, workloads, &[1]) }
+                    };
+                    [plan(&fills), plan(&others)]
+                };
+                VALUE_LENGTHS.iter().flat_map(of_length).filter(|plan| !plan.steps.is_empty()).collect()
+            }
         }
     }
 
@@ -273,6 +366,7 @@ impl Suite {
         match self {
             Suite::Cold => 250,
             Suite::Sync => 100,
+            Suite::Large if scans => 50,
             Suite::Direct if seeks || scans => 250,
             Suite::Direct => 25,
             Suite::Runs if seeks || scans => 20,
@@ -304,7 +398,10 @@ impl Plan {
         let step = |threads: usize, workload: Workload| Step {
             workload,
             threads,
-            ops: (sizes.ops / suite.share(workload)).max(FEWEST_OPS),
+            ops: match suite {
+                Suite::Steady => sizes.ops.min(STEADY_OPS),
+                _ => (sizes.ops / suite.share(workload)).max(FEWEST_OPS),
+            },
             warm_with: match suite {
                 Suite::Load | Suite::Cold | Suite::Sync => None,
                 // Loads the hot keys of all mixes except the latest ones of D.
@@ -333,6 +430,11 @@ impl Plan {
             sync: false,
             direct_io: suite == Suite::Direct || sizes.direct_io,
             compaction: true,
+            batch: 1,
+            inline: false,
+            rest: false,
+            seconds: None,
+            separated_bytes: None,
             cold: false,
             seed: sizes.seed,
             rounds: sizes.rounds,
@@ -361,6 +463,7 @@ impl Plan {
             sync: self.sync,
             direct_io: self.direct_io,
             compaction: self.compaction,
+            separated_bytes: self.separated_bytes,
             overrides: overrides.to_vec(),
         }
     }
@@ -375,6 +478,7 @@ impl Plan {
             filter_bits: self.filter_bits,
             compression: self.compression,
             compaction: self.compaction,
+            separated_bytes: self.separated_bytes,
         })
     }
 
@@ -421,6 +525,7 @@ pub(crate) mod tests {
             key_bytes: 8,
             values: 256.into(),
             ops: 500_000,
+            seconds: 1,
             rounds: 5,
             filter_bits: 10,
             memtable_bytes: 64 << 20,
@@ -501,6 +606,20 @@ pub(crate) mod tests {
             let bytes = plan.loaded_bytes() as f64;
             assert!((bytes / (4e6 * 264.0) - 1.0).abs() < 0.001, "{bytes}");
         }
+    }
+
+    #[test]
+    fn larger_values_are_fewer_and_separated() {
+        let plans = Suite::Large.plans(&sizes());
+        assert_eq!(plans.len(), 8);
+        for plan in &plans {
+            let bytes = plan.loaded_bytes() as f64;
+            assert!((bytes / (4e6 * 264.0) - 1.0).abs() < 0.001, "{bytes}");
+            assert_eq!(plan.setup("x".into(), &[]).separated_bytes, Some(1024));
+            assert_eq!(plan.fills(), plan.steps.len() == 1, "a fill has databases of its own");
+        }
+        let reads = Sizes { workloads: Some(vec![Workload::GetExisting]), ..sizes() };
+        assert!(Suite::Large.plans(&reads).iter().all(|plan| !plan.fills()));
     }
 
     #[test]

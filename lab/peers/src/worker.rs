@@ -4,17 +4,30 @@
 //! checks every answer of the engine. After a failed request it is ready for the next one; an open database stays open.
 
 use std::io::{self, BufRead, Write};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tamis_bench::run::{Fill, RunSpec, Timing, run};
-use tamis_bench::{BenchError, KeySet, NoProgress, Workload};
+use tamis_bench::store::{Session, Store};
+use tamis_bench::{BenchError, KeySet, NoProgress, Workload, value};
 
-use crate::counted::Counted;
+use crate::counted::{Counted, Puts};
 use crate::directory::{self, Directory};
 use crate::engines::{Engine, Setup};
 use crate::process::{self, Usage};
 use crate::protocol::{Answer, Data, FailureKind, Order, Request};
 use crate::record::Figures;
+
+/// The files count as at rest if their size has not changed for this long.
+const AT_REST: Duration = Duration::from_secs(3);
+
+/// The longest wait for that.
+const LONGEST_REST: Duration = Duration::from_secs(30);
+
+/// Interval at which their size is read.
+const POLL: Duration = Duration::from_millis(200);
+
+/// Distance of the seeds of the parts of a run with a limit of time: the seeds of rounds and of warm-ups are in between.
+const PART_SEEDS: u64 = 1 << 32;
 
 /// Size of a page in bytes.
 const PAGE: u64 = 4096;
@@ -102,9 +115,24 @@ impl<E: Engine> Worker<E> {
                 None => Answer::Done,
             }),
             Request::Open { setup, data, loaded } => self.open(setup, data, loaded),
-            Request::Fill { order, loaded } => self.opened()?.fill(order, loaded),
-            Request::Run { workload, threads, ops, warmup, warm_with, seed } => {
-                let plan = Plan { workload: named(&workload)?, threads, ops, seed };
+            Request::Fill { order, loaded, threads, batch, inline, rest } => {
+                let workload = match order {
+                    Order::Random => Workload::FillRandom,
+                    Order::Sequential => Workload::FillSeq,
+                };
+                self.opened()?.fill(Plan {
+                    workload,
+                    threads,
+                    ops: loaded,
+                    batch,
+                    inline,
+                    rest,
+                    ..Plan::default()
+                })
+            }
+            Request::Run { workload, threads, ops, seconds, warmup, warm_with, seed } => {
+                let limit = seconds.map(Duration::from_secs);
+                let plan = Plan { workload: named(&workload)?, threads, ops, limit, seed, ..Plan::default() };
                 self.opened()?.run(plan, warmup, named(&warm_with)?)
             }
             Request::Settle => {
@@ -181,29 +209,49 @@ fn named(workload: &str) -> Result<Workload, Failed> {
 }
 
 /// A run.
+#[derive(Clone)]
 struct Plan {
     workload: Workload,
     threads: usize,
     ops: u64,
+    /// Repeated until so much time has passed.
+    limit: Option<Duration>,
+    /// Number of puts that are written together.
+    batch: usize,
+    /// Whether a fill makes values right before their puts.
+    inline: bool,
+    /// Whether to wait for files at rest.
+    rest: bool,
     seed: u64,
 }
 
+impl Default for Plan {
+    fn default() -> Plan {
+        let workload = Workload::GetExisting;
+        Plan { workload, threads: 1, ops: 0, limit: None, batch: 1, inline: false, rest: false, seed: 0 }
+    }
+}
+
 impl<E: Engine> Open<E> {
-    fn fill(&mut self, order: Order, loaded: u64) -> Result<Answer, Failed> {
-        let all = self.data.keys;
+    fn fill(&mut self, plan: Plan) -> Result<Answer, Failed> {
+        let (all, loaded) = (self.data.keys, plan.ops);
         if self.fill.loaded > 0 {
             return Err(Failed::request("the database contains keys; only an empty one can be filled"));
         }
-        if loaded == 0 || loaded > all || (order == Order::Sequential && loaded < all) {
+        if loaded == 0 || loaded > all || (plan.workload == Workload::FillSeq && loaded < all) {
             return Err(Failed::request(format!("{loaded} of {all} keys cannot be put in this order")));
         }
+        if plan.threads == 0 || plan.batch == 0 {
+            return Err(Failed::request("there are no threads, or batches without a put"));
+        }
+        if plan.inline && (plan.threads > 1 || plan.workload == Workload::FillSeq) {
+            return Err(Failed::request(
+                "values are made while loading in random order and by one thread only",
+            ));
+        }
         self.fill.loaded = loaded;
-        let workload = match order {
-            Order::Random => Workload::FillRandom,
-            Order::Sequential => Workload::FillSeq,
-        };
         // A fill's order depends on its seed, which later runs must use as well.
-        let measured = self.measure(Plan { workload, threads: 1, ops: loaded, seed: self.data.seed }, loaded);
+        let measured = self.measure(Plan { seed: self.data.seed, ..plan }, loaded);
         if measured.is_err() {
             self.fill.loaded = 0;
         }
@@ -219,7 +267,10 @@ impl<E: Engine> Open<E> {
         }
         if warmup > 0 {
             let seed = plan.seed.wrapping_sub(1);
-            run(&self.engine, &self.spec(&Plan { workload: warm_with, ops: warmup, seed, ..plan }))?;
+            run(&self.engine, &self.spec(&Plan { workload: warm_with, ops: warmup, seed, ..plan.clone() }))?;
+        }
+        if plan.limit.is_some() && plan.workload.inserts() {
+            return Err(Failed::request("a run with a limit of time must not insert keys"));
         }
         let inserts = Fill::inserts(plan.workload, plan.ops);
         if self.fill.loaded + inserts > self.data.keys {
@@ -251,45 +302,113 @@ impl<E: Engine> Open<E> {
         let size_before = Directory::of(&self.setup.dir)?;
         let before = Usage::now()?;
         let mapped_before = self.engine.mapped_bytes();
-        let mut store = Counted::new(&self.engine);
-        let timing = run(&store, &self.spec(&plan))?;
+        let (timing, puts) = self.execute(&plan)?;
+        let unsettled = Directory::of(&self.setup.dir)?;
         let settle_begun = Instant::now();
         let mut settle_ns = 0;
         if plan.workload.writes() {
             self.engine.settle()?;
             settle_ns = u64::try_from(settle_begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
         }
+        if plan.rest {
+            self.wait_until_at_rest()?;
+        }
         let used = Usage::now()?.since(&before);
         let size = Directory::of(&self.setup.dir)?;
-        let put_bytes = store.put_bytes();
-        let mut figures = figures_of(&timing);
+        let mut figures = figures_of(&timing, &puts);
         let ops = timing.ops.max(1) as f64;
         figures.settle_ns = settle_ns;
         figures.cpu_ns_per_op = used.cpu_ns as f64 / ops;
         figures.read_bytes_per_op = used.read_bytes as f64 / ops;
         figures.device_read_bytes_per_op = used.device_read_bytes as f64 / ops;
         let mut notes = Vec::new();
-        if put_bytes > 0 {
+        let key_and_value_bytes = loaded as f64 * self.data.entry_bytes();
+        if puts.bytes > 0 {
             let known = used.written_bytes + (self.engine.mapped_bytes() - mapped_before);
             let written = written_bytes(size_before, size, known, &mut notes);
-            figures.write_amplification = written as f64 / put_bytes as f64;
+            figures.write_amplification = written as f64 / puts.bytes as f64;
+            figures.space_amplification_before_settling =
+                unsettled.allocated_bytes as f64 / key_and_value_bytes;
         }
-        let key_and_value_bytes = loaded as f64 * self.data.entry_bytes();
         figures.space_amplification = size.allocated_bytes as f64 / key_and_value_bytes;
         figures.resident_bytes = process::resident_anonymous_bytes()?;
         figures.inside = self.engine.inside()?;
         Ok(Answer::Measured { figures: Box::new(figures), loaded, notes })
     }
+
+    /// Executes the operations of a plan.
+    fn execute(&self, plan: &Plan) -> Result<(Timing, Puts), Failed> {
+        let store = Counted::new(&self.engine, plan.batch);
+        let begun = Instant::now();
+        if plan.inline {
+            let timing = self.fill_inline(&store)?;
+            return Ok((timing, store.puts()?));
+        }
+        let mut timing = run(&store, &self.spec(plan))?;
+        let mut part = plan.clone();
+        while plan.limit.is_some_and(|limit| begun.elapsed() < limit) {
+            part.seed = part.seed.wrapping_add(PART_SEEDS);
+            let more = run(&store, &self.spec(&part))?;
+            // A mean of rates, weighted by their operations' time.
+            let (before, after) = (timing.busy_ns as f64, more.busy_ns as f64);
+            timing.ops_per_second =
+                (timing.ops_per_second * before + more.ops_per_second * after) / (before + after);
+            timing.ops += more.ops;
+            timing.busy_ns += more.busy_ns;
+            timing.wall_ns += more.wall_ns;
+            timing.latency.merge(&more.latency);
+        }
+        Ok((timing, store.puts()?))
+    }
+
+    /// Fills like `fill-random`, but by a caller who makes each entry and puts it at once, all of it timed.
+    fn fill_inline(&self, store: &Counted<'_, E>) -> Result<Timing, BenchError> {
+        let (mut key, mut bytes) = (Vec::new(), Vec::new());
+        let mut session = store.session()?;
+        let begun = Instant::now();
+        for place in 0..self.fill.loaded {
+            key.clear();
+            bytes.clear();
+            self.keys.existing(self.fill.at(place), &mut key);
+            let tag = value::tag_of(&key);
+            value::fill(tag, 0, self.data.values.of(tag), &mut bytes);
+            session.put(&key, &bytes)?;
+        }
+        let ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let (ops, ops_per_second) = (self.fill.loaded, self.fill.loaded as f64 * 1e9 / ns.max(1) as f64);
+        Ok(Timing { ops, busy_ns: ns, wall_ns: ns, ops_per_second, ..Timing::default() })
+    }
+
+    /// Waits until the size of the files no longer changes: engines give space back some time after they have finished.
+    fn wait_until_at_rest(&self) -> Result<(), Failed> {
+        let begun = Instant::now();
+        let (mut last, mut since) = (Directory::of(&self.setup.dir)?, Instant::now());
+        while since.elapsed() < AT_REST && begun.elapsed() < LONGEST_REST {
+            std::thread::sleep(POLL);
+            let now = Directory::of(&self.setup.dir)?;
+            if now != last {
+                (last, since) = (now, Instant::now());
+            }
+        }
+        Ok(())
+    }
 }
 
-fn figures_of(timing: &Timing) -> Figures {
+fn figures_of(timing: &Timing, puts: &Puts) -> Figures {
+    // A batch is one of its durations and many operations.
+    let only_puts = puts.seconds.iter().map(|&puts| u64::from(puts)).sum::<u64>() == timing.ops;
+    let latency = if only_puts { &puts.latency } else { &timing.latency };
     Figures {
         ops: timing.ops,
         ns_per_op: timing.ns_per_op(),
         ops_per_second: timing.ops_per_second,
-        p50_ns: timing.latency.quantile(0.5),
-        p99_ns: timing.latency.quantile(0.99),
-        p999_ns: timing.latency.quantile(0.999),
+        p50_ns: latency.quantile(0.5),
+        p99_ns: latency.quantile(0.99),
+        p999_ns: latency.quantile(0.999),
+        put_p9999_ns: puts.latency.quantile(0.9999),
+        slowest_put_ns: puts.slowest_ns,
+        puts_by_second: puts.seconds.clone(),
+        wall_ns_per_op: timing.wall_ns as f64 / timing.ops.max(1) as f64,
         ..Figures::default()
     }
 }

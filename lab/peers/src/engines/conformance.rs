@@ -23,6 +23,7 @@ pub(super) fn setup(dir: &Path) -> Setup {
         sync: false,
         direct_io: false,
         compaction: true,
+        separated_bytes: None,
         overrides: Vec::new(),
     }
 }

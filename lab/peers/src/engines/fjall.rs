@@ -10,6 +10,7 @@
 //! * Compaction is its leveled strategy with tables of a memtable's size. **Held back**, its threshold for level 0 is
 //!   the maximum, 255. Two limits cannot be set: from 20 runs in level 0 it slows writers down by spinning, and from 30
 //!   it makes them wait until compaction has helped, here forever. A session refuses puts shortly before.
+//! * Large values go to blob files if asked for (`with_kv_separation`), uncompressed, with the defaults of their collection.
 //! * Options of a keyspace are stored when it is created, and are permanent. Opening it with others is an error.
 //!
 //! `settle` flushes and waits until the background threads are idle. They take one or two steps of compaction after
@@ -29,12 +30,15 @@ use ::fjall::config::{
     BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry, PartitioningPolicy,
     PinningPolicy,
 };
-use ::fjall::{AbstractTree, CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use ::fjall::{
+    AbstractTree, CompressionType, Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions,
+    PersistMode,
+};
 use tamis_bench::BenchError;
 use tamis_bench::store::{Session, Store};
 
 use crate::engines::shared::{self, told};
-use crate::engines::{Compression, Engine, Inside, Setup};
+use crate::engines::{Batch, Compression, Engine, Inside, Setup};
 
 const NAME: &str = "fjall";
 
@@ -103,9 +107,23 @@ impl Engine for Fjall {
             ("data_block_compression_policy", format!("{:?} on all levels", compression(setup))),
             ("compaction_strategy", format!("Leveled, l0_threshold {}", l0_threshold(setup))),
             ("table_target_size", setup.memtable_bytes.to_string()),
+            ("kv_separation", separation(setup).map_or("None".into(), |options| format!("{options:?}"))),
             ("persist", if setup.sync { "SyncData" } else { "Buffer" }.into()),
         ]);
         Ok((fjall, told))
+    }
+
+    fn write(session: &mut FjallSession<'_>, batch: &Batch) -> Result<(), BenchError> {
+        let fjall = session.fjall;
+        let mut writes = fjall.database.batch();
+        if fjall.sync {
+            writes = writes.durability(Some(PersistMode::SyncData));
+        }
+        for (key, value) in batch.iter() {
+            session.count(key, value)?;
+            writes.insert(&fjall.keyspace, key, value);
+        }
+        writes.commit().map_err(failed)
     }
 
     fn settle(&self) -> Result<(), BenchError> {
@@ -211,7 +229,13 @@ pub(crate) fn keyspace_options(setup: &Setup) -> KeyspaceCreateOptions {
         .index_block_pinning_policy(PinningPolicy::all(true))
         .index_block_partitioning_policy(PartitioningPolicy::all(false))
         .data_block_compression_policy(CompressionPolicy::all(compression(setup)))
+        .with_kv_separation(separation(setup))
         .compaction_strategy(Arc::new(strategy))
+}
+
+fn separation(setup: &Setup) -> Option<KvSeparationOptions> {
+    let least = u32::try_from(setup.separated_bytes?).unwrap_or(u32::MAX);
+    Some(KvSeparationOptions::default().separation_threshold(least).compression(compression(setup)))
 }
 
 fn compression(setup: &Setup) -> CompressionType {
@@ -245,6 +269,18 @@ impl Store for Fjall {
 }
 
 impl FjallSession<'_> {
+    /// Must be called before each put.
+    #[inline]
+    fn count(&mut self, key: &[u8], value: &[u8]) -> Result<(), BenchError> {
+        if !self.fjall.compaction {
+            if self.uncounted > self.fjall.memtable_bytes / 8 {
+                self.check_room()?;
+            }
+            self.uncounted += (key.len() + value.len()) as u64;
+        }
+        Ok(())
+    }
+
     /// Returns an error instead of waiting forever. Counts runs once per eighth of a memtable's bytes.
     #[cold]
     fn check_room(&mut self) -> Result<(), BenchError> {
@@ -262,12 +298,7 @@ impl FjallSession<'_> {
 impl Session for FjallSession<'_> {
     #[inline]
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), BenchError> {
-        if !self.fjall.compaction {
-            if self.uncounted > self.fjall.memtable_bytes / 8 {
-                self.check_room()?;
-            }
-            self.uncounted += (key.len() + value.len()) as u64;
-        }
+        self.count(key, value)?;
         self.fjall.keyspace.insert(key, value).map_err(failed)?;
         if self.fjall.sync {
             self.fjall.database.persist(PersistMode::SyncData).map_err(failed)?;

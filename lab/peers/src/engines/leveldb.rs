@@ -28,7 +28,7 @@ use tamis_bench::BenchError;
 use tamis_bench::store::{Session, Store};
 
 use crate::engines::shared::{self, told};
-use crate::engines::{Compression, Engine, Inside, Setup};
+use crate::engines::{Batch, Compression, Engine, Inside, Setup};
 use tree::Tree;
 
 const NAME: &str = "leveldb";
@@ -103,6 +103,10 @@ impl Engine for LevelDb {
             ("WriteOptions::sync", setup.sync.to_string()),
         ]);
         Ok((LevelDb { db, sync: setup.sync }, told))
+    }
+
+    fn write(session: &mut LevelDbSession<'_>, batch: &Batch) -> Result<(), BenchError> {
+        session.db.write(&session.write, batch.iter()).map_err(failed)
     }
 
     fn settle(&self) -> Result<(), BenchError> {

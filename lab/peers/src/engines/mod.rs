@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 use tamis_bench::BenchError;
 use tamis_bench::store::Store;
 
+pub use batch::Batch;
+
+mod batch;
 #[cfg(test)]
 mod conformance;
 #[cfg(feature = "fjall")]
@@ -41,6 +44,8 @@ pub struct Setup {
     /// Whether compaction runs, as it does by default. Otherwise it is held back: every flushed memtable stays a sorted
     /// run, and writers are not slowed down because of it.
     pub compaction: bool,
+    /// Values of at least so many bytes go to files of their own, in engines that have this. tamis does so by overrides.
+    pub separated_bytes: Option<u64>,
     /// `OPTION=VALUE` as tamis spells them, beyond its defaults. Other engines accept none.
     pub overrides: Vec<String>,
 }
@@ -83,6 +88,9 @@ pub trait Engine: Store + Sized {
 
     /// Opens or creates the database, and returns the options that were set, as the engine spells them.
     fn open(setup: &Setup) -> Result<(Self, BTreeMap<String, String>), BenchError>;
+
+    /// Writes all puts of a batch, all or none, by the engine's own call for that, as durably as single puts.
+    fn write(session: &mut Self::Session<'_>, batch: &Batch) -> Result<(), BenchError>;
 
     /// Flushes memtables and, if compaction is on, waits until it has nothing left to do by its own rules.
     fn settle(&self) -> Result<(), BenchError>;

@@ -20,7 +20,7 @@ use tamis_bench::BenchError;
 use tamis_bench::store::{Session, Store};
 
 use crate::engines::shared::{self, told};
-use crate::engines::{Compression, Engine, Inside, Setup};
+use crate::engines::{Batch, Compression, Engine, Inside, Setup};
 
 const NAME: &str = "redb";
 const TABLE: TableDefinition<&[u8], &[u8]> = TableDefinition::new("bench");
@@ -74,6 +74,15 @@ impl Engine for Redb {
             ("transactions", "one for each operation".to_owned()),
         ]);
         Ok((redb, told))
+    }
+
+    fn write(session: &mut RedbSession<'_>, batch: &Batch) -> Result<(), BenchError> {
+        session.0.write(|table| {
+            for (key, value) in batch.iter() {
+                table.insert(key, value).map_err(failed)?;
+            }
+            Ok(())
+        })
     }
 
     fn settle(&self) -> Result<(), BenchError> {

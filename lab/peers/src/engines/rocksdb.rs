@@ -17,22 +17,34 @@
 //!
 //! RocksDB's own build targets the present processor (`PORTABLE=0`): only then do its Bloom filters probe with AVX2 and
 //! its log's checksums use SSE4.2. The crate passes on Rust's target settings, and so needs
-//! `RUSTFLAGS=-Ctarget-cpu=native`. The options of a row contain the instructions used.
+//! `RUSTFLAGS=-Ctarget-cpu=native`. The options of a row contain the instructions used, those of the checksums as RocksDB's
+//! own log of events says.
+//!
+//! * Large values go to blob files if asked for (`enable_blob_files`), collected during compaction (`enable_blob_gc`,
+//!   which is off by default and without which nothing is ever given back), files of the default size.
+//!
+//! [`NativeRocksDb`] is the same, built for the present processor, with tables mapped (`allow_mmap_reads`). RocksDB
+//! then reads blocks in the mapping, without copying them into the cache, and would verify their checksums at each
+//! read: its documentation says that this is meant for use without verification, so `verify_checksums` is off. Direct
+//! I/O is not possible with it.
 //!
 //! Threads: any may use the database; every session has its own options of reads and writes.
 
 use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
 use std::ops::ControlFlow;
+use std::path::Path;
 
 use ::rocksdb::{
     BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, DBRawIterator,
-    DEFAULT_COLUMN_FAMILY_NAME, Options, ReadOptions, WaitForCompactOptions, WriteOptions, properties,
+    DEFAULT_COLUMN_FAMILY_NAME, Options, ReadOptions, WaitForCompactOptions, WriteBatch, WriteOptions,
+    properties,
 };
 use tamis_bench::BenchError;
 use tamis_bench::store::{Session, Store};
 
 use crate::engines::shared::{self, told};
-use crate::engines::{Compression, Engine, Inside, Setup};
+use crate::engines::{Batch, Compression, Engine, Inside, Setup};
 
 const NAME: &str = "rocksdb";
 
@@ -48,8 +60,14 @@ const LEVEL0_RUNS: u64 = 4;
 const MEMTABLES: i32 = 3;
 const BYTES_PER_SYNC: u64 = 1 << 20;
 
+/// RocksDB as the crate builds it.
+pub type PortableRocksDb = RocksDb<false>;
+
+/// RocksDB for the present processor, with mapped tables.
+pub type NativeRocksDb = RocksDb<true>;
+
 /// An open RocksDB.
-pub struct RocksDb {
+pub struct RocksDb<const NATIVE: bool> {
     db: DB,
     /// The block cache, to query its usage.
     cache: Option<Cache>,
@@ -62,13 +80,15 @@ pub struct RocksDbSession<'s> {
     db: &'s DB,
     keyspace: &'s ColumnFamily,
     read: ReadOptions,
+    /// Whether blocks are verified at each read.
+    verify: bool,
     write: WriteOptions,
     /// The first key after the scanned range.
     bound: Vec<u8>,
 }
 
-impl Engine for RocksDb {
-    const NAME: &'static str = NAME;
+impl<const NATIVE: bool> Engine for RocksDb<NATIVE> {
+    const NAME: &'static str = if NATIVE { "rocksdb-native" } else { NAME };
 
     /// Returns the version of the bundled source. It is not available from a library that was linked instead.
     fn version() -> String {
@@ -77,7 +97,15 @@ impl Engine for RocksDb {
     }
 
     fn refuses(setup: &Setup) -> Option<&'static str> {
-        (!setup.overrides.is_empty()).then_some(shared::NO_OVERRIDES)
+        if !setup.overrides.is_empty() {
+            Some(shared::NO_OVERRIDES)
+        } else if NATIVE && setup.direct_io {
+            Some("tables are either mapped or read by direct I/O")
+        } else if NATIVE && !IS_NATIVE {
+            Some("this program was not built for the present processor")
+        } else {
+            None
+        }
     }
 
     fn open(setup: &Setup) -> Result<(Self, BTreeMap<String, String>), BenchError> {
@@ -85,10 +113,16 @@ impl Engine for RocksDb {
         // Each database has its own cache; RocksDB keeps it as long as necessary.
         let capacity = shared::size(setup.cache_bytes);
         let cache = (capacity > 0).then(|| Cache::new_hyper_clock_cache(capacity, 0));
-        let options = options_of(setup, cache.as_ref());
+        let mut options = options_of(setup, cache.as_ref());
+        options.set_allow_mmap_reads(NATIVE);
         // Only a named column family gives the handle that the batched `MultiGet` needs.
         let family = ColumnFamilyDescriptor::new(DEFAULT_COLUMN_FAMILY_NAME, options.clone());
         let db = DB::open_cf_descriptors(&options, dir, [family]).map_err(failed)?;
+        let fast_checksums = has_fast_checksums(dir)?;
+        if NATIVE && !fast_checksums {
+            let text = "the linked RocksDB was built for the oldest processor: its log has no fast CRC-32C";
+            return Err(BenchError::Store { system: Self::NAME, source: text.into() });
+        }
         let mut told = told([
             ("block_cache", format!("HyperClockCache, {capacity}")),
             ("filter_policy", format!("bloomfilter:{}:false", setup.filter_bits)),
@@ -106,7 +140,13 @@ impl Engine for RocksDb {
             ("use_direct_io_for_flush_and_compaction", setup.direct_io.to_string()),
             ("disable_auto_compactions", (!setup.compaction).to_string()),
             ("WriteOptions::sync", setup.sync.to_string()),
-            ("instructions", instructions().into()),
+            ("allow_mmap_reads", NATIVE.to_string()),
+            ("ReadOptions::verify_checksums", (!NATIVE).to_string()),
+            (
+                "blob files",
+                setup.separated_bytes.map_or("none".into(), |least| format!("min_blob_size {least}, gc")),
+            ),
+            ("instructions", instructions(fast_checksums)),
         ]);
         if !setup.compaction {
             for name in ["level0_slowdown_writes_trigger", "level0_stop_writes_trigger"] {
@@ -114,6 +154,14 @@ impl Engine for RocksDb {
             }
         }
         Ok((RocksDb { db, cache, sync: setup.sync, compaction: setup.compaction }, told))
+    }
+
+    fn write(session: &mut RocksDbSession<'_>, batch: &Batch) -> Result<(), BenchError> {
+        let mut writes = WriteBatch::default();
+        for (key, value) in batch.iter() {
+            writes.put(key, value);
+        }
+        session.db.write_opt(writes, &session.write).map_err(failed)
     }
 
     fn settle(&self) -> Result<(), BenchError> {
@@ -151,7 +199,7 @@ impl Engine for RocksDb {
     }
 }
 
-impl RocksDb {
+impl<const NATIVE: bool> RocksDb<NATIVE> {
     fn number(&self, property: &properties::PropName) -> Result<Option<u64>, BenchError> {
         self.db.property_int_value(property).map_err(failed)
     }
@@ -189,6 +237,12 @@ pub(crate) fn options_of(setup: &Setup, cache: Option<&Cache>) -> Options {
     options.set_bytes_per_sync(BYTES_PER_SYNC);
     options.set_use_direct_reads(setup.direct_io);
     options.set_use_direct_io_for_flush_and_compaction(setup.direct_io);
+    if let Some(least) = setup.separated_bytes {
+        options.set_enable_blob_files(true);
+        options.set_min_blob_size(least);
+        options.set_blob_compression_type(compression(setup));
+        options.set_enable_blob_gc(true);
+    }
     if !setup.compaction {
         options.set_disable_auto_compactions(true);
         options.set_level_zero_slowdown_writes_trigger(NEVER_SO_MANY);
@@ -197,17 +251,30 @@ pub(crate) fn options_of(setup: &Setup, cache: Option<&Cache>) -> Options {
     options
 }
 
+/// Whether this program, and with it a RocksDB that the crate built, is for a processor with AVX2.
+const IS_NATIVE: bool = cfg!(target_feature = "avx2") || cfg!(not(target_arch = "x86_64"));
+
 /// Returns the instructions that RocksDB was compiled with.
-fn instructions() -> &'static str {
-    if option_env!("ROCKSDB_LIB_DIR").is_some() {
-        "unknown: the library was built separately"
-    } else if cfg!(not(target_arch = "x86_64")) {
-        "the target's"
-    } else if cfg!(target_feature = "avx2") {
-        "with AVX2 and SSE4.2"
-    } else {
-        "the oldest x86-64's: without AVX2 in filters"
+fn instructions(fast_checksums: bool) -> String {
+    let filters = match (option_env!("ROCKSDB_LIB_DIR"), IS_NATIVE) {
+        (None, true) => "AVX2 in filters",
+        (None, false) => "no AVX2 in filters",
+        (Some(_), _) => "filters unknown, since the library was built separately",
+    };
+    let checksums = if fast_checksums { "the processor's CRC-32C" } else { "CRC-32C by tables" };
+    format!("{checksums}, {filters}")
+}
+
+/// Reports whether checksums use the processor's instructions, as the open database's log of events says.
+fn has_fast_checksums(dir: &Path) -> Result<bool, BenchError> {
+    let path = dir.join("LOG");
+    let failed = |source| BenchError::Io { operation: "read", path: path.clone(), source };
+    for line in BufReader::new(std::fs::File::open(&path).map_err(failed)?).lines() {
+        if let Some((_, answer)) = line.map_err(failed)?.split_once("Fast CRC32 supported: ") {
+            return Ok(answer.starts_with("Supported"));
+        }
     }
+    Ok(false)
 }
 
 fn level_base(setup: &Setup) -> u64 {
@@ -221,14 +288,15 @@ fn compression(setup: &Setup) -> DBCompressionType {
     }
 }
 
-impl Store for RocksDb {
+impl<const NATIVE: bool> Store for RocksDb<NATIVE> {
     type Session<'s> = RocksDbSession<'s>;
 
     fn session(&self) -> Result<RocksDbSession<'_>, BenchError> {
         let keyspace = self.db.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).expect("it was opened by this name");
         let mut write = WriteOptions::default();
         write.set_sync(self.sync);
-        Ok(RocksDbSession { db: &self.db, keyspace, read: ReadOptions::default(), write, bound: Vec::new() })
+        let (read, verify) = (read_options(!NATIVE), !NATIVE);
+        Ok(RocksDbSession { db: &self.db, keyspace, read, verify, write, bound: Vec::new() })
     }
 }
 
@@ -266,7 +334,7 @@ impl Session for RocksDbSession<'_> {
         high: Option<&[u8]>,
         mut look: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), BenchError> {
-        let mut read = ReadOptions::default();
+        let mut read = read_options(self.verify);
         if let Some(high) = high {
             if high < low {
                 return Ok(());
@@ -288,10 +356,16 @@ impl Session for RocksDbSession<'_> {
         high: &[u8],
         mut look: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), BenchError> {
-        let mut entries = self.db.raw_iterator_opt(ReadOptions::default());
+        let mut entries = self.db.raw_iterator_opt(read_options(self.verify));
         entries.seek_for_prev(high);
         look_at(&mut entries, &mut look, |entries| entries.prev())
     }
+}
+
+fn read_options(verify: bool) -> ReadOptions {
+    let mut read = ReadOptions::default();
+    read.set_verify_checksums(verify);
+    read
 }
 
 #[inline]

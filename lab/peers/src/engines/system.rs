@@ -5,6 +5,7 @@
 //! tamis-grf                                tamis with `keyspace.filter=grf`
 //! tamis:keyspace.merge=partitioned         tamis with any options, separated by commas
 //! rocksdb, leveldb, fjall, redb            if compiled in
+//! rocksdb-native                           RocksDB for the present processor, mapped: see `--native`
 //! ```
 //!
 //! A value may contain commas: a part without `=` belongs to the value before it.
@@ -16,11 +17,15 @@ use tamis_bench::BenchError;
 
 use crate::engines::{Engine, tamis};
 
+/// The system whose worker is another program: see [`System::is_native`].
+pub const NATIVE: &str = "rocksdb-native";
+
 /// The engines of the command line, and the options of tamis that a name implies.
-const KNOWN: [(&str, Kind, &[&str]); 6] = [
+const KNOWN: [(&str, Kind, &[&str]); 7] = [
     ("tamis", Kind::Tamis, &[]),
     ("tamis-grf", Kind::Tamis, &["keyspace.filter=grf"]),
     ("rocksdb", Kind::RocksDb, &[]),
+    (NATIVE, Kind::NativeRocksDb, &[]),
     ("leveldb", Kind::LevelDb, &[]),
     ("fjall", Kind::Fjall, &[]),
     ("redb", Kind::Redb, &[]),
@@ -30,6 +35,7 @@ const KNOWN: [(&str, Kind, &[&str]); 6] = [
 enum Kind {
     Tamis,
     RocksDb,
+    NativeRocksDb,
     LevelDb,
     Fjall,
     Redb,
@@ -39,7 +45,7 @@ impl Kind {
     fn is_compiled_in(self) -> bool {
         match self {
             Kind::Tamis => true,
-            Kind::RocksDb => cfg!(feature = "rocksdb"),
+            Kind::RocksDb | Kind::NativeRocksDb => cfg!(feature = "rocksdb"),
             Kind::LevelDb => cfg!(feature = "leveldb"),
             Kind::Fjall => cfg!(feature = "fjall"),
             Kind::Redb => cfg!(feature = "redb"),
@@ -75,9 +81,19 @@ impl System {
         &self.overrides
     }
 
-    /// Returns the names that can be parsed, without those whose feature is not compiled in.
+    /// Reports whether its worker is a program that was built for the present processor: two builds of RocksDB do not fit
+    /// into one program.
+    pub fn is_native(&self) -> bool {
+        self.kind == Kind::NativeRocksDb
+    }
+
+    /// Returns the names that can be parsed and measured by this program, without those whose feature is not compiled in.
     pub fn compiled_in() -> Vec<&'static str> {
-        KNOWN.iter().filter(|(_, kind, _)| kind.is_compiled_in()).map(|(name, ..)| *name).collect()
+        KNOWN
+            .iter()
+            .filter(|(name, kind, _)| kind.is_compiled_in() && *name != NATIVE)
+            .map(|(name, ..)| *name)
+            .collect()
     }
 
     /// Parses systems separated by commas. A part that does not begin with an engine's name continues the options of
@@ -109,7 +125,9 @@ impl System {
         match self.kind {
             Kind::Tamis => visitor.visit::<tamis::Tamis>(),
             #[cfg(feature = "rocksdb")]
-            Kind::RocksDb => visitor.visit::<crate::engines::rocksdb::RocksDb>(),
+            Kind::RocksDb => visitor.visit::<crate::engines::rocksdb::PortableRocksDb>(),
+            #[cfg(feature = "rocksdb")]
+            Kind::NativeRocksDb => visitor.visit::<crate::engines::rocksdb::NativeRocksDb>(),
             #[cfg(feature = "leveldb")]
             Kind::LevelDb => visitor.visit::<crate::engines::leveldb::LevelDb>(),
             #[cfg(feature = "fjall")]
@@ -140,7 +158,8 @@ impl FromStr for System {
         };
         if !kind.is_compiled_in() {
             return Err(BenchError::Request(format!(
-                "{name} is not compiled in: build with `--features {name}`, or with `--features all`"
+                "{name} is not compiled in: build with `--features {}`, or with `--features all`",
+                name.trim_end_matches("-native")
             )));
         }
         let mut overrides: Vec<String> = stands_for.iter().map(|&text| text.to_owned()).collect();
@@ -235,7 +254,8 @@ mod tests {
             if kind.is_compiled_in() {
                 assert!(refusal(&format!("{name}:cache=1")).contains("only tamis"));
             } else {
-                assert!(refusal(name).contains(&format!("--features {name}")));
+                let feature = name.trim_end_matches("-native");
+                assert!(refusal(name).contains(&format!("--features {feature}`")));
             }
         }
     }

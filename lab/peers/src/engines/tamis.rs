@@ -8,11 +8,11 @@
 
 use std::collections::BTreeMap;
 
-use tamis::{Db, Options};
+use tamis::{Db, Options, WriteBatch};
 use tamis_bench::BenchError;
 use tamis_bench::store::Store;
 
-use crate::engines::{Compression, Engine, Inside, Setup, shared};
+use crate::engines::{Batch, Compression, Engine, Inside, Setup, shared};
 
 /// Number of runs from which writes are slowed down when compaction is held back: more than there ever are.
 const MANY_RUNS: &str = "1048576";
@@ -54,6 +54,14 @@ impl Engine for Tamis {
         shared::make_dir(setup)?;
         let db = Db::open(&setup.dir, options)?;
         Ok((Tamis { db, compaction: setup.compaction }, told))
+    }
+
+    fn write(session: &mut &Db, batch: &Batch) -> Result<(), BenchError> {
+        let mut writes = WriteBatch::new();
+        for (key, value) in batch.iter() {
+            writes.put(key, value);
+        }
+        Ok(Db::write(session, writes)?)
     }
 
     fn settle(&self) -> Result<(), BenchError> {

@@ -1,6 +1,6 @@
 //! The figures of a row by name: their units, their direction, and when they are meaningless.
 
-use crate::record::Row;
+use crate::record::{Figures, Row};
 
 /// One of the figures of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -10,7 +10,12 @@ pub(super) enum Figure {
     P50,
     P99,
     P999,
+    PutP9999,
+    SlowestPut,
+    MedianSecond,
+    WorstSecond,
     WriteAmplification,
+    UnsettledSpace,
     SpaceAmplification,
     Resident,
     Filters,
@@ -21,6 +26,7 @@ pub(super) enum Figure {
     ReadBytes,
     DeviceReadBytes,
     Settle,
+    Wall,
 }
 
 /// The unit in which a figure is written.
@@ -38,8 +44,13 @@ pub(super) enum Unit {
 pub(super) const QUANTILES: [Figure; 3] = [Figure::P50, Figure::P99, Figure::P999];
 
 /// The costs of a system, in the order of the tables.
-pub(super) const COSTS: [Figure; 11] = [
+pub(super) const COSTS: [Figure; 17] = [
+    Figure::PutP9999,
+    Figure::SlowestPut,
+    Figure::MedianSecond,
+    Figure::WorstSecond,
     Figure::WriteAmplification,
+    Figure::UnsettledSpace,
     Figure::SpaceAmplification,
     Figure::Resident,
     Figure::Filters,
@@ -50,17 +61,23 @@ pub(super) const COSTS: [Figure; 11] = [
     Figure::ReadBytes,
     Figure::DeviceReadBytes,
     Figure::Settle,
+    Figure::Wall,
 ];
 
 impl Figure {
     /// All figures.
-    pub(super) const ALL: [Figure; 16] = [
+    pub(super) const ALL: [Figure; 22] = [
         Figure::NsPerOp,
         Figure::OpsPerSecond,
         Figure::P50,
         Figure::P99,
         Figure::P999,
+        Figure::PutP9999,
+        Figure::SlowestPut,
+        Figure::MedianSecond,
+        Figure::WorstSecond,
         Figure::WriteAmplification,
+        Figure::UnsettledSpace,
         Figure::SpaceAmplification,
         Figure::Resident,
         Figure::Filters,
@@ -71,11 +88,17 @@ impl Figure {
         Figure::ReadBytes,
         Figure::DeviceReadBytes,
         Figure::Settle,
+        Figure::Wall,
     ];
 
-    /// Returns the figure by which a suite is judged: throughput for mixes of operations, time for the others.
+    /// Returns the figure by which a suite is judged: throughput for mixes of operations and where threads wait for each
+    /// other or for background work, time for the others.
     pub(super) fn headline(suite: &str) -> Figure {
-        if matches!(suite, "ycsb" | "mixgraph") { Figure::OpsPerSecond } else { Figure::NsPerOp }
+        if matches!(suite, "ycsb" | "mixgraph" | "writers" | "sync" | "steady") {
+            Figure::OpsPerSecond
+        } else {
+            Figure::NsPerOp
+        }
     }
 
     /// Returns its name with its unit.
@@ -86,8 +109,15 @@ impl Figure {
             Figure::P50 => "p50, ns",
             Figure::P99 => "p99, ns",
             Figure::P999 => "p99.9, ns",
+            Figure::PutP9999 => "p99.99 of puts, ns",
+            Figure::SlowestPut => "the slowest put, ns",
+            Figure::MedianSecond => "puts in the median second, thousands",
+            Figure::WorstSecond => "puts in the worst second, thousands",
             Figure::WriteAmplification => {
                 "write amplification: bytes written to files, including the log, / bytes put"
+            }
+            Figure::UnsettledSpace => {
+                "space right after the last operation: bytes of files / bytes of keys and values"
             }
             Figure::SpaceAmplification => "space: bytes of files / bytes of keys and values",
             Figure::Resident => "resident memory of the process, excluding mapped files",
@@ -99,6 +129,9 @@ impl Figure {
             Figure::ReadBytes => "bytes requested from the system per operation, excluding mapped files",
             Figure::DeviceReadBytes => "bytes read from the device per operation",
             Figure::Settle => "ns from the last operation until compaction had finished",
+            Figure::Wall => {
+                "ns per operation by the clock on the wall, including the preparation of operations"
+            }
         }
     }
 
@@ -110,7 +143,12 @@ impl Figure {
             Figure::P50 => "p50",
             Figure::P99 => "p99",
             Figure::P999 => "p99.9",
+            Figure::PutP9999 => "p99.99 of puts",
+            Figure::SlowestPut => "slowest put",
+            Figure::MedianSecond => "median second",
+            Figure::WorstSecond => "worst second",
             Figure::WriteAmplification => "write amplification",
+            Figure::UnsettledSpace => "space after the last operation",
             Figure::SpaceAmplification => "space",
             Figure::Resident => "resident memory",
             Figure::Filters => "filters",
@@ -121,24 +159,33 @@ impl Figure {
             Figure::ReadBytes => "bytes read",
             Figure::DeviceReadBytes => "bytes from the device",
             Figure::Settle => "settling",
+            Figure::Wall => "time on the wall",
         }
     }
 
     /// Returns its unit.
     pub(super) fn unit(self) -> Unit {
         match self {
-            Figure::NsPerOp | Figure::P50 | Figure::P99 | Figure::P999 | Figure::Cpu | Figure::Settle => {
-                Unit::Nanoseconds
-            }
-            Figure::OpsPerSecond => Unit::Thousands,
+            Figure::NsPerOp
+            | Figure::P50
+            | Figure::P99
+            | Figure::P999
+            | Figure::PutP9999
+            | Figure::SlowestPut
+            | Figure::Cpu
+            | Figure::Settle
+            | Figure::Wall => Unit::Nanoseconds,
+            Figure::OpsPerSecond | Figure::MedianSecond | Figure::WorstSecond => Unit::Thousands,
             Figure::Resident
             | Figure::Filters
             | Figure::Indexes
             | Figure::ReadBytes
             | Figure::DeviceReadBytes => Unit::Bytes,
-            Figure::WriteAmplification | Figure::SpaceAmplification | Figure::FilterBits | Figure::Runs => {
-                Unit::Plain
-            }
+            Figure::WriteAmplification
+            | Figure::UnsettledSpace
+            | Figure::SpaceAmplification
+            | Figure::FilterBits
+            | Figure::Runs => Unit::Plain,
         }
     }
 
@@ -155,11 +202,18 @@ impl Figure {
             Figure::P50 => (figures.p50_ns as f64, false),
             Figure::P99 => (figures.p99_ns as f64, false),
             Figure::P999 => (figures.p999_ns as f64, false),
+            Figure::PutP9999 => (figures.put_p9999_ns as f64, false),
+            Figure::SlowestPut => (figures.slowest_put_ns as f64, false),
+            Figure::MedianSecond => (second(figures, |whole| whole[whole.len() / 2]), false),
+            // A second without a put is a measurement, too.
+            Figure::WorstSecond => (second(figures, |whole| whole[0]), true),
             Figure::WriteAmplification => (figures.write_amplification, false),
+            Figure::UnsettledSpace => (figures.space_amplification_before_settling, false),
             Figure::SpaceAmplification => (figures.space_amplification, false),
             Figure::Resident => (figures.resident_bytes as f64, false),
             Figure::Cpu => (figures.cpu_ns_per_op, false),
             Figure::Settle => (figures.settle_ns as f64, false),
+            Figure::Wall => (figures.wall_ns_per_op, false),
             Figure::ReadBytes => (figures.read_bytes_per_op, true),
             Figure::DeviceReadBytes => (figures.device_read_bytes_per_op, true),
             Figure::Filters => (known(inside.filter_bytes), true),
@@ -171,15 +225,20 @@ impl Figure {
         (value.is_finite() && (value > 0.0 || zero_counts && value == 0.0)).then_some(value)
     }
 
+    /// Reports whether more is better.
+    pub(super) fn is_rate(self) -> bool {
+        matches!(self, Figure::OpsPerSecond | Figure::MedianSecond | Figure::WorstSecond)
+    }
+
     /// Reports whether `a` is better than `b`.
     pub(super) fn better(self, a: f64, b: f64) -> bool {
-        if self == Figure::OpsPerSecond { a > b } else { a < b }
+        if self.is_rate() { a > b } else { a < b }
     }
 
     /// Returns the factor by which `ours` is better than `other`: above 1 is ahead. Two zeros are equal; a zero of ours
     /// against anything else is infinitely better.
     pub(super) fn ratio(self, ours: f64, other: f64) -> f64 {
-        let (above, below) = if self == Figure::OpsPerSecond { (ours, other) } else { (other, ours) };
+        let (above, below) = if self.is_rate() { (ours, other) } else { (other, ours) };
         match (above == 0.0, below == 0.0) {
             (true, true) => 1.0,
             (false, true) => f64::INFINITY,
@@ -188,10 +247,18 @@ impl Figure {
     }
 }
 
+/// Returns a number of puts chosen from those of the whole seconds in ascending order, the last second being incomplete;
+/// NaN for fewer than three.
+fn second(figures: &Figures, choose: impl FnOnce(&[u32]) -> u32) -> f64 {
+    let mut whole = figures.puts_by_second.clone();
+    whole.pop();
+    whole.sort_unstable();
+    if whole.len() < 3 { f64::NAN } else { f64::from(choose(&whole)) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Figures;
     use crate::report::synthetic::row;
 
     #[test]
@@ -220,6 +287,19 @@ mod tests {
         measured.conditions.keys = 0;
         measured.figures.write_amplification = 0.0;
         assert_eq!(Figure::FilterBits.of(&measured), None);
+    }
+
+    #[test]
+    fn seconds_count_if_they_are_whole() {
+        let of = |puts_by_second: &[u32]| {
+            let figures = Figures { puts_by_second: puts_by_second.to_vec(), ..Figures::default() };
+            let measured = Row { figures, ..row("steady", "overwrite", "tamis", 0, 1.0) };
+            [Figure::MedianSecond, Figure::WorstSecond].map(|figure| figure.of(&measured))
+        };
+        assert_eq!(of(&[]), [None, None]);
+        assert_eq!(of(&[5, 6, 1]), [None, None]);
+        assert_eq!(of(&[5, 9, 6, 1]), [Some(6.0), Some(5.0)]);
+        assert_eq!(of(&[5, 0, 6, 7, 1]), [Some(6.0), Some(0.0)]);
     }
 
     #[test]

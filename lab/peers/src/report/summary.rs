@@ -10,10 +10,13 @@ use super::figure::Figure;
 use crate::record::{Conditions, Row};
 
 /// The systems that tamis is compared with.
-pub(super) const PEERS: [&str; 3] = ["rocksdb", "leveldb", "fjall"];
+pub(super) const PEERS: [&str; 4] = ["rocksdb", "rocksdb-native", "leveldb", "fjall"];
 
 /// Suites in the order of reports; others follow by name.
-const SUITES: [&str; 9] = ["settled", "runs", "load", "ycsb", "mixgraph", "cold", "direct", "keys", "sync"];
+const SUITES: [&str; 15] = [
+    "settled", "runs", "load", "inline", "batch", "writers", "sync", "steady", "large", "space", "ycsb",
+    "mixgraph", "cold", "direct", "keys",
+];
 
 /// Smaller numbers of rounds are marked.
 pub(super) const ENOUGH_ROUNDS: usize = 5;
@@ -49,6 +52,8 @@ pub(super) struct Group {
     pub(super) conditions: Conditions,
     /// By system.
     pub(super) outcomes: BTreeMap<String, Outcome>,
+    /// The puts of each whole second in the last measured round, by system.
+    pub(super) seconds: BTreeMap<String, Vec<u32>>,
 }
 
 /// One suite.
@@ -234,10 +239,19 @@ impl Summary {
             let suite = conditions.suite.as_str();
             let place = SUITES.iter().position(|name| *name == suite).unwrap_or(SUITES.len());
             let workload = first_seen[&(suite, conditions.workload.as_str())];
-            let new = || Group { conditions: (*conditions).clone(), outcomes: BTreeMap::new() };
+            let new = || Group {
+                conditions: (*conditions).clone(),
+                outcomes: BTreeMap::new(),
+                seconds: BTreeMap::new(),
+            };
             let groups = suites.entry((place, suite)).or_default();
             let group = groups.entry((workload, conditions)).or_insert_with(new);
             group.outcomes.insert((*system).to_owned(), outcome(rounds));
+            if let Some(last) = rounds.values().rev().find(|row| row.refused.is_none())
+                && let [whole @ .., _] = last.figures.puts_by_second.as_slice()
+            {
+                group.seconds.insert((*system).to_owned(), whole.to_vec());
+            }
         }
         let suites = suites.into_iter().map(|((_, name), groups)| {
             let groups: Vec<Group> = groups.into_values().collect();

@@ -311,9 +311,11 @@ mod tests {
 
     #[test]
     fn missing_peers_are_named() {
-        let all = rows_of("load", "fill-seq", &[("rocksdb", &[1.0]), ("leveldb", &[1.0]), ("fjall", &[1.0])]);
+        let peers: [(&str, &[f64]); 4] =
+            [("rocksdb", &[1.0]), ("rocksdb-native", &[1.0]), ("leveldb", &[1.0]), ("fjall", &[1.0])];
+        let all = rows_of("load", "fill-seq", &peers);
         assert_eq!(absent(&Summary::of(&all)), None);
-        let without: Vec<_> = all[..2].to_vec();
+        let without: Vec<_> = all[..3].to_vec();
         assert!(absent(&Summary::of(&without)).unwrap().contains("Not measured: fjall."));
         let only = vec![row("load", "fill-seq", "tamis", 0, 1.0), refused("load", "fill-seq", "fjall", "no")];
         assert!(absent(&Summary::of(&only)).unwrap().starts_with("None"));

@@ -18,7 +18,7 @@ const OVERLAP: char = '‡';
 pub(super) const HOW_TO_READ: [&str; 6] = [
     "Every figure is the median over the rounds; minimum and maximum are in brackets. In every round each system \
      executed the same operations on the same keys, in turn, in its own process, and every answer was checked.",
-    "A ratio is the factor by which tamis is better than the best of RocksDB, LevelDB and fjall in the same row: best \
+    "A ratio is the factor by which tamis is better than the best of RocksDB (either build), LevelDB and fjall in the same row: best \
      time / ours, our throughput / the best, best bytes / ours. Above 1 tamis is ahead, below 1 it is behind; \
      within 2 % of 1 it counts as even. redb, a B-tree, is shown but not counted.",
     "Only figures within a table are comparable. Absolute times vary between machines and over time.",
@@ -135,6 +135,12 @@ pub(super) fn suite(name: &str) -> String {
         "settled" => "Settled: compaction has finished".to_owned(),
         "runs" => "Many runs: compaction held back".to_owned(),
         "load" => "Load".to_owned(),
+        "inline" => "Load with values made right before their puts, which is timed as well".to_owned(),
+        "batch" => "Load in batches of 100 puts".to_owned(),
+        "writers" => "Load by several threads".to_owned(),
+        "steady" => "Steady overwrites".to_owned(),
+        "large" => "Large values, separated from their keys".to_owned(),
+        "space" => "Space of a load, at rest".to_owned(),
         "ycsb" => "YCSB".to_owned(),
         "mixgraph" => "Mixgraph".to_owned(),
         "cold" => "Cold: nothing in the page cache".to_owned(),

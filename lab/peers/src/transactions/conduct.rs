@@ -87,6 +87,7 @@ impl Plan {
             sync: false,
             direct_io: false,
             compaction: true,
+            separated_bytes: None,
             overrides: Vec::new(),
         };
         let (keys, value_bytes, ops, seconds) = (self.keys, self.value_bytes, self.ops, self.seconds);

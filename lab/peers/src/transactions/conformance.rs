@@ -22,6 +22,7 @@ fn setup(dir: &std::path::Path) -> Setup {
         sync: false,
         direct_io: false,
         compaction: true,
+        separated_bytes: None,
         overrides: Vec::new(),
     }
 }

@@ -7,7 +7,7 @@ use tamis_bench::store::{Session, Store};
 
 use super::*;
 use crate::engines::tamis::Tamis;
-use crate::engines::{Compression, Inside};
+use crate::engines::{Batch, Compression, Inside};
 
 pub(crate) fn setup(dir: &Path) -> Setup {
     Setup {
@@ -19,6 +19,7 @@ pub(crate) fn setup(dir: &Path) -> Setup {
         sync: false,
         direct_io: false,
         compaction: true,
+        separated_bytes: None,
         overrides: Vec::new(),
     }
 }
@@ -32,7 +33,7 @@ fn open(dir: &Path, seed: u64, loaded: u64) -> Request {
 }
 
 fn fill(order: Order, loaded: u64) -> Request {
-    Request::Fill { order, loaded }
+    Request::Fill { order, loaded, threads: 1, batch: 1, inline: false, rest: false }
 }
 
 fn run_of(workload: &str, ops: u64) -> Request {
@@ -40,6 +41,7 @@ fn run_of(workload: &str, ops: u64) -> Request {
         workload: workload.to_owned(),
         threads: 2,
         ops,
+        seconds: None,
         warmup: 100,
         warm_with: "get-existing".to_owned(),
         seed: 5,
@@ -164,6 +166,59 @@ fn failed_requests_are_reported_and_the_next_one_is_served() {
     assert_eq!(figures(&answers[20]).1, 3000);
 }
 
+#[test]
+fn puts_are_counted_by_threads_batches_and_seconds() {
+    let dir = tempfile::tempdir().unwrap();
+    let filled = |threads, batch, inline, rest| {
+        let db = dir.path().join(format!("{threads}-{batch}-{inline}"));
+        let fill = Request::Fill { order: Order::Random, loaded: 2999, threads, batch, inline, rest };
+        // All keys have to be there afterwards, the last and incomplete batch of each thread included.
+        let answers = ask(&[open(&db, 1, 0), fill, run_of("get-existing", 3000)]);
+        figures(&answers[2]);
+        figures(&answers[1]).0.clone()
+    };
+    for (threads, batch, inline, rest) in [
+        (1, 1, false, false),
+        (1, 1, true, false),
+        (3, 1, false, false),
+        (1, 100, false, false),
+        (3, 64, false, true),
+    ] {
+        let found = filled(threads, batch, inline, rest);
+        assert_eq!(found.puts_by_second.iter().sum::<u32>(), 2999);
+        assert!(found.p50_ns <= found.put_p9999_ns && found.put_p9999_ns > 0, "{found:?}");
+        // The upper end of a bucket may be a little longer.
+        assert!(found.put_p9999_ns <= found.slowest_put_ns + found.slowest_put_ns / 16, "{found:?}");
+        assert!(found.space_amplification_before_settling > 0.0 && found.wall_ns_per_op > 0.0);
+    }
+    let none =
+        Request::Fill { order: Order::Random, loaded: 10, threads: 1, batch: 0, inline: false, rest: false };
+    assert_failed(&ask(&[open(&dir.path().join("none"), 1, 0), none])[1], FailureKind::Request, "batches");
+}
+
+#[test]
+fn a_run_with_a_limit_of_time_lasts_so_long() {
+    let dir = tempfile::tempdir().unwrap();
+    let limited = |workload: &str| Request::Run {
+        workload: workload.to_owned(),
+        threads: 1,
+        ops: 500,
+        seconds: Some(1),
+        warmup: 0,
+        warm_with: "get-existing".to_owned(),
+        seed: 3,
+    };
+    let begun = Instant::now();
+    let fill = fill(Order::Random, 2900);
+    let answers = ask(&[open(&dir.path().join("db"), 1, 0), fill, limited("overwrite"), limited("ycsb-d")]);
+    assert!(begun.elapsed() >= Duration::from_secs(1));
+    let found = figures(&answers[2]).0;
+    assert!(found.ops > 500 && found.ops.is_multiple_of(500), "{found:?}");
+    assert_eq!(found.puts_by_second.iter().map(|&puts| u64::from(puts)).sum::<u64>(), found.ops);
+    assert!(found.puts_by_second.len() >= 2 && found.ops_per_second > 0.0, "{found:?}");
+    assert_failed(&answers[3], FailureKind::Request, "must not insert");
+}
+
 /// A tamis that has lost every key beginning with a byte below 8.
 pub(crate) struct Forgetful(Db);
 
@@ -230,6 +285,10 @@ impl Engine for Forgetful {
 
     fn settle(&self) -> Result<(), BenchError> {
         Ok(self.0.flush()?)
+    }
+
+    fn write(session: &mut ForgetfulSession<'_>, batch: &Batch) -> Result<(), BenchError> {
+        batch.iter().try_for_each(|(key, value)| session.put(key, value))
     }
 
     fn inside(&self) -> Result<Inside, BenchError> {

@@ -71,6 +71,13 @@ unsafe extern "C" {
     fn leveldb_iter_value(iterator: *const RawIterator, len: *mut usize) -> *const c_char;
     fn leveldb_iter_get_error(iterator: *const RawIterator, error: *mut *mut c_char);
     fn leveldb_writebatch_create() -> *mut RawBatch;
+    fn leveldb_writebatch_put(
+        batch: *mut RawBatch,
+        key: *const c_char,
+        key_len: usize,
+        value: *const c_char,
+        value_len: usize,
+    );
     fn leveldb_writebatch_destroy(batch: *mut RawBatch);
     fn leveldb_options_create() -> *mut RawOptions;
     fn leveldb_options_destroy(options: *mut RawOptions);
@@ -251,14 +258,32 @@ impl Db {
         })
     }
 
-    /// Writes an empty batch, which fails if a flush or a compaction has failed.
-    pub(super) fn check(&self) -> Result<(), String> {
-        let options = WriteOptions::new(false);
-        // SAFETY: created and freed by counterparts; the batch lives until it is written.
+    /// Writes all puts in one batch.
+    pub(super) fn write<'b>(
+        &self,
+        options: &WriteOptions,
+        puts: impl std::iter::Iterator<Item = (&'b [u8], &'b [u8])>,
+    ) -> Result<(), String> {
+        // SAFETY: the batch is created and freed by counterparts, and lives until it is written. It copies the bytes that
+        // it is given, whose pointers and lengths are those of slices.
         unsafe {
             let batch = Owned::new(leveldb_writebatch_create(), leveldb_writebatch_destroy);
+            for (key, value) in puts {
+                leveldb_writebatch_put(
+                    batch.raw(),
+                    key.as_ptr().cast(),
+                    key.len(),
+                    value.as_ptr().cast(),
+                    value.len(),
+                );
+            }
             checked(|error| leveldb_write(self.db.raw(), options.0.raw(), batch.raw(), error))
         }
+    }
+
+    /// Writes an empty batch, which fails if a flush or a compaction has failed.
+    pub(super) fn check(&self) -> Result<(), String> {
+        self.write(&WriteOptions::new(false), std::iter::empty())
     }
 
     pub(super) fn get<R>(

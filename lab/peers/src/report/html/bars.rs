@@ -1,6 +1,7 @@
 //! Pictures: bars, quantiles, and leads. Positions are percentages of the available width and heights are pixels, so
 //! that pictures fit a telephone, a screen and paper with letters of the same size.
 
+use tamis_bench::report::grouped;
 use tamis_lab::page::Page;
 
 use crate::report::figure::{Figure, QUANTILES};
@@ -9,6 +10,8 @@ use crate::report::{tables, text};
 
 /// Height of one system in pixels: a line of text, and the drawing below it.
 const LANE: usize = 36;
+/// The same with the course of a run below the text.
+const COURSE_LANE: usize = 84;
 const TEXT: usize = 14;
 const BAR: usize = 20;
 const THICK: usize = 9;
@@ -25,15 +28,15 @@ pub(super) fn bars(out: &mut Page, suite: &Suite, group: &Group, label: &str) {
     let best = group.best(figure).map(|(name, _)| name);
     let most =
         suite.systems.iter().filter_map(|s| group.spread(s, figure)).map(|s| s.max).fold(0.0, f64::max);
-    let direction = if figure == Figure::OpsPerSecond { "longer is better" } else { "shorter is better" };
+    let direction = if figure.is_rate() { "longer is better" } else { "shorter is better" };
     let caption = format!("{label} — {}, {direction}", figure.title());
     let said: Vec<String> = systems(suite, group)
         .map(|system| format!("{system}: {}", text::cell(group, system, figure, false)))
         .collect();
-    picture(out, &caption, &said, |out| {
+    picture(out, LANE, &caption, &said, |out| {
         for (lane, system) in systems(suite, group).enumerate() {
             let is_best = best == Some(system);
-            labels(out, lane, system, is_best, &text::cell(group, system, figure, false));
+            label_at(out, lane * LANE, system, is_best, &text::cell(group, system, figure, false));
             let Some(spread) = group.spread(system, figure) else { continue };
             let percent = |value: f64| format!("{:.2}%", 100.0 * (value / most));
             let y = (lane * LANE + BAR).to_string();
@@ -70,9 +73,9 @@ pub(super) fn quantiles(out: &mut Page, suite: &Suite, group: &Group, label: &st
     let said: Vec<String> = systems(suite, group)
         .map(|system| format!("{system}: {}", tables::quantiles(group, system)))
         .collect();
-    picture(out, &caption, &said, |out| {
+    picture(out, LANE, &caption, &said, |out| {
         for (lane, system) in systems(suite, group).enumerate() {
-            labels(out, lane, system, false, &tables::quantiles(group, system));
+            label_at(out, lane * LANE, system, false, &tables::quantiles(group, system));
             let y = (lane * LANE + BAR + THICK / 2).to_string();
             let found: Vec<String> = values(system).into_iter().flatten().map(place).collect();
             if let [first, .., last] = found.as_slice() {
@@ -83,6 +86,58 @@ pub(super) fn quantiles(out: &mut Page, suite: &Suite, group: &Group, label: &st
             }
         }
     });
+}
+
+/// Draws the puts of each second of the last round, all systems on the same scale from 0.
+pub(super) fn courses(out: &mut Page, suite: &Suite, group: &Group, label: &str) {
+    let longest = group.seconds.values().map(Vec::len).max().unwrap_or(0);
+    let most = group.seconds.values().flatten().copied().max().unwrap_or(0);
+    if longest < 3 || most == 0 {
+        return;
+    }
+    let caption = format!(
+        "{label} — puts in each of {longest} seconds of the last round, from 0 to {}, higher is better",
+        grouped(most.into())
+    );
+    let of = |figure, system: &str| text::cell(group, system, figure, true);
+    let value =
+        |system: &str| format!("{} / {}", of(Figure::MedianSecond, system), of(Figure::WorstSecond, system));
+    let said: Vec<String> = systems(suite, group)
+        .map(|system| format!("{system}: median and worst second, thousands: {}", value(system)))
+        .collect();
+    picture(out, COURSE_LANE, &caption, &said, |out| {
+        for (lane, system) in systems(suite, group).enumerate() {
+            let top = lane * COURSE_LANE;
+            label_at(out, top, system, false, &value(system));
+            let Some(seconds) = group.seconds.get(system) else { continue };
+            let points: Vec<String> = seconds
+                .iter()
+                .enumerate()
+                .map(|(at, &puts)| format!("{at},{:.2}", 100.0 - 100.0 * f64::from(puts) / f64::from(most)))
+                .collect();
+            let (y, height) = ((top + BAR).to_string(), (COURSE_LANE - BAR - 6).to_string());
+            let view = format!("0 0 {} 100", longest - 1);
+            let attributes = [
+                ("x", "0"),
+                ("y", &*y),
+                ("width", "100%"),
+                ("height", &*height),
+                ("viewBox", &*view),
+                ("preserveAspectRatio", "none"),
+            ];
+            out.tag("svg", &attributes, |out| {
+                out.void(
+                    "line",
+                    &[("class", "axis"), ("x1", "0"), ("x2", "100%"), ("y1", "100"), ("y2", "100")],
+                );
+                out.void("polyline", &[("class", class_of_course(system)), ("points", &points.join(" "))]);
+            });
+        }
+    });
+}
+
+fn class_of_course(system: &str) -> &'static str {
+    if is_tamis(system) { "course own" } else { "course peer" }
 }
 
 /// Draws tamis's lead to the right, or its deficit to the left. The number is in the same row of the table.
@@ -103,10 +158,10 @@ fn systems<'a>(suite: &'a Suite, group: &'a Group) -> impl Iterator<Item = &'a s
     suite.systems.iter().map(String::as_str).filter(|system| group.outcomes.contains_key(*system))
 }
 
-fn picture(out: &mut Page, caption: &str, said: &[String], draw: impl FnOnce(&mut Page)) {
+fn picture(out: &mut Page, lane: usize, caption: &str, said: &[String], draw: impl FnOnce(&mut Page)) {
     let (title, desc) = (out.name(), out.name());
     let by = format!("{title} {desc}");
-    let height = (said.len() * LANE).to_string();
+    let height = (said.len() * lane).to_string();
     out.tag("figure", &[], |out| {
         out.text_tag("figcaption", &[], caption);
         let attributes = [("role", "img"), ("width", "100%"), ("height", &*height), ("aria-labelledby", &by)];
@@ -118,8 +173,8 @@ fn picture(out: &mut Page, caption: &str, said: &[String], draw: impl FnOnce(&mu
     });
 }
 
-fn labels(out: &mut Page, lane: usize, system: &str, is_best: bool, value: &str) {
-    let y = (lane * LANE + TEXT).to_string();
+fn label_at(out: &mut Page, top: usize, system: &str, is_best: bool, value: &str) {
+    let y = (top + TEXT).to_string();
     let mut name = system.to_owned();
     if name.chars().count() > NAME {
         name = name.chars().take(NAME - 1).chain(['…']).collect();

@@ -83,6 +83,13 @@ fn suite(out: &mut Page, suite: &Suite) {
             bars::bars(out, suite, group, &labels.name(group));
         }
     });
+    if suite.groups.iter().any(|group| group.conditions.suite == "steady") {
+        out.tag("div", &[("class", "figures")], |out| {
+            for group in &suite.groups {
+                bars::courses(out, suite, group, &labels.name(group));
+            }
+        });
+    }
     table(out, &tables::main(suite, false));
     let refusals = tables::refusals(suite);
     if !refusals.is_empty() {

@@ -72,6 +72,27 @@ fn pictures_have_titles_and_tables_have_heads() {
 }
 
 #[test]
+fn steady_overwrites_have_a_course_without_the_incomplete_second() {
+    let systems: &[(&str, &[f64])] = &[("tamis", &[1.0, 2.0]), ("rocksdb", &[3.0]), ("fjall", &[4.0])];
+    let mut rows = rows_of("steady", "overwrite", systems);
+    rows[0].figures.puts_by_second = vec![9, 9, 9, 9];
+    rows[1].figures.puts_by_second = vec![200, 100, 0, 50, 77];
+    rows[2].figures.puts_by_second = vec![150, 150, 3];
+    parsed(&page_of(&rows), |document| {
+        let courses: Vec<(&str, &str)> = named(document, "polyline")
+            .map(|line| (line.attribute("class").unwrap(), line.attribute("points").unwrap()))
+            .collect();
+        let expected =
+            [("course own", "0,0.00 1,50.00 2,100.00 3,75.00"), ("course peer", "0,25.00 1,25.00")];
+        assert_eq!(courses, expected, "of the last round");
+    });
+    for row in &mut rows {
+        row.conditions.suite = "load".to_owned();
+    }
+    parsed(&page_of(&rows), |document| assert_eq!(named(document, "polyline").count(), 0));
+}
+
+#[test]
 fn lost_rows_come_first() {
     parsed(&page_of(&comparison()), |document| {
         let first = named(document, "table").next().unwrap();
