@@ -73,12 +73,11 @@ const MUTATIONS: &[Mutation] = &[
         story: "a write is visible before it is in the memtable",
         edits: &[Edit {
             file: "crates/tamis/src/db/commit.rs",
-            find: r#"        targets.insert(batch, in_flight.before);
-        in_flight.land()?;"#,
-            replace: r#"        let before = in_flight.before;
-        in_flight.land()?;
+            find: r#"        targets.insert(batch, last - count);
+        in_flight.land(last)?;"#,
+            replace: r#"        in_flight.land(last)?;
         sync::point();
-        targets.insert(batch, before);"#,
+        targets.insert(batch, last - count);"#,
         }],
     },
     Mutation {
@@ -86,8 +85,9 @@ const MUTATIONS: &[Mutation] = &[
         story: "a write is visible before one ahead of it in the log is in the memtable",
         edits: &[Edit {
             file: "crates/tamis/src/db/commit.rs",
-            find: r#"if !self.db.committer.wait_for(self.before) {"#,
-            replace: r#"if self.before == SeqNo::MAX {"#,
+            find: r#"self.turns.finish(turn, last, |last| self.publish(last));"#,
+            replace: r#"self.turns.finish(turn, last, |_| ());
+        self.publish(self.visible_seq.load(Ordering::SeqCst).max(last));"#,
         }],
     },
     Mutation {

@@ -24,9 +24,10 @@
 //! flight: a leader, which then holds it until its group is visible; and whoever seals memtables. The queue has a leaf lock, and so
 //! have each waiting writer and the turns.
 //!
-//! A number is published by a `SeqCst` store and awaited by `SeqCst` loads, and so is the count of threads that sleep until their turn: either
-//! the publisher sees the sleeper, or the sleeper sees the number. The next in turn publishes after it saw the number before, so
-//! that a reader's `Acquire` load is ordered after all insertions up to what it reads.
+//! The [turns](turns) of batches in flight are a ring of their own, of which whoever is done publishes as many as are done in
+//! order: a thread that lost its processor between its append and its turn holds up others, but once it goes on, none of them needs to run
+//! before the next is visible. A number is published by a `SeqCst` store and awaited by `SeqCst` loads, and so is the count of threads
+//! that sleep until then: either the publisher sees the sleeper, or the sleeper sees the number.
 //!
 //! # Failures and poison
 //!
@@ -34,6 +35,8 @@
 //! replaced ([`health`](super::health)), since the record may or may not be on disk. If the leader panics, its followers get an
 //! error and the next writer leads: it finds the log's lock poisoned and stops writes for good. If a writer panics in flight, nothing
 //! after it becomes visible any more, those in flight get an error, and writes stop for good.
+
+mod turns;
 
 use crate::sync::{self, Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
@@ -54,6 +57,7 @@ use crate::ids::KeyspaceId;
 use crate::key::{Kind, SeqNo};
 use crate::memtable::MemWriter;
 use crate::read::View;
+use turns::Turns;
 
 /// Batches beyond this many bytes wait for the next group, so that one group's latency stays bounded.
 const MAX_GROUP_BYTES: usize = 1 << 20;
@@ -63,11 +67,12 @@ const MAX_GROUP_BYTES: usize = 1 << 20;
 pub(crate) struct Committer {
     queue: Mutex<Queue>,
     visible_seq: AtomicU64,
+    turns: Turns,
     /// A writer in flight panicked: no later number becomes visible.
     broken: AtomicBool,
-    /// The number of threads that sleep until a number is visible. Raised under `turns`.
+    /// The number of threads that sleep until a number is visible. Raised under `asleep`.
     sleeping: AtomicUsize,
-    turns: Mutex<()>,
+    asleep: Mutex<()>,
     changed: Condvar,
 }
 
@@ -181,9 +186,10 @@ impl Committer {
         Committer {
             queue: Mutex::default(),
             visible_seq: AtomicU64::new(visible_seq),
+            turns: Turns::default(),
             broken: AtomicBool::new(false),
             sleeping: AtomicUsize::new(0),
-            turns: Mutex::default(),
+            asleep: Mutex::default(),
             changed: Condvar::new(),
         }
     }
@@ -209,9 +215,16 @@ impl Committer {
         }
     }
 
+    /// Makes a batch in flight visible with its last number, once all before it are, and returns when it is; `false` if that will not
+    /// happen.
+    fn land(&self, turn: turns::Turn, last: SeqNo) -> bool {
+        self.turns.finish(turn, last, |last| self.publish(last));
+        self.wait_for(last)
+    }
+
     fn wake(&self) {
         // Whoever has looked and is about to sleep holds the lock.
-        drop(self.turns.lock());
+        drop(self.asleep.lock());
         self.changed.notify_all();
     }
 
@@ -221,10 +234,10 @@ impl Committer {
         let is_broken = || self.broken.load(Ordering::SeqCst);
         sync::spin_until(|| is_there() || is_broken());
         if !is_there() && !is_broken() {
-            let mut turns = self.turns.lock();
+            let mut asleep = self.asleep.lock();
             self.sleeping.fetch_add(1, Ordering::SeqCst);
             while !is_there() && !is_broken() {
-                turns = self.changed.wait(turns);
+                asleep = self.changed.wait(asleep);
             }
             self.sleeping.fetch_sub(1, Ordering::SeqCst);
         }
@@ -335,23 +348,27 @@ impl DbInner {
     fn commit_alone(&self, batch: &WriteBatch) -> Result<(), WriteError> {
         let (bytes, count) = (batch.byte_len(), batch.len() as u64);
         let directory = self.directory.load();
-        let mut in_flight = InFlight { db: self, before: 0, last: 0 };
+        let mut in_flight = InFlight { db: self, turn: None };
+        let last;
         let targets = {
             let mut log = self.log.lock();
             self.health.check_writable()?;
             self.make_room(&mut log, &[batch], bytes)?;
+            if self.committer.turns.are_taken() {
+                self.land(&log);
+            }
             let targets = Targets::of(&directory, batch.keyspaces(), &log);
             // The insertion finds it there after the append.
             targets.prefetch(batch.digests()[0]);
             self.log.append(&mut log, count, std::iter::once(batch.bytes()))?;
-            in_flight.before = log.last_seq();
-            in_flight.last = log.assign(count);
+            in_flight.turn = Some(self.committer.turns.take());
+            last = log.assign(count);
             self.count(count, bytes);
             targets
         };
         sync::point();
-        targets.insert(batch, in_flight.before);
-        in_flight.land()?;
+        targets.insert(batch, last - count);
+        in_flight.land(last)?;
         self.expiry.note_visible();
         Ok(())
     }
@@ -456,28 +473,23 @@ impl DbInner {
 /// A batch between its append and its turn to become visible.
 struct InFlight<'d> {
     db: &'d DbInner,
-    /// The number assigned before it.
-    before: SeqNo,
-    /// Its last number; 0 before it is appended, and when it has landed.
-    last: SeqNo,
+    /// `None` before it is appended, and when it has landed.
+    turn: Option<turns::Turn>,
 }
 
 impl InFlight<'_> {
     /// Makes the batch visible, after all before it.
-    fn land(mut self) -> Result<(), WriteError> {
-        let last = std::mem::take(&mut self.last);
-        if !self.db.committer.wait_for(self.before) {
-            return Err(WriteError::Poisoned { cause: "a panic while writes were committed".to_owned() });
-        }
-        self.db.committer.publish(last);
-        Ok(())
+    fn land(mut self, last: SeqNo) -> Result<(), WriteError> {
+        let landed = self.turn.take().is_some_and(|turn| self.db.committer.land(turn, last));
+        let cause = || "a panic while writes were committed".to_owned();
+        landed.then_some(()).ok_or_else(|| WriteError::Poisoned { cause: cause() })
     }
 }
 
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         // Only in a panic after the append.
-        if self.last > 0 {
+        if self.turn.is_some() {
             self.db.committer.broken.store(true, Ordering::SeqCst);
             self.db.committer.wake();
             self.db.monitor.poison(&"a panic while writes were committed");
