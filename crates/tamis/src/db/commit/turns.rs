@@ -9,11 +9,11 @@
 //!
 //! # Threads
 //! [`take`](Turns::take) and [`are_taken`](Turns::are_taken) are for the holder of the log's lock, `finish` for any thread. One thread at a
-//! time publishes, whoever has set `publishing`. A thread that finds it set leaves its batch to that one, which looks once more after it cleared the flag: both the place
-//! and the flag are written and then read by the other side, each with `SeqCst`, so one of the two sees the other. `next` is stored with
+//! time publishes, whoever has set `publishing`. A thread that finds it set leaves its batch to that one, which looks once more after it cleared the flag. Setting and
+//! clearing are exchanges with `AcqRel`: the one that clears the flag comes after the one that found it set, and so sees its place. `next` is stored with
 //! `Release` after places are emptied, and loaded with `Acquire` before they are taken again.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 #[cfg(all(test, loom))]
 use loom::sync::atomic::{AtomicBool, AtomicU64};
@@ -73,11 +73,11 @@ impl Turns {
     /// Notes that a batch is done, whose last number is `last`, not 0; and has everything published that is done in order, by this thread
     /// or by another.
     pub(super) fn finish(&self, turn: Turn, last: SeqNo, publish: impl Fn(SeqNo)) {
-        self.place(turn.0).store(last, SeqCst);
-        while !self.publishing.swap(true, SeqCst) {
+        self.place(turn.0).store(last, Release);
+        while !self.publishing.swap(true, AcqRel) {
             let (mut next, mut done) = (self.next.load(Relaxed), 0);
             loop {
-                match self.place(next).load(SeqCst) {
+                match self.place(next).load(Acquire) {
                     0 => break,
                     last => done = last,
                 }
@@ -89,9 +89,9 @@ impl Turns {
                 self.next.store(next, Release);
                 publish(done);
             }
-            self.publishing.store(false, SeqCst);
+            self.publishing.swap(false, AcqRel);
             // Somebody may have come too late to be seen, and too early to find the flag cleared.
-            if self.place(next).load(SeqCst) == 0 {
+            if self.place(next).load(Acquire) == 0 {
                 break;
             }
         }
@@ -102,6 +102,8 @@ impl Turns {
 mod model {
     use loom::sync::Arc;
     use loom::thread;
+
+    use loom::sync::atomic::Ordering::SeqCst;
 
     use super::*;
 
