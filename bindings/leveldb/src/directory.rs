@@ -77,7 +77,7 @@ fn is_of_database(name: &str) -> bool {
     let kept = name.strip_suffix(".aside").or_else(|| name.strip_suffix(".damaged")).unwrap_or(name);
     let manifest = kept.strip_prefix("MANIFEST-");
     matches!(kept, "CURRENT" | "CURRENT.tmp" | "OPTIONS" | "OPTIONS.tmp" | "RESERVE" | "LOG.tmp")
-        || is_numbered(kept, &["tam", "log", "flt"])
+        || is_numbered(kept, &["tam", "log", "flt", "blb"])
         || manifest.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
         || kept.starts_with(SCRATCH_PREFIX) && kept.ends_with(".tmp")
 }

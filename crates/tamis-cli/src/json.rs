@@ -104,6 +104,9 @@ fn keyspace(stats: &KeyspaceStats) -> Value {
         tables_with_key_list,
         tables_with_unusable_filter,
     );
+    value["blob_files"] = stats.blob_files.into();
+    value["blob_bytes"] = stats.blob_bytes.into();
+    value["blob_garbage_bytes"] = stats.blob_garbage_bytes.into();
     value["global_filter"] = stats.global_filter.as_ref().map_or(Value::Null, global_filter);
     value["auto_filter"] = stats.auto_filter.as_ref().map_or(Value::Null, auto_filter);
     value["queries"] = stats.queries.as_ref().map_or(Value::Null, queries);

@@ -15,7 +15,7 @@ use tamis_filter::{
     BloomScheme, Digest, ElasticGroup, ElasticLayout, ElasticSpec, KeyList, PointFilter, PointSpec,
     RangeFilter, RangeSpec, SurfSuffix, Verify,
 };
-use tamis_fuzzing::{TableParts, batch_bytes, filter_file, table_parts};
+use tamis_fuzzing::{TableParts, batch_bytes, blob_file, filter_file, table_parts};
 
 type Done<T = ()> = Result<T, Box<dyn Error>>;
 
@@ -23,6 +23,10 @@ const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus");
 
 fn main() -> Done {
     tables()?;
+    for (which, name) in ["large", "small", "empty", "last"].into_iter().enumerate() {
+        seed("blobs", name, &blob_file(which, false))?;
+    }
+    seed("blobs", "compressed", &blob_file(0, true))?;
     seed("filter_images", "one", &filter_file(1))?;
     seed("filter_images", "several", &filter_file(6))?;
     logs()?;

@@ -33,8 +33,8 @@ pub use external::external;
 pub use options::options;
 pub use range_filter::range_filter;
 pub use tamis::fuzzing::{
-    TableParts, batch, batch_bytes, data_block, elastic, filter, filter_file, filter_images, key_list, log,
-    manifest, table, table_parts, tombstones,
+    TableParts, batch, batch_bytes, blob_file, blobs, data_block, elastic, filter, filter_file,
+    filter_images, key_list, log, manifest, table, table_parts, tombstones,
 };
 
 use std::path::Path;

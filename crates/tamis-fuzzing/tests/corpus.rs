@@ -112,6 +112,11 @@ fn mutated_key_lists_are_read_or_refused() {
 }
 
 #[test]
+fn mutated_blob_files_are_read_or_refused() {
+    run("blobs", tamis_fuzzing::blobs, 8000);
+}
+
+#[test]
 fn mutated_filter_files_are_read_or_refused() {
     run("filter_images", tamis_fuzzing::filter_images, 8000);
 }

@@ -118,7 +118,7 @@ const MUTATIONS: &[Mutation] = &[
         story: "the name of a flushed table is not synced",
         edits: &[Edit {
             file: "crates/tamis/src/db/flush.rs",
-            find: r#"        self.sync_tables(&output.tables)?;
+            find: r#"        self.sync_tables(&output)?;
         let opened = self.open_tables"#,
             replace: r#"        let opened = self.open_tables"#,
         }],

@@ -67,6 +67,9 @@ pub fn reshape(rng: &mut Rng, levels: usize, s: &mut Settings) {
     set(s, "filter_unit_bytes", pick(rng, &["128", "512", "4 KiB"]));
     set(s, "key_map", pick(rng, &["auto", "learned", "digest", "mixed", "local"]));
     set(s, "prefix_filter", pick(rng, &["none", "none", "3", "2,5", "delimiter /"]));
+    set(s, "blob_threshold", pick(rng, &["0", "1", "16", "100"]));
+    set(s, "blob_garbage", pick(rng, &["0.05", "0.3", "1"]));
+    set(s, "blob_file_bytes", pick(rng, &["4 KiB", "1 MiB"]));
     shape(rng, s);
     if !filter.is_elastic() && !filter.is_of_tree() {
         set(s, "filter_allocation", pick(rng, &["uniform", "uniform", "monkey", "mnemosyne"]));
@@ -99,7 +102,8 @@ fn shape(rng: &mut Rng, s: &mut Settings) {
 
 /// Draws a change of one option of an open database.
 pub fn change(rng: &mut Rng) -> (String, String) {
-    let (name, values): (&str, &[&str]) = match rng.u8(..5) {
+    let (name, values): (&str, &[&str]) = match rng.u8(..6) {
+        5 => ("blob_threshold", &["0", "1", "16", "100"]),
         0 => ("level0_runs", &["1", "2", "4"]),
         1 => ("size_ratio", &["2", "3", "4"]),
         2 => ("compaction", &["leveling", "tiering", "lazy-leveling", "fragmented"]),

@@ -111,6 +111,17 @@ impl StorageError {
         }
     }
 
+    /// Reports whether trying again would meet the same: damage, a file that is missing or cut short, or a failing device.
+    pub(crate) fn is_lasting(&self) -> bool {
+        match self {
+            StorageError::Corrupt(_) => true,
+            StorageError::Io(e) => {
+                matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof)
+                    || e.is_device_error()
+            }
+        }
+    }
+
     /// Reports whether the device or quota ran out of space.
     pub fn is_out_of_space(&self) -> bool {
         matches!(self, StorageError::Io(e)

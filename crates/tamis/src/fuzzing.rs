@@ -11,6 +11,7 @@
 //!
 //! Everything works in memory; calls are independent of each other.
 
+mod blobs;
 mod elastic;
 mod images;
 mod logs;
@@ -19,6 +20,7 @@ pub mod reseal;
 mod seeds;
 mod tables;
 
+pub use blobs::{blob_file, blobs};
 pub use elastic::elastic;
 pub use images::filter_images;
 pub use logs::{log, manifest};

@@ -16,5 +16,8 @@ pub(crate) type LogId = u64;
 /// Names a filter file within a database; drawn from the same counter as [`TableId`].
 pub(crate) type FilterFileId = u64;
 
+/// Names a blob file within a database; drawn from the same counter as [`TableId`].
+pub(crate) type BlobFileId = u64;
+
 /// The default keyspace, which always exists.
 pub(crate) const DEFAULT_KEYSPACE: KeyspaceId = 0;

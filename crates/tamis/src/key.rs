@@ -31,6 +31,8 @@ pub(crate) enum Kind {
     Put = 1,
     /// An operand follows: the keyspace's merge operator applies it to the result of the key's older versions.
     Merge = 2,
+    /// The key has a value that lies in a blob file; a reference to it follows. Only tables hold this kind.
+    PutBlob = 3,
 }
 
 impl Kind {
@@ -40,6 +42,7 @@ impl Kind {
             0 => Some(Kind::Delete),
             1 => Some(Kind::Put),
             2 => Some(Kind::Merge),
+            3 => Some(Kind::PutBlob),
             _ => None,
         }
     }
@@ -173,7 +176,7 @@ mod tests {
     #[test]
     fn every_kind_has_a_byte_and_no_other_byte_is_a_kind() {
         let known = (0..=u8::MAX).filter_map(|byte| Kind::from_byte(byte).map(|kind| (byte, kind as u8)));
-        assert_eq!(known.collect::<Vec<_>>(), [(0, 0), (1, 1), (2, 2)]);
+        assert_eq!(known.collect::<Vec<_>>(), [(0, 0), (1, 1), (2, 2), (3, 3)]);
     }
 
     #[test]

@@ -47,6 +47,7 @@
 #![warn(missing_debug_implementations)]
 
 mod batch;
+mod blob;
 mod codec;
 mod collections;
 mod compaction;

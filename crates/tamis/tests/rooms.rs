@@ -23,6 +23,7 @@ const ROOMS: &[&str] = &[
     "memtable",
     "table",
     "images",
+    "blob",
     "slice",
     "tree",
     "hotness",

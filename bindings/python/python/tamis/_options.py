@@ -22,6 +22,9 @@ class _CommonOptions(TypedDict, total=False):
     restart_interval: int
     block_hash_index: bool
     compression: Optional[str]
+    blob_threshold: Union[int, str]
+    blob_garbage: float
+    blob_file_bytes: Union[int, str]
     filter: Optional[str]
     bits_per_key: float
     filter_allocation: str

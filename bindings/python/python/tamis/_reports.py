@@ -86,15 +86,19 @@ class ReadCost(_Report):
 
     #: Those of io_reads that were issued together with others, so that their latencies overlap.
     batched_reads: int
+    #: Bytes of the records of those values, as stored.
+    blob_bytes: int
+    #: Values read from blob files.
+    blob_reads: int
     #: Data blocks touched, from any source.
     block_reads: int
     #: Bytes of the blocks touched, as stored.
     bytes_read: int
-    #: Data blocks found decoded in the block cache.
+    #: Data blocks, and values of blob files, found in the block cache.
     cache_hits: int
-    #: Data blocks looked up in the block cache and not found.
+    #: Data blocks, and values of blob files, looked up in the block cache and not found.
     cache_misses: int
-    #: Blocks whose checksum was computed.
+    #: Blocks and records of blob files whose checksum was computed.
     checksums_verified: int
     #: Digests computed from keys.
     digests: int
@@ -114,7 +118,7 @@ class ReadCost(_Report):
     gets: int
     #: Bytes read by those system calls.
     io_bytes: int
-    #: Read system calls for data, index and filter blocks.
+    #: Read system calls for data, index and filter blocks, and for records of blob files.
     io_reads: int
     #: Memtable filters probed.
     memtable_probes: int
@@ -140,11 +144,13 @@ class ReadCost(_Report):
 class WriteCost(_Report):
     """The cost of writes since the database was opened. Times are in nanoseconds, sizes in bytes."""
 
+    #: Bytes of the blob files among those that flushes and compactions wrote.
+    blob_write_bytes: int
     #: Compactions that were cancelled; their partial output was removed.
     cancelled: int
-    #: Bytes of the tables that compactions read.
+    #: Bytes of the tables that compactions read, and of the values in blob files that they moved.
     compaction_read_bytes: int
-    #: Bytes of the tables that compactions wrote.
+    #: Bytes of the tables and blob files that compactions wrote.
     compaction_write_bytes: int
     #: Compactions that rewrote tables.
     compactions: int
@@ -154,7 +160,7 @@ class WriteCost(_Report):
     dropped_tables: int
     #: Flushes that failed and were retried.
     failed_flushes: int
-    #: Bytes of the tables that flushes wrote.
+    #: Bytes of the tables and blob files that flushes wrote.
     flush_bytes: int
     #: Memtables flushed.
     flushes: int
@@ -352,6 +358,12 @@ class KeyspaceStats(_Report):
 
     #: What filter = auto has chosen, and why, if that is its filter.
     auto_filter: Optional[AutoFilterStats]
+    #: The bytes of the blob files.
+    blob_bytes: int
+    #: The number of blob files, which hold large values.
+    blob_files: int
+    #: Those of them that no table refers to any more; snapshots may.
+    blob_garbage_bytes: int
     #: The number of deletes among them.
     deletes: int
     #: The number of key versions on disk, including deletes.
@@ -640,6 +652,8 @@ class Stats(_Report):
 class TableStats(_Report):
     """One table of the tree on disk."""
 
+    #: Bytes of the values in blob files that it refers to.
+    blob_bytes: int
     #: Bytes of its file.
     bytes: int
     #: The number of deletes among them.
@@ -846,7 +860,8 @@ class ExternalTableInfo(_Report):
 class VerifiedFile(_Report):
     """One file that was checked."""
 
-    #: Key versions in a table, as far as known; writes that could be read from a log; 0 for others.
+    #: Key versions in a table, as far as known; values in a blob file, including those that no table refers to any more; writes
+    #: that could be read from a log; 0 for others.
     entries: int
     #: Its name.
     file: str
@@ -862,9 +877,11 @@ class VerifiedFile(_Report):
 class VerifyReport(_Report):
     """What Db::verify found."""
 
+    #: Blob files read, as far as tables refer to them.
+    blob_files: int
     #: Data blocks read.
     blocks: int
-    #: Bytes of the tables and filter files read.
+    #: Bytes of the tables, values in blob files, and filter files read.
     bytes: int
     #: Key versions seen.
     entries: int

@@ -18,6 +18,8 @@ enum Kind {
     Table,
     /// A file with images of a global filter (`….flt`)
     Filter,
+    /// A file with large values (`….blb`)
+    Blob,
     /// A write-ahead log (`….log`)
     Log,
     /// A manifest (`MANIFEST-…`)
@@ -31,6 +33,7 @@ impl Kind {
             _ if name.starts_with("MANIFEST-") => Some(Kind::Manifest),
             Some((_, "tam")) => Some(Kind::Table),
             Some((_, "flt")) => Some(Kind::Filter),
+            Some((_, "blb")) => Some(Kind::Blob),
             Some((_, "log")) => Some(Kind::Log),
             _ => None,
         }
@@ -43,6 +46,7 @@ impl Kind {
         match contents {
             Contents::Table | Contents::ExternalTable => Some(Kind::Table),
             Contents::FilterImages => Some(Kind::Filter),
+            Contents::Blobs => Some(Kind::Blob),
             Contents::Log(_) => Some(Kind::Log),
             Contents::Manifest(_) => Some(Kind::Manifest),
             _ => None,
@@ -53,6 +57,7 @@ impl Kind {
         match self {
             Kind::Table => "table",
             Kind::Filter => "filter file",
+            Kind::Blob => "blob file",
             Kind::Log => "log",
             Kind::Manifest => "manifest",
         }
@@ -62,12 +67,13 @@ impl Kind {
     fn flag(self) -> &'static str {
         match self {
             Kind::Filter => "filter",
+            Kind::Blob => "blob",
             kind => kind.noun(),
         }
     }
 }
 
-/// Print a table, filter, log or manifest file as text, without opening the database
+/// Print a table, filter, blob, log or manifest file as text, without opening the database
 #[derive(Args)]
 #[command(after_help = "\
 The kind of a file is taken from its name, or from its contents if the name does not tell. If the two contradict each other,\n\
@@ -125,6 +131,7 @@ pub(crate) fn run(args: DumpArgs, out: &mut Out) -> Result<Outcome, Failure> {
     let dump = match choose(&args)? {
         Kind::Table => inspect::dump_table,
         Kind::Filter => inspect::dump_filter_images,
+        Kind::Blob => inspect::dump_blobs,
         Kind::Log => inspect::dump_log,
         Kind::Manifest => inspect::dump_manifest,
     };
@@ -175,6 +182,7 @@ mod tests {
             ("db/000012.tam", Some(Kind::Table)),
             ("000013.log", Some(Kind::Log)),
             ("000014.flt", Some(Kind::Filter)),
+            ("000015.blb", Some(Kind::Blob)),
             ("MANIFEST-000001", Some(Kind::Manifest)),
             ("CURRENT", None),
             ("x.txt", None),

@@ -221,6 +221,10 @@ fn keyspace_page(page: &mut String, tree: &KeyspaceStats, picture: &str, runs: b
         let text = format!("{} tables, for the filter of the whole tree", tree.tables_with_key_list);
         line("key lists", text);
     }
+    if tree.blob_files > 0 {
+        let (count, garbage) = (grouped(tree.blob_files as u64), bytes(tree.blob_garbage_bytes));
+        line("blob files", format!("{count}, {}, of which {garbage} are garbage", bytes(tree.blob_bytes)));
+    }
     if tree.filter_files > 0 {
         let text = format!("{}, {}", grouped(tree.filter_files as u64), bytes(tree.filter_file_bytes));
         line("filter files", text);
@@ -231,13 +235,17 @@ fn keyspace_page(page: &mut String, tree: &KeyspaceStats, picture: &str, runs: b
     }
     let last = tree.levels.iter().rev().find(|level| !level.runs.is_empty());
     let last_bytes = last.map_or(0, level_bytes);
+    let blobs = match tree.blob_bytes {
+        0 => String::new(),
+        n => format!(" and {} of blob files", bytes(n)),
+    };
     line(
         "space",
         format!(
-            "{} of tables for {} of keys and values ({} bytes per byte); all levels by the last: {}",
+            "{} of tables{blobs} for {} of keys and values ({} bytes per byte); all levels by the last: {}",
             bytes(tree.table_bytes),
             bytes(tree.raw_bytes),
-            mean(ratio(tree.table_bytes, tree.raw_bytes)),
+            mean(ratio(tree.table_bytes + tree.blob_bytes, tree.raw_bytes)),
             mean(ratio(tree.table_bytes, last_bytes))
         ),
     );

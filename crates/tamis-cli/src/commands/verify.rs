@@ -127,6 +127,7 @@ fn page(report: &VerifyReport, advice: &[String]) -> String {
             let of = if keyspace.is_empty() { String::new() } else { format!(" of keyspace `{keyspace}`") };
             let held = match kind {
                 VerifiedKind::Table => format!(", {} entries in all", grouped(*entries)),
+                VerifiedKind::Blob => format!(", {} values in all", grouped(*entries)),
                 VerifiedKind::Log => format!(", {} writes can be read", grouped(*entries)),
                 _ => String::new(),
             };
@@ -137,13 +138,14 @@ fn page(report: &VerifyReport, advice: &[String]) -> String {
             let _ = writeln!(page, "to do:   {what}");
         });
     }
-    let filter_files = match report.filter_files {
+    let count = |n: usize, what: &str| match n {
         0 => String::new(),
-        n => format!("{} filter files, ", grouped(n as u64)),
+        n => format!("{} {what} files, ", grouped(n as u64)),
     };
+    let others = count(report.blob_files, "blob") + &count(report.filter_files, "filter");
     let _ = writeln!(
         page,
-        "{} tables, {filter_files}{} blocks, {} entries, {} read: {}",
+        "{} tables, {others}{} blocks, {} entries, {} read: {}",
         grouped(report.tables as u64),
         grouped(report.blocks),
         grouped(report.entries),
@@ -165,6 +167,7 @@ fn object(report: &VerifyReport, advice: &[String]) -> Value {
     });
     json!({
         "tables": report.tables, "blocks": report.blocks, "bytes": report.bytes, "filter_files": report.filter_files,
+        "blob_files": report.blob_files,
         "entries": report.entries, "log_writes": report.log_writes, "problems": report.problems,
         "unopenable": report.unopenable, "files": files.collect::<Vec<_>>(), "advice": advice,
     })

@@ -19,7 +19,7 @@ use crate::key::{KeyBytes, KeyEnd};
 use crate::read::merge::{MergeCursor, Tables};
 use crate::table::CursorOptions;
 use crate::tree::epochs::EpochMap;
-use crate::tree::files::table_path;
+use crate::tree::files::{blob_path, table_path};
 use crate::tree::open_table::OpenTable;
 use crate::tree::tombstones::Tombstones;
 use crate::tree::version::Version;
@@ -200,6 +200,8 @@ impl Merge<'_> {
             match result {
                 Ok(Some(part)) => {
                     output.written_bytes += part.written_bytes;
+                    output.blob_bytes += part.blob_bytes;
+                    output.blobs.extend(part.blobs);
                     output.tables.extend(part.tables);
                 }
                 Ok(None) => {}
@@ -211,8 +213,8 @@ impl Merge<'_> {
         if whole {
             return Ok(Some(output));
         }
-        for table in &output.tables {
-            let path = table_path(sink.dir, table.id);
+        let tables = output.tables.iter().map(|table| table_path(sink.dir, table.id));
+        for path in tables.chain(output.blobs.iter().map(|&id| blob_path(sink.dir, id))) {
             if let Err(e) = sink.fs.remove(&path) {
                 log::warn!("could not remove {} of a failed merge: {e}", path.display());
             }

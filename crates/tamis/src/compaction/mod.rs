@@ -2,6 +2,7 @@
 //! merges what a plan names and knows nothing of policies.
 
 pub(crate) mod allocation;
+pub(crate) mod blobs;
 pub(crate) mod execute;
 pub(crate) mod filters;
 pub(crate) mod parts;

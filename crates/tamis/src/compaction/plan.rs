@@ -66,6 +66,8 @@ pub(crate) enum Reason {
     Retention,
     /// The snapshots that pinned versions in the inputs are gone.
     Released,
+    /// The inputs refer to blob files that are mostly garbage.
+    BlobGarbage,
     /// Reads have lost as much to the extra runs as merging them costs.
     Reads,
     /// A manual compaction was requested.

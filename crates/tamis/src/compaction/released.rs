@@ -17,17 +17,29 @@ const PART: u64 = 5;
 /// Plans the rewrite of the free table with the largest share of bytes pinned by released snapshots, if that share
 /// exceeds a fifth. O(tables · their snapshots).
 pub(crate) fn plan(shape: &Shape, max_table_bytes: u64) -> Option<Plan> {
+    rewrite_heaviest(shape, max_table_bytes, Reason::Released, |table| {
+        let released = released_bytes(shape, table);
+        let part = released as f64 / table.meta.raw_bytes.max(1) as f64;
+        (released > table.meta.raw_bytes / PART).then_some(part)
+    })
+}
+
+/// Plans the rewrite in place of the free table with the largest weight; one without a weight stays.
+pub(crate) fn rewrite_heaviest(
+    shape: &Shape,
+    max_table_bytes: u64,
+    reason: Reason,
+    weight: impl Fn(&TableShape) -> Option<f64>,
+) -> Option<Plan> {
     let mut best: Option<(f64, usize, usize, &TableShape)> = None;
     for (level, runs) in shape.levels.iter().enumerate() {
         for (place, run) in runs.runs.iter().enumerate() {
             for table in run.tables.iter().filter(|table| !table.busy) {
-                let released = released_bytes(shape, table);
-                if released <= table.meta.raw_bytes / PART || conflicts(shape, level, &table.range()) {
+                let Some(weight) = weight(table).filter(|_| !conflicts(shape, level, &table.range())) else {
                     continue;
-                }
-                let part = released as f64 / table.meta.raw_bytes.max(1) as f64;
-                if best.is_none_or(|best| part > best.0) {
-                    best = Some((part, level, place, table));
+                };
+                if best.is_none_or(|best| weight > best.0) {
+                    best = Some((weight, level, place, table));
                 }
             }
         }
@@ -44,7 +56,7 @@ pub(crate) fn plan(shape: &Shape, max_table_bytes: u64) -> Option<Plan> {
         max_table_bytes,
         borders: Vec::new(),
         edges: Vec::new(),
-        reason: Reason::Released,
+        reason,
         work: Work::Merge,
         guard_bits: None,
     })

@@ -9,14 +9,16 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tamis_filter::Digest;
 
+use crate::blob::Reference;
 use crate::codec::Encode;
+use crate::compaction::blobs::{BlobInputs, BlobOutput};
 use crate::compaction::filters::{FilterBits, FilterBuilder, NewKeys};
 use crate::compaction::plan::is_guard;
-use crate::compaction::versions::{Kept, Rules, Surroundings, Versions};
+use crate::compaction::versions::{Kept, Rules, SeparatedValues, Surroundings, Versions};
 use crate::error::StorageError;
-use crate::ids::{KeyspaceId, TableId};
+use crate::ids::{BlobFileId, KeyspaceId, TableId};
 use crate::io::{FileSystem, Usage};
-use crate::key::{KeyBytes, KeyEnd, MAX_SEQNO, SeqNo, prefix_of};
+use crate::key::{KeyBytes, KeyEnd, Kind, MAX_SEQNO, SeqNo, prefix_of};
 use crate::options::{FilterChoice, KeyspaceOptions};
 use crate::read::merge::MergeCursor;
 use crate::table::{ExtraProperties, Merged, Origin, TableBuilder, TableOptions};
@@ -61,6 +63,8 @@ pub(crate) struct TableSink<'a> {
     pub(crate) rules: Rules<'a>,
     /// What the tables record about their origin.
     pub(crate) lineage: Lineage<'a>,
+    /// The blob files that the inputs refer to.
+    pub(crate) blobs: &'a BlobInputs,
     /// Consulted at intervals.
     pub(crate) control: &'a dyn JobControl,
 }
@@ -158,7 +162,12 @@ impl Older for Everything {
 #[derive(Debug, Default)]
 pub(crate) struct MergeOutput {
     pub(crate) tables: Vec<TableMeta>,
+    /// The blob files that it made.
+    pub(crate) blobs: Vec<BlobFileId>,
+    /// Bytes of all these files.
     pub(crate) written_bytes: u64,
+    /// Those of them in blob files.
+    pub(crate) blob_bytes: u64,
 }
 
 /// A table being written.
@@ -169,6 +178,10 @@ struct Open {
     first_key: Vec<u8>,
     /// Bytes kept for snapshots only, by snapshot.
     pinned: BTreeMap<SeqNo, u64>,
+    /// Bytes referred to, by blob file.
+    blobs: BTreeMap<BlobFileId, u64>,
+    /// Bytes of the values in blob files.
+    separated: u64,
 }
 
 /// Writes to tables everything that `input` returns within its bounds, and the parts of `tombstones` within them: no
@@ -183,7 +196,8 @@ pub(crate) fn write_tables(
     older: &mut dyn Older,
     epochs: &dyn Fn(&KeyBytes, &KeyEnd) -> EpochMap,
 ) -> Result<Option<MergeOutput>, StorageError> {
-    let mut writer = Writer { sink, epochs, output: MergeOutput::default(), made: Vec::new(), reported: 0 };
+    let (output, blobs) = (MergeOutput::default(), BlobOutput::default());
+    let mut writer = Writer { sink, epochs, output, blobs, made: Vec::new(), reported: 0 };
     match writer.run(input, &tombstones, older) {
         Ok(true) => Ok(Some(writer.output)),
         other => {
@@ -201,6 +215,7 @@ struct Writer<'a, 's> {
     sink: &'a TableSink<'s>,
     epochs: &'a dyn Fn(&KeyBytes, &KeyEnd) -> EpochMap,
     output: MergeOutput,
+    blobs: BlobOutput,
     made: Vec<PathBuf>,
     /// Bytes already reported to the job's control.
     reported: u64,
@@ -220,7 +235,8 @@ impl Writer<'_, '_> {
         let mut readers = snapshots.to_vec();
         readers.push(self.sink.visible);
         let kept_tombstones = tombstones.retain_visible(&readers, !older.any());
-        let around = Surroundings { snapshots, tombstones, kept: &kept_tombstones, level };
+        let around =
+            Surroundings { snapshots, tombstones, kept: &kept_tombstones, level, values: self.sink.blobs };
         let mut versions = Versions::new(self.sink.rules, around);
         let mut open: Option<Open> = None;
         // The start key of the table being written; everything before it is in earlier tables.
@@ -285,12 +301,18 @@ impl Writer<'_, '_> {
             versions.end(done, &mut |kept| self.keep(&mut open, done, digest, kept))?;
         }
         self.finish(open.take(), &lower, end.as_deref(), &kept_tombstones)?;
-        Ok(self.go_on(None))
+        self.blobs.finish()?;
+        self.output.blob_bytes = self.blobs.bytes();
+        self.output.blobs = std::mem::take(&mut self.blobs.made);
+        let goes_on = self.go_on(None);
+        self.output.written_bytes += self.output.blob_bytes;
+        Ok(goes_on)
     }
 
     /// Reports progress to the job's control; returns `false` if the job is cancelled.
     fn go_on(&mut self, open: Option<&Open>) -> bool {
-        let written = self.output.written_bytes + open.map_or(0, |table| table.builder.estimated_bytes());
+        let tables = self.output.written_bytes + open.map_or(0, |table| table.builder.estimated_bytes());
+        let written = tables + self.blobs.bytes();
         let new = written.saturating_sub(self.reported);
         self.reported = self.reported.max(written);
         self.sink.control.go_on(new)
@@ -309,7 +331,40 @@ impl Writer<'_, '_> {
             Some(table) => table,
             None => open.insert(self.open(key)?),
         };
-        table.add(key, digest, kept)
+        match kept.kind {
+            Kind::Put if self.sink.separates(kept.value) => {}
+            Kind::PutBlob => {}
+            _ => return table.add(key, digest, kept),
+        }
+        self.keep_apart(table, key, digest, kept)
+    }
+
+    /// Writes a version whose value is in a blob file, or gets into one.
+    fn keep_apart(
+        &mut self,
+        table: &mut Open,
+        key: &[u8],
+        digest: Digest,
+        kept: Kept<'_>,
+    ) -> Result<(), StorageError> {
+        let (sink, value) = (self.sink, kept.value);
+        let at = match kept.kind {
+            Kind::PutBlob => {
+                let at = sink.blobs.place(value)?;
+                if !sink.blobs.moves(&at) {
+                    table.refer(&at, kept.pinned);
+                    return table.add(key, digest, kept);
+                }
+                let value = sink.blobs.read(value)?;
+                if !sink.separates(&value) {
+                    return table.add(key, digest, Kept { kind: Kind::Put, value: &value, ..kept });
+                }
+                self.blobs.put(sink, &mut self.made, &value)?
+            }
+            _ => self.blobs.put(sink, &mut self.made, value)?,
+        };
+        table.refer(&at, kept.pinned);
+        table.add(key, digest, Kept { kind: Kind::PutBlob, value: &at.encode(), ..kept })
     }
 
     fn open(&mut self, first_key: &[u8]) -> Result<Open, StorageError> {
@@ -337,6 +392,8 @@ impl Writer<'_, '_> {
             .with_salt(id),
             first_key: first_key.to_vec(),
             pinned: BTreeMap::new(),
+            blobs: BTreeMap::new(),
+            separated: 0,
         })
     }
 
@@ -355,10 +412,13 @@ impl Writer<'_, '_> {
             None if clipped.is_empty() => return Ok(()),
             None => self.open(lower)?,
         };
-        let Open { id, builder, filter, first_key, pinned } = table;
+        let Open { id, builder, filter, first_key, pinned, blobs, separated } = table;
+        let blobs: Vec<_> = blobs.into_iter().collect();
+        // A table that is whole has its values: without a manifest, salvage takes it for what its inputs were.
+        self.blobs.finish()?;
         let written = builder.properties();
         let (entries, deletes) = (written.entries, written.deletes);
-        let raw_bytes = written.raw_key_bytes + written.raw_value_bytes;
+        let raw_bytes = written.raw_key_bytes + written.raw_value_bytes + separated;
         let (mut min_seq, mut max_seq) = (written.min_seq, written.max_seq);
         let last_key = builder.last_key();
         let mut smallest: Option<KeyBytes> = (entries > 0).then(|| first_key[..].into());
@@ -387,6 +447,7 @@ impl Writer<'_, '_> {
             epochs: encode_epochs(&epochs),
             external: 0,
             origin: self.sink.lineage.origin(lower, upper, self.epochs, self.sink.written, max_seq),
+            blobs: blobs.clone(),
         };
         let tombstones = (!clipped.is_empty()).then(|| {
             let mut bytes = Vec::new();
@@ -411,6 +472,7 @@ impl Writer<'_, '_> {
             extra: TableExtra {
                 written: self.sink.written,
                 pinned: pinned.into_iter().collect(),
+                blobs,
                 ..TableExtra::default()
             },
         });
@@ -418,7 +480,25 @@ impl Writer<'_, '_> {
     }
 }
 
+impl TableSink<'_> {
+    /// Reports whether a value goes to a blob file.
+    #[inline]
+    fn separates(&self, value: &[u8]) -> bool {
+        let threshold = self.options.blob_threshold;
+        threshold > 0 && value.len() as u64 >= threshold
+    }
+}
+
 impl Open {
+    /// Counts a value in a blob file, which the next entry refers to.
+    fn refer(&mut self, at: &Reference, pinned: Option<SeqNo>) {
+        *self.blobs.entry(at.file).or_default() += at.span;
+        self.separated += at.len;
+        if let Some(snapshot) = pinned {
+            *self.pinned.entry(snapshot).or_default() += at.len;
+        }
+    }
+
     #[inline]
     fn add(&mut self, key: &[u8], digest: Digest, kept: Kept<'_>) -> Result<(), StorageError> {
         let Kept { seq, kind, value, pinned } = kept;

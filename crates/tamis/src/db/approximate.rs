@@ -41,7 +41,7 @@ impl Keyspace {
         Ok(self.estimate(&Bounds::of(&range))?.entries.round() as u64)
     }
 
-    /// Estimates the bytes that the keys in a range take: in tables as on disk, compressed and with their share of filters and indexes; in
+    /// Estimates the bytes that the keys in a range take: in tables and blob files as on disk, compressed and with their share of filters and indexes; in
     /// memtables as keys and values. As rough, and at the same cost, as [`approximate_len`](Keyspace::approximate_len).
     ///
     /// # Errors
@@ -68,7 +68,7 @@ impl Keyspace {
             let share = share_of(table, bounds)?;
             let values = table.meta.entries.saturating_sub(table.meta.deletes);
             sum.entries += values as f64 * share;
-            sum.bytes += table.meta.file_bytes as f64 * share;
+            sum.bytes += table.meta.whole_bytes() as f64 * share;
         }
         Ok(sum)
     }

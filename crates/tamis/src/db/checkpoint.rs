@@ -1,17 +1,18 @@
 //! Checkpoints: a second database directory that shares the immutable files of the first.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::db::inner::DbInner;
 use crate::db::open::{create_dir_durably, refuse_empty};
 use crate::error::{AdminError, StorageError, WriteError};
 use crate::io::{Usage, write_file_atomically};
-use crate::tree::files::{current_path, filter_path, log_path, options_path, table_path};
+use crate::tree::files::{blob_path, current_path, filter_path, log_path, options_path, table_path};
 use crate::tree::manifest::{Manifest, set_current};
 use crate::wal::{LogHeader, LogKind, LogWriter};
 
 impl DbInner {
-    /// Links all tables and logs into `target` and writes a manifest there. `CURRENT` is written last: an interrupted
+    /// Links all tables, blob files and logs into `target` and writes a manifest there. `CURRENT` is written last: an interrupted
     /// checkpoint is not a database.
     pub(crate) fn checkpoint(&self, target: &Path) -> Result<(), AdminError> {
         let mut made = false;
@@ -56,11 +57,16 @@ impl DbInner {
         *made = true;
         create_dir_durably(&*self.fs, target)?;
         let link = |from: &Path, to: &Path| self.fs.link_or_copy(from, to).map_err(|e| io("link", to, e));
+        let mut blobs = BTreeSet::new();
         for keyspace in state.catalogue.keyspaces().values() {
             for table in &keyspace.view.load().version.tables {
                 let id = table.meta.id;
                 link(&table_path(&self.dir, id), &table_path(target, id))?;
+                blobs.extend(table.meta.extra.blobs.iter().map(|blob| blob.0));
             }
+        }
+        for id in blobs {
+            link(&blob_path(&self.dir, id), &blob_path(target, id))?;
         }
         // Overwriting a log here would change it in the checkpoint.
         for id in state.logs.share() {

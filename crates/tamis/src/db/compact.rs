@@ -15,6 +15,7 @@ use crate::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::compaction::blobs::{self, BlobInputs};
 use crate::compaction::filters::{self, FilterBits};
 use crate::compaction::plan::{OutputRun, Plan, Reason, Work};
 use crate::compaction::policy::Pressure;
@@ -51,12 +52,14 @@ enum Due {
     NoRoom(u64, u64),
 }
 
-/// Returns the bytes of the plan's inputs.
+/// Returns the bytes of the plan's inputs, with the values in blob files that a merge of them moves.
 pub(crate) fn input_bytes(keyspace: &KeyspaceInner, plan: &Plan) -> u64 {
     let inputs: HashSet<TableId> = plan.tables().collect();
     let view = keyspace.view.load();
     let tables = view.version.tables.iter().filter(|table| inputs.contains(&table.meta.id));
-    tables.map(|table| table.meta.file_bytes).sum()
+    let tables: Vec<Arc<OpenTable>> = tables.cloned().collect();
+    let blobs = BlobInputs::of(&tables, &view.version, keyspace.shaping.load().options.blob_garbage);
+    tables.iter().map(|table| table.meta.file_bytes).sum::<u64>() + blobs.moved_bytes(&tables)
 }
 
 /// Returns when the oldest and the newest data of the tables was flushed; unknown counts as oldest.
@@ -85,7 +88,10 @@ impl DbInner {
         // Where the shape must follow from the flushes alone, nothing may depend on when a snapshot was released.
         let rewrite = || match shaping.options.deterministic {
             true => None,
-            false => released::plan(&shape, shaping.options.table_bytes),
+            false => released::plan(&shape, shaping.options.table_bytes).or_else(|| {
+                let (version, options) = (&keyspace.view.load().version, &shaping.options);
+                blobs::plan(&shape, version, options.blob_garbage, options.table_bytes)
+            }),
         };
         // First, since it costs nothing and avoids rewriting expired data. A deterministic shape must not depend on time, and
         // a policy that drops tables itself knows best which.
@@ -264,6 +270,7 @@ impl DbInner {
                 let accesses = keyspace.filter.accesses().map(|accesses| &**accesses);
                 let bits = FilterBits::for_plan(options, &version, accesses, plan);
                 let (mark, before) = (self.numbers.next(), self.still_there(keyspace, &inputs));
+                let blobs = BlobInputs::of(&inputs, &version, options.blob_garbage);
                 let sink = TableSink {
                     fs: &*self.fs,
                     dir: &self.dir,
@@ -288,30 +295,35 @@ impl DbInner {
                         keyspace_name: keyspace.name(),
                         merge: Some(MergeLineage { mark, inputs: &inputs, before: &before }),
                     },
+                    blobs: &blobs,
                     control: &CompactionControl { db: self, keyspace, progress, cancel },
                 };
                 let cuts = parts::cuts(&inputs, plan, self.options.sub_jobs);
                 progress.parts.store(cuts.len() + 1, Ordering::Relaxed);
                 let output = match execute::merge(&version, plan, &sink, &cuts, &self.background.helpers) {
-                    Ok(Some(output)) => output,
+                    Ok(Some(mut output)) => {
+                        let tables = output.tables.iter_mut();
+                        tables.for_each(|table| table.extra.stretch.clone_from(&plan.stretch));
+                        output
+                    }
                     Ok(None) => return Ok(Ended::Cancelled),
                     // The failure concerns only the outputs, which are gone.
                     Err(error) => return Ok(Ended::Undone(error)),
                 };
-                if let Err(error) = self.sync_tables(&output.tables) {
+                if let Err(error) = self.sync_tables(&output) {
                     return Ok(Ended::Undone(error));
                 }
                 if !cuts.is_empty() {
                     self.write_counters.sub_jobs.add(cuts.len() as u64 + 1);
                 }
-                let read = inputs.iter().map(|t| t.meta.file_bytes).sum();
-                let mut tables = output.tables;
-                tables.iter_mut().for_each(|table| table.extra.stretch.clone_from(&plan.stretch));
-                let opened = match self.open_tables(&tables) {
+                let tables: u64 = inputs.iter().map(|t| t.meta.file_bytes).sum();
+                let read = tables + blobs.moved_bytes(&inputs);
+                let opened = match self.open_tables(&output) {
                     Ok(opened) => opened,
                     Err(error) => return Ok(Ended::Undone(error)),
                 };
                 bits.inherit(&opened);
+                self.write_counters.blob_write_bytes.add(output.blob_bytes);
                 (opened, read, output.written_bytes)
             }
         };

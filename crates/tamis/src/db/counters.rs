@@ -80,7 +80,7 @@ write_counters! {
     groups,
     /// Memtables flushed.
     flushes,
-    /// Bytes of the tables that flushes wrote.
+    /// Bytes of the tables and blob files that flushes wrote.
     flush_bytes,
     /// Tables ingested.
     ingested_tables,
@@ -92,10 +92,12 @@ write_counters! {
     trivial_moves,
     /// Tables dropped whole because their contents were too old to keep.
     dropped_tables,
-    /// Bytes of the tables that compactions read.
+    /// Bytes of the tables that compactions read, and of the values in blob files that they moved.
     compaction_read_bytes,
-    /// Bytes of the tables that compactions wrote.
+    /// Bytes of the tables and blob files that compactions wrote.
     compaction_write_bytes,
+    /// Bytes of the blob files among those that flushes and compactions wrote.
+    blob_write_bytes,
     /// Parts of merges that were split into parts.
     sub_jobs,
     /// Compactions that were cancelled; their partial output was removed.

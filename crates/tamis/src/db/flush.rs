@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
+use crate::compaction::blobs::BlobInputs;
 use crate::compaction::filters::FilterBits;
+use crate::compaction::writer::MergeOutput;
 use crate::compaction::{Lineage, NewKeys, TableSink, writer};
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::FlushControl;
@@ -19,7 +21,7 @@ use crate::sync;
 use crate::table::CursorOptions;
 use crate::tree::edit::VersionEdit;
 use crate::tree::epochs::EpochMap;
-use crate::tree::files::table_path;
+use crate::tree::files::{blob_path, table_path};
 use crate::tree::meta::TableMeta;
 use crate::tree::open_table::OpenTable;
 use crate::tree::tombstones::Tombstones;
@@ -165,6 +167,7 @@ impl DbInner {
             written: (self.now(), self.now()),
             rules: keyspace.rules(expired),
             lineage: Lineage { keyspace: keyspace.id, keyspace_name: keyspace.name(), merge: None },
+            blobs: &BlobInputs::default(),
             control: &FlushControl { db: self, cancellable },
         };
         let mut cursor = MergeCursor::new(Tables::List(Vec::new()), CursorOptions::default(), 1);
@@ -175,28 +178,32 @@ impl DbInner {
                 EpochMap::flush(smallest.clone(), epoch)
             })?;
         let Some(output) = output else { return Ok(None) };
-        self.sync_tables(&output.tables)?;
-        let opened = self.open_tables(&output.tables)?;
+        self.sync_tables(&output)?;
+        let opened = self.open_tables(&output)?;
         bits.inherit(&opened);
+        self.write_counters.blob_write_bytes.add(output.blob_bytes);
         Ok(Some((opened, output.written_bytes)))
     }
 
-    /// Makes the names of newly written tables durable. If that fails, all of the tables are removed.
-    pub(crate) fn sync_tables(&self, metas: &[TableMeta]) -> Result<(), StorageError> {
+    /// Makes the names of newly written tables and blob files durable. If that fails, all of them are removed.
+    pub(crate) fn sync_tables(&self, output: &MergeOutput) -> Result<(), StorageError> {
         let synced = self.fs.sync_dir(&self.dir).map_err(|e| StorageError::io("sync", &self.dir, e));
-        synced.inspect_err(|_| self.discard_tables(metas))
+        synced.inspect_err(|_| self.discard_output(output))
     }
 
-    /// Opens newly written tables. If one cannot be opened, all of them are removed.
-    pub(crate) fn open_tables(&self, metas: &[TableMeta]) -> Result<Vec<Arc<OpenTable>>, StorageError> {
+    /// Opens newly written tables. If one cannot be opened, all of them are removed, and their new blob files.
+    pub(crate) fn open_tables(&self, output: &MergeOutput) -> Result<Vec<Arc<OpenTable>>, StorageError> {
         let open = |meta: &TableMeta| {
             OpenTable::open(&*self.fs, &self.dir, Arc::new(meta.clone()), &self.reader_config, &self.garbage)
         };
-        metas.iter().map(open).collect::<Result<_, _>>().inspect_err(|_| self.discard_tables(metas))
+        let opened = output.tables.iter().map(open).collect::<Result<_, _>>();
+        opened.inspect_err(|_| self.discard_output(output))
     }
 
-    /// Removes written tables that nothing names.
-    pub(crate) fn discard_tables(&self, metas: &[TableMeta]) {
-        metas.iter().for_each(|meta| self.garbage.push(table_path(&self.dir, meta.id)));
+    /// Removes written files that nothing names.
+    fn discard_output(&self, output: &MergeOutput) {
+        let tables = output.tables.iter().map(|meta| table_path(&self.dir, meta.id));
+        let blobs = output.blobs.iter().map(|&id| blob_path(&self.dir, id));
+        tables.chain(blobs).for_each(|path| self.garbage.push(path));
     }
 }

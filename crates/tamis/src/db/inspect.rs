@@ -8,6 +8,7 @@ use std::path::Path;
 use tamis_filter::BloomScheme;
 
 use crate::batch::{BatchOp, GroupHeader, Ops};
+use crate::blob::{BlobFile, Reference};
 use crate::error::{Error, StorageError};
 use crate::images::ImageFile;
 use crate::io::{Access, FileSystem};
@@ -111,10 +112,41 @@ pub fn dump_table(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Resu
             Kind::Merge => {
                 format!("merge {} with {} @ {}", show(cursor.key()), show(cursor.value()), cursor.seq())
             }
+            Kind::PutBlob => match Reference::decode(cursor.value()) {
+                Ok(Reference { file, offset, len, .. }) => format!(
+                    "put {} = {len} bytes at {offset} of blob file {file} @ {}",
+                    show(cursor.key()),
+                    cursor.seq()
+                ),
+                Err(damage) => return Err(cursor.damaged(damage.0).into()),
+            },
             Kind::Delete => format!("delete {} @ {}", show(cursor.key()), cursor.seq()),
         };
         written(writeln!(out, "{line}"))?;
         cursor.next()?;
+    }
+    Ok(())
+}
+
+/// Prints what a blob file says about itself. Its values are found by the references in tables, which [`dump_table`] prints. The
+/// file's number is the one in its footer, regardless of its name.
+///
+/// # Errors
+///
+/// A failed system call, also of `out`; a file that is no blob file, or a damaged one.
+pub fn dump_blobs(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Result<(), Error> {
+    let file = BlobFile::open(fs, path, None, &ReaderConfig::for_a_look())?;
+    let (bytes, footer) = (file.file_bytes(), file.footer());
+    let path = path.display();
+    written(writeln!(
+        out,
+        "blob file {path}: {bytes} bytes, {} values of {} bytes",
+        footer.records, footer.value_bytes
+    ))?;
+    if let Some(FileKind::Blob(named)) = kind_of(file.path())
+        && named != footer.id
+    {
+        written(writeln!(out, "this is blob file {}, not {named}: the file was renamed", footer.id))?;
     }
     Ok(())
 }

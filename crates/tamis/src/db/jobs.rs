@@ -180,6 +180,7 @@ fn reason(reason: Reason) -> &'static str {
         Reason::Covered => "covered",
         Reason::Retention => "retention",
         Reason::Released => "released",
+        Reason::BlobGarbage => "blob-garbage",
         Reason::Reads => "reads",
         Reason::Manual => "manual",
     }

@@ -22,6 +22,8 @@ pub struct TableStats {
     pub largest: Option<(Vec<u8>, bool)>,
     /// Bytes of its file.
     pub bytes: u64,
+    /// Bytes of the values in blob files that it refers to.
+    pub blob_bytes: u64,
     /// Key versions, including deletes.
     pub entries: u64,
     /// The number of deletes among them.
@@ -65,6 +67,7 @@ pub(crate) fn tables(keyspace: &KeyspaceInner) -> Vec<TableStats> {
                     KeyEnd::Unbounded => None,
                 },
                 bytes: meta.file_bytes,
+                blob_bytes: meta.blob_bytes(),
                 entries: meta.entries,
                 deletes: meta.deletes,
                 epochs: meta.epochs.hull(),

@@ -5,7 +5,7 @@ mod recover;
 use crate::clock::SystemClock;
 use crate::collections::HashMap;
 use crate::sync::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -161,7 +161,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         reads: overlapping_reads(&options, &mut warnings),
         files: Some(open_files),
     };
-    let garbage = Arc::<Garbage>::default();
+    let garbage = Arc::new(Garbage::new(options.salvage || options.on_damage == OnDamage::Quarantine));
     let names = fs.list(dir).map_err(|e| io("list", dir, e))?;
     let files: Vec<(String, FileKind)> =
         names.into_iter().filter_map(|name| parse(&name).map(|kind| (name, kind))).collect();
@@ -169,6 +169,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         FileKind::Table(number)
         | FileKind::Log(number)
         | FileKind::Filter(number)
+        | FileKind::Blob(number)
         | FileKind::Manifest(number) => (number, &name[..]),
         _ => (0, ""),
     });
@@ -352,18 +353,6 @@ struct Opening<'a> {
     chunks: &'a Arc<ChunkPool>,
 }
 
-/// Reports whether the reason that a table could not be opened is permanent: it is damaged, missing, or on an unreadable part
-/// of the device. A lack of system resources (memory, file descriptors) is not.
-pub(crate) fn is_lasting(error: &StorageError) -> bool {
-    use std::io::ErrorKind;
-    match error {
-        StorageError::Corrupt(_) => true,
-        StorageError::Io(e) => {
-            matches!(e.kind(), ErrorKind::NotFound | ErrorKind::UnexpectedEof) || e.is_device_error()
-        }
-    }
-}
-
 fn open_keyspace(
     opening: &Opening<'_>,
     id: KeyspaceId,
@@ -410,7 +399,7 @@ fn open_keyspace(
     for meta in stored.tables() {
         let meta = Arc::new(meta.clone());
         let table = match OpenTable::open(fs, dir, meta.clone(), config, garbage) {
-            Err(why) if database.on_damage == OnDamage::Quarantine && is_lasting(&why) => {
+            Err(why) if database.on_damage == OnDamage::Quarantine && why.is_lasting() => {
                 warnings
                     .push(format!("table {} of keyspace `{}` is quarantined: {why}", meta.id, stored.name));
                 OpenTable::lost(dir, meta.clone(), why, garbage)
@@ -419,6 +408,9 @@ fn open_keyspace(
         };
         tables.insert(meta.id, table);
     }
+    let lost: BTreeSet<String> = tables.values().flat_map(|table| table.blobs.lost()).collect();
+    warnings
+        .extend(lost.into_iter().map(|why| format!("values of keyspace `{}` are lost: {why}", stored.name)));
     let filter = TreeFilter::new(&options, database, read_only, sampler, &operators);
     let version = Version::build(stored, |id| tables[&id].clone());
     filter.open(&version.tables);

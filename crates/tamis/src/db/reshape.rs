@@ -104,6 +104,9 @@ pub(crate) const CHANGEABLE: &[&str] = &[
     "bits_per_key",
     "filter_allocation",
     "filter_range",
+    "blob_threshold",
+    "blob_garbage",
+    "blob_file_bytes",
 ];
 
 impl DbInner {

@@ -12,11 +12,12 @@
 //! One thread, which takes the `state` lock to list the files, and to read the manifest again if what it read concurrently
 //! with a writer looked damaged. The results are behind their own mutex, a leaf lock.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use crate::blob::BlobFile;
 use crate::compaction::shape::KeyRange;
 use crate::db::inner::{DbInner, KeyspaceInner};
 use crate::db::pace::{Pace, Urgency};
@@ -26,6 +27,7 @@ use crate::io::{Access, DirectFs, FileSystem};
 use crate::key::KeyEnd;
 use crate::sync::{self, Mutex};
 use crate::table::{ReaderConfig, Table};
+use crate::tree::blobs;
 use crate::tree::files::{log_path, manifest_path};
 use crate::tree::manifest::Manifest;
 use crate::tree::meta::TableMeta;
@@ -188,6 +190,38 @@ impl Pass<'_> {
                 table.table.flaw().forget()
             }
             None => {}
+        }
+        self.blobs(table, &fresh)
+    }
+
+    /// Reads the values in blob files that a table refers to.
+    fn blobs(&self, table: &OpenTable, fresh: &Arc<Table>) -> GoOn {
+        let config = ReaderConfig::for_a_look();
+        let opened = table.blobs.iter().map(|blob| {
+            let (id, path) = (blob.file.id(), blob.file.path());
+            // Not every file system can bypass the page cache.
+            let file = match BlobFile::open(&*self.fs, path, Some(id), &config) {
+                Err(StorageError::Io(e)) if e.kind() == std::io::ErrorKind::InvalidInput => {
+                    BlobFile::open(&*self.db.fs, path, Some(id), &config)
+                }
+                opened => opened,
+            };
+            (id, file)
+        });
+        let files: BTreeMap<_, _> = opened.collect();
+        let (mut unpaid, mut going) = (0, Some(()));
+        let problems = blobs::check(fresh, |id| files.get(&id).map(Result::as_ref), &mut |bytes| {
+            unpaid += bytes;
+            if unpaid >= STEP_BYTES {
+                going = self.spend(std::mem::take(&mut unpaid));
+            }
+            going.is_some()
+        });
+        going?;
+        self.spend(unpaid)?;
+        for (_, why) in problems {
+            self.flawed(table, &why);
+            self.problem(why.to_string());
         }
         Some(())
     }

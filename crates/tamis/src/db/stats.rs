@@ -153,6 +153,12 @@ pub struct KeyspaceStats {
     pub range_tombstones: u64,
     /// The bytes of the table files.
     pub table_bytes: u64,
+    /// The number of blob files, which hold large values.
+    pub blob_files: usize,
+    /// The bytes of the blob files.
+    pub blob_bytes: u64,
+    /// Those of them that no table refers to any more; snapshots may.
+    pub blob_garbage_bytes: u64,
     /// The number of filter files, which hold parts of the global filter.
     pub filter_files: usize,
     /// The bytes of the filter files.
@@ -302,7 +308,7 @@ fn snapshot_stats(db: &DbInner, state: &State) -> Vec<SnapshotStats> {
             {
                 let current: HashSet<TableId> = tables(&id).iter().map(|table| table.meta.id).collect();
                 let old = view.version.tables.iter().filter(|table| !current.contains(&table.meta.id));
-                dropped.extend(old.map(|table| (table.meta.id, table.meta.file_bytes)));
+                dropped.extend(old.map(|table| (table.meta.id, table.meta.whole_bytes())));
             }
             let pinned_table_bytes = dropped.values().sum();
             SnapshotStats {
@@ -357,6 +363,9 @@ impl KeyspaceStats {
             deletes: sum(|t| t.meta.deletes),
             range_tombstones: sum(|t| t.meta.range_tombstones),
             table_bytes: version.table_bytes(),
+            blob_files: version.blobs.len(),
+            blob_bytes: version.blobs.iter().map(|blob| blob.file.file.file_bytes()).sum(),
+            blob_garbage_bytes: version.blobs.iter().map(|blob| blob.garbage_bytes()).sum(),
             filter_files: stored.map_or(0, |stored| stored.filter_files.len()),
             filter_file_bytes: stored.map_or(0, |stored| {
                 stored.filter_files.values().fold(0, |sum, &bytes| sum.saturating_add(bytes))
@@ -369,7 +378,8 @@ impl KeyspaceStats {
             },
             expired_seq: db.expiry.expired(keyspace),
             filter_bytes,
-            index_bytes: sum(|t| t.table.memory_bytes() as u64),
+            index_bytes: sum(|t| t.table.memory_bytes() as u64)
+                + version.blobs.iter().map(|blob| blob.file.file.memory_bytes() as u64).sum::<u64>(),
             filter_bits_per_key: if entries == 0 { 0.0 } else { filter_bytes as f64 * 8.0 / entries as f64 },
             global_filter,
             auto_filter: keyspace.filter.choice(version),

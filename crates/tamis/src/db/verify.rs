@@ -8,12 +8,13 @@ use tamis_filter::{BloomScheme, ElasticSet, IndependentDigests};
 
 use crate::db::inner::DbInner;
 use crate::db::replay::replay;
-use crate::error::Error;
-use crate::ids::LogId;
+use crate::error::{Corruption, Error, StorageError};
+use crate::ids::{BlobFileId, LogId};
 use crate::key::prefix_of;
 use crate::select::{Probe, key_list_problem};
 use crate::table::ReadCost;
 use crate::table::{CursorOptions, ELASTIC, TableCursor, UnitDirectory};
+use crate::tree::blobs;
 use crate::tree::files::{filter_path, log_path, manifest_name, name_of};
 use crate::tree::open_table::{OpenTable, TableFilter, read_filter};
 use crate::tree::version::Version;
@@ -29,7 +30,9 @@ pub struct VerifyReport {
     pub blocks: u64,
     /// Filter files read.
     pub filter_files: usize,
-    /// Bytes of the tables and filter files read.
+    /// Blob files read, as far as tables refer to them.
+    pub blob_files: usize,
+    /// Bytes of the tables, values in blob files, and filter files read.
     pub bytes: u64,
     /// Key versions seen.
     pub entries: u64,
@@ -54,7 +57,8 @@ pub struct VerifiedFile {
     pub kind: VerifiedKind,
     /// The keyspace that it belongs to; empty for a manifest or a log, which have parts of all keyspaces, and if it is unknown.
     pub keyspace: String,
-    /// Key versions in a table, as far as known; writes that could be read from a log; 0 for others.
+    /// Key versions in a table, as far as known; values in a blob file, including those that no table refers to any more; writes
+    /// that could be read from a log; 0 for others.
     pub entries: u64,
     /// What is wrong with it, in words; empty if it is sound.
     pub problems: Vec<String>,
@@ -69,6 +73,8 @@ pub enum VerifiedKind {
     Manifest,
     /// A table.
     Table,
+    /// A blob file.
+    Blob,
     /// A filter file: without it, answers are the same.
     Filter,
     /// A log.
@@ -81,6 +87,7 @@ impl VerifiedKind {
         match self {
             VerifiedKind::Manifest => "manifest",
             VerifiedKind::Table => "table",
+            VerifiedKind::Blob => "blob file",
             VerifiedKind::Filter => "filter file",
             VerifiedKind::Log => "log",
         }
@@ -104,12 +111,27 @@ impl DbInner {
             let view = keyspace.view.load_full();
             check_shape(keyspace.name(), &view.version, &mut report.problems);
             check_epochs(keyspace.name(), &view.version, &mut report.problems);
+            let mut of_blobs: BTreeMap<BlobFileId, Vec<String>> = BTreeMap::new();
             for table in &view.version.tables {
                 let before = report.problems.len();
                 check_table(table, report);
+                check_blobs(table, report, &mut of_blobs);
                 let problems = report.problems[before..].to_vec();
                 let name = name_of(table.table.path());
                 report.note(name, VerifiedKind::Table, keyspace.name(), table.meta.entries, problems);
+            }
+            for blob in &view.version.blobs {
+                let file = &blob.file.file;
+                let problems = of_blobs.remove(&file.id()).unwrap_or_default();
+                report.problems.extend(problems.iter().cloned());
+                report.blob_files += 1;
+                report.note(
+                    name_of(file.path()),
+                    VerifiedKind::Blob,
+                    keyspace.name(),
+                    file.footer().records,
+                    problems,
+                );
             }
             let named = self.named_filter_files(keyspace.id);
             let (files, wrong) = self.check_filter_files(&*self.fs, keyspace.id, &mut |bytes| {
@@ -285,6 +307,47 @@ pub(super) fn check_table(table: &OpenTable, report: &mut VerifyReport) {
             let denied = keys_denied(table, &filter);
             if denied > 0 {
                 report.problems.push(format!("{name}: its filter denies {denied} of its keys"));
+            }
+        }
+    }
+}
+
+/// The error's text advises to verify.
+fn in_words(error: &StorageError) -> String {
+    match error {
+        StorageError::Io(failure) => failure.to_string(),
+        StorageError::Corrupt(Corruption { path, offset, what }) => {
+            let at = offset.map_or(String::new(), |offset| format!(" at offset {offset}"));
+            format!("{}{at}: {what}", path.display())
+        }
+    }
+}
+
+/// Reads all values in blob files that a table refers to. What is wrong with the table is added to the report, and what is wrong
+/// with a file, once, to `of_blobs`.
+fn check_blobs(
+    table: &OpenTable,
+    report: &mut VerifyReport,
+    of_blobs: &mut BTreeMap<BlobFileId, Vec<String>>,
+) {
+    let file = |id| {
+        let file = table.blobs.file(id)?;
+        Some(file.why_lost().map_or(Ok(file), Err))
+    };
+    let problems = blobs::check(&table.table, file, &mut |bytes| {
+        report.bytes += bytes;
+        true
+    });
+    for (file, why) in problems {
+        table.note_damage(&why);
+        let what = in_words(&why);
+        match file {
+            None => report.problems.push(what),
+            Some(id) => {
+                let known = of_blobs.entry(id).or_default();
+                if !known.contains(&what) {
+                    known.push(what);
+                }
             }
         }
     }

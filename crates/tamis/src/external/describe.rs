@@ -51,6 +51,9 @@ pub(crate) fn describe(fs: &dyn FileSystem, path: &Path) -> Result<Described, Ex
     if (p.min_seq, p.max_seq) != (0, 0) {
         return Err(refused("its entries have sequence numbers"));
     }
+    if !p.blobs.is_empty() || table.footer().blobs {
+        return Err(refused("it refers to blob files, which belong to a database"));
+    }
     if p.deletes > p.entries {
         return Err(refused("it counts more deletes than entries"));
     }

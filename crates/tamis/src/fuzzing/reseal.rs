@@ -15,6 +15,7 @@ const FILTER_CHECKSUM: usize = 8;
 const KEY_LIST_CHECKSUM: usize = 8;
 const KEY_LIST_MAGIC: &[u8] = b"tamis\0kl";
 const IMAGES_FOOTER: usize = 56;
+const BLOB_FOOTER: usize = 48;
 const ELASTIC_TRAILER: usize = 56;
 const ELASTIC_MAGIC: &[u8] = b"tamis\0el";
 /// No index in a corpus is longer.
@@ -142,6 +143,27 @@ pub fn table(bytes: &[u8], beside_filter: bool) -> Vec<u8> {
 }
 
 /// Returns a table that claims to have `entries` entries.
+/// Reseals a blob file and a reference to it: the footer, the record that the reference names, and the checksum in the reference.
+pub fn blobs(reference: &[u8], file: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let (mut reference, mut file) = (reference.to_vec(), file.to_vec());
+    seal_blobs(&mut reference, &mut file);
+    (reference, file)
+}
+
+fn seal_blobs(reference: &mut [u8], file: &mut [u8]) -> Option<()> {
+    let end = file.len().checked_sub(BLOB_FOOTER)?;
+    let sum = xxh3_64_with_seed(&file[end..end + 32], end as u64);
+    file[end + 32..end + 40].copy_from_slice(&sum.to_le_bytes());
+    let mut input = Decoder::new(reference);
+    let (_file, offset, span, _len) =
+        (input.varint()?, input.varint_usize()?, input.varint_usize()?, input.varint()?);
+    let record = file[..end].get_mut(offset..offset.checked_add(span)?)?;
+    let (covered, trailer) = record.split_last_chunk_mut::<8>()?;
+    *trailer = xxh3_64_with_seed(covered, offset as u64).to_le_bytes();
+    *reference.last_chunk_mut::<8>()? = *trailer;
+    Some(())
+}
+
 #[cfg(test)]
 pub(crate) fn claiming_entries(table: &[u8], entries: u64) -> Vec<u8> {
     use crate::codec::Encode;

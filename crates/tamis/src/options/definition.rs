@@ -223,6 +223,15 @@ options_table! {
         Performance, compression: CompressionPerLevel = "none,none,lz4", Levels,
             "Compression of each level from 0 on; the last one applies to all deeper levels. Compressed blocks must \
              be decompressed into the cache before they are read.";
+        Performance, blob_threshold: u64 = "0", Bytes { min: 0, max: NO_LIMIT },
+            "Size from which flushes and compactions store a value apart from its key, in a blob file; 0 stores all \
+             values in the tables. Such a value is not rewritten by later compactions, and reading it takes one more \
+             read. A change applies to values written from then on.";
+        Performance, blob_garbage: f64 = "0.3", Real { min: 0.05, max: 1.0, unit: "parts of 1" },
+            "Share of a blob file that no table refers to any more at which compactions write its other values to \
+             a new file. A smaller share takes less space and rewrites more.";
+        Performance, blob_file_bytes: u64 = "256 MiB", Bytes { min: 4 * KIB, max: NO_LIMIT },
+            "Size at which a flush or compaction starts the next blob file. Space comes back a file at a time.";
         Performance, filter: FilterPolicy = "blocked-bloom", Levels,
             "Filter of the tables of each level from 0 on; the last one applies to all deeper levels. \
              `blocked-bloom` touches one cache line per lookup; `ribbon` and `fuse` are smaller and slower; \
@@ -284,7 +293,8 @@ options_table! {
              of the next), for each level from 0 on; level 0 itself collects level0_runs. Larger ratios make fewer \
              levels to read and, with leveling, more bytes rewritten per byte written.";
         Behaviour, retain_bytes: u64 = "unlimited", Bytes { min: 4 * KIB, max: NO_LIMIT },
-            "Bytes of tables that `fifo` and `time-window` keep; the oldest tables beyond that are dropped.";
+            "Bytes of tables, and of their values in blob files, that `fifo` and `time-window` keep; the oldest tables \
+             beyond that are dropped.";
         Behaviour, time_to_live: Option<Duration> = "none", Age,
             "Age after which an entry is dropped.";
         Performance, time_window: Option<Duration> = "1 h", Age,

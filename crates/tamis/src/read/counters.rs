@@ -30,6 +30,11 @@ impl ReadTrace for Counted {
     }
 
     #[inline]
+    fn blob_touched(&mut self, touch: BlockTouch) {
+        self.cost.blob_touched(touch);
+    }
+
+    #[inline]
     fn checksum_verified(&mut self) {
         self.cost.checksum_verified();
     }

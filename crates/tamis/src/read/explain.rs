@@ -186,6 +186,7 @@ impl ExplainRecorder {
         });
         let outcome = match outcome {
             Lookup::Found { seq, value } => ExplainOutcome::Found { seq: *seq, value_bytes: value.len() },
+            Lookup::Separated { .. } => unreachable!("a get reads the value"),
             Lookup::Deleted { seq } => ExplainOutcome::Deleted { seq: *seq },
             Lookup::DeletedByRange { seq } if *seq == horizon && found => ExplainOutcome::Expired { horizon },
             Lookup::DeletedByRange { seq } if *seq == horizon => ExplainOutcome::Absent,
@@ -221,6 +222,10 @@ impl ReadTrace for ExplainRecorder {
 
     fn metadata_touched(&mut self, touch: BlockTouch) {
         self.cost.metadata_touched(touch);
+    }
+
+    fn blob_touched(&mut self, touch: BlockTouch) {
+        self.cost.blob_touched(touch);
     }
 
     fn checksum_verified(&mut self) {

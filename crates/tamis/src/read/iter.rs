@@ -8,6 +8,7 @@ use crate::key::{Kind, MAX_SEQNO, SeqNo, prefix_successor};
 use crate::operators::MergeOperator;
 use crate::read::ReadCounters;
 use crate::read::View;
+use crate::read::blobs::BlobScan;
 use crate::read::merge::{MergeCursor, Tables};
 use crate::read::operands::{Base, Operands, Order};
 use crate::read::overlay::Overlay;
@@ -15,6 +16,7 @@ use crate::read::watch::RangeRead;
 use crate::slice::Slice;
 use crate::table::CursorOptions;
 use crate::table::ReadCost;
+use crate::tree::open_table::OpenTable;
 use crate::tree::tombstones::Tombstones;
 
 /// The key range of an iterator, normalised: from `start` (included) up to `end` (excluded; `None`: no end).
@@ -92,6 +94,7 @@ pub struct Iter {
     front: End,
     back: End,
     cost: ReadCost,
+    blobs: BlobScan,
     /// The end that was positioned last, if that is a sample of the keyspace's queries; until its first item is known.
     sampled: Option<Sampled>,
     /// In a transaction: its own writes, and the record of what it reads.
@@ -140,6 +143,7 @@ impl Iter {
             front: End::default(),
             back: End::default(),
             cost: ReadCost::default(),
+            blobs: BlobScan::default(),
             sampled: None,
             within: None,
         }
@@ -288,16 +292,19 @@ impl Iter {
                 coming.clear();
                 coming.extend_from_slice(key);
                 let operator = self.context.operator.as_deref();
-                let item = merge_forward(cursor, coming, cover, operator, &mut self.cost)?;
+                let item = merge_forward(cursor, &mut self.blobs, coming, cover, operator, &mut self.cost)?;
                 std::mem::swap(self.front.last.get_or_insert_default(), coming);
                 return Ok(Some(item));
             }
+            // A value that cannot be read leaves the key to the back, too.
+            let shows = cover <= seq && matches!(cursor.kind(), Kind::Put | Kind::PutBlob);
+            let value = shows.then(|| value_at(cursor, &mut self.blobs, &mut self.cost)).transpose()?;
             let last = self.front.last.get_or_insert_default();
             last.clear();
             last.extend_from_slice(key);
-            if cursor.kind() == Kind::Put && cover <= seq {
+            if let Some(value) = value {
                 self.front.given = true;
-                return Ok(Some((cursor.pinned_key(), cursor.pinned_value())));
+                return Ok(Some((cursor.pinned_key(), value)));
             }
             cursor.next()?;
         }
@@ -331,6 +338,8 @@ impl Iter {
             let operator = self.context.operator.as_deref();
             // Versions of one key come oldest first: the last visible one counts, and the operands after it.
             let mut newest = Base::Nothing;
+            // In place of `newest`, a value that is not read before it is known to be needed.
+            let mut separated: Option<(Arc<OpenTable>, Slice)> = None;
             let mut operands = Operands::new(Order::OldestFirst);
             while cursor.valid() && cursor.key() == &coming[..] {
                 if (cover..=self.context.snapshot).contains(&cursor.seq()) {
@@ -338,6 +347,8 @@ impl Iter {
                         Kind::Merge => operands.push(coming, cursor.pinned_value(), operator),
                         kind => {
                             operands.clear();
+                            separated = (kind == Kind::PutBlob)
+                                .then(|| (cursor.table().clone(), cursor.pinned_value()));
                             newest = match kind {
                                 Kind::Put => Base::Value(cursor.pinned_value()),
                                 _ => Base::Nothing,
@@ -346,6 +357,9 @@ impl Iter {
                     }
                 }
                 cursor.prev()?;
+            }
+            if let Some((table, reference)) = separated {
+                newest = Base::Value(self.blobs.read(&table, &reference, &mut self.cost)?);
             }
             if !operands.is_empty() {
                 newest = Base::Value(operands.resolve(coming, &newest, operator, &mut self.cost)?);
@@ -365,6 +379,7 @@ impl Iter {
 #[cold]
 fn merge_forward(
     cursor: &mut MergeCursor,
+    blobs: &mut BlobScan,
     key: &[u8],
     cover: SeqNo,
     operator: Option<&dyn MergeOperator>,
@@ -376,8 +391,8 @@ fn merge_forward(
     while cursor.valid() && cursor.key() == key && cursor.seq() >= cover {
         match cursor.kind() {
             Kind::Merge => operands.push(key, cursor.pinned_value(), operator),
-            Kind::Put => {
-                base = Base::Value(cursor.pinned_value());
+            Kind::Put | Kind::PutBlob => {
+                base = Base::Value(value_at(cursor, blobs, cost)?);
                 break;
             }
             Kind::Delete => break,
@@ -385,6 +400,15 @@ fn merge_forward(
         cursor.next()?;
     }
     Ok((pinned_key, operands.resolve(key, &base, operator, cost)?))
+}
+
+/// Returns the value of the put at the cursor.
+#[inline]
+fn value_at(cursor: &MergeCursor, blobs: &mut BlobScan, cost: &mut ReadCost) -> Result<Slice, StorageError> {
+    match cursor.kind() {
+        Kind::PutBlob => blobs.read(cursor.table(), cursor.version().3, cost),
+        _ => Ok(cursor.pinned_value()),
+    }
 }
 
 /// Positions a cursor. If that fails, some of its sources may be prepared for a seek that did not happen: the cursor

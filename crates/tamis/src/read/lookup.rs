@@ -15,7 +15,6 @@ use crate::read::{Counted, FilterAnswer, MemtableSlot, ReadAt};
 use crate::select::{Candidate, Candidates, LeanKey, Probe, next_step};
 use crate::slice::Slice;
 use crate::table::{BlockAt, BlockSource, HeapBlock, ReadCost, ReadTrace};
-use crate::tree::open_table::OpenTable;
 use crate::tree::version::Version;
 
 /// The result of a point lookup.
@@ -23,6 +22,9 @@ use crate::tree::version::Version;
 pub(crate) enum Lookup {
     /// The newest visible version is a value, or operands merged into one.
     Found { seq: SeqNo, value: Slice },
+    /// The newest visible version is a value in a blob file, to which table number `table` of the version has this reference.
+    /// Only until the value is read, which is before the lookup leaves this room.
+    Separated { seq: SeqNo, table: usize, reference: Slice },
     /// The newest visible version is a delete.
     Deleted { seq: SeqNo },
     /// A range tombstone is newer than every visible version.
@@ -35,6 +37,7 @@ impl Lookup {
     pub(crate) fn value(self) -> Option<Slice> {
         match self {
             Lookup::Found { value, .. } => Some(value),
+            Lookup::Separated { .. } => unreachable!("its value was not read"),
             _ => None,
         }
     }
@@ -92,7 +95,17 @@ pub(super) enum Start {
 /// The place where a version was found: older ones of the same key may follow it there.
 enum Place<'v> {
     Memtable(&'v MemtableSlot),
-    Table(&'v OpenTable),
+    /// A table's number within the version.
+    Table(usize),
+}
+
+/// Returns the result for a value in a blob file.
+#[cold]
+fn separated(seq: SeqNo, reference: Slice, place: &Place<'_>) -> Lookup {
+    match *place {
+        Place::Table(table) => Lookup::Separated { seq, table, reference },
+        Place::Memtable(_) => unreachable!("memtables hold whole values"),
+    }
 }
 
 /// The lookup state of one key on its way through memtables and runs: without a result so far, except merge operands.
@@ -262,7 +275,7 @@ impl<'k> KeyLookup<'k> {
         }
         let Some(Entry { seq, kind, value }) = found else { return Ok(None) };
         let entry = Entry { seq, kind, value: Slice::from_block(value) };
-        let answer = self.take(at, entry, Place::Table(table), recorder)?;
+        let answer = self.take(at, entry, Place::Table(candidate.table), recorder)?;
         if answer.is_some()
             && let Some(asked) = self.probe.counted()
         {
@@ -283,13 +296,14 @@ impl<'k> KeyLookup<'k> {
         let last = match kind {
             _ if self.cover > seq => Lookup::DeletedByRange { seq: self.cover },
             Kind::Put => Lookup::Found { seq, value },
+            Kind::PutBlob => separated(seq, value, &place),
             Kind::Delete => Lookup::Deleted { seq },
             Kind::Merge => return self.take_operand(at, seq, value, place, recorder),
         };
         if self.operands.is_empty() {
             return Ok(Some(last));
         }
-        let base = last.value().map_or(Base::Nothing, Base::Value);
+        let base = at.read_separated(last, recorder)?.value().map_or(Base::Nothing, Base::Value);
         self.resolve(at, &base, recorder).map(Some)
     }
 
@@ -310,7 +324,10 @@ impl<'k> KeyLookup<'k> {
         self.operands.push(key, value, operator);
         let base = match place {
             Place::Memtable(slot) => self.operands.follow_memtable(slot, key, seen, operator),
-            Place::Table(table) => self.operands.follow_table(table, key, seen, operator, recorder.cost())?,
+            Place::Table(table) => {
+                let table = &at.view.version.tables[table];
+                self.operands.follow_table(table, key, seen, operator, recorder.cost())?
+            }
         };
         base.map(|base| self.resolve(at, &base, recorder)).transpose()
     }

@@ -1,6 +1,7 @@
 //! Merging sorted sources into one sequence of versions.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::error::StorageError;
 use crate::key::{Kind, MAX_SEQNO, SeqNo, compare_versions, prefix_of};
@@ -10,6 +11,7 @@ use crate::read::run_cursor::{RunContext, RunCursor};
 use crate::slice::Slice;
 use crate::table::CursorOptions;
 use crate::table::ReadCost;
+use crate::tree::open_table::OpenTable;
 
 mod lazy;
 mod together;
@@ -390,6 +392,15 @@ impl MergeCursor {
                 run.current().pinned_key().map_or_else(|| Slice::copy_of(key), Slice::from_block)
             }
             _ => Slice::copy_of(key),
+        }
+    }
+
+    /// The table of the current version, which must not be in a memtable.
+    pub(crate) fn table(&self) -> &Arc<OpenTable> {
+        match self.top() {
+            Source::Run(run) => &self.context.all()[run.table()],
+            Source::Memtable(_) => unreachable!("memtables hold whole values"),
+            Source::Asleep(_) => unreachable!("{ASLEEP}"),
         }
     }
 

@@ -1,5 +1,6 @@
 //! The read path: digest, memtables, selector, tables, block, value.
 
+mod blobs;
 mod counters;
 pub(crate) mod explain;
 #[cfg(feature = "measure")]

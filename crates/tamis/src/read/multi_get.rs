@@ -19,12 +19,13 @@ use crate::error::ReadError;
 use crate::io::batch::BatchReader;
 use crate::key::SeqNo;
 use crate::read::ReadAt;
-use crate::read::lookup::KeyLookup;
+use crate::read::lookup::{KeyLookup, Lookup};
 use crate::select::{Candidate, Candidates, LeanKey, MAX_BATCH, next_step};
 use crate::slice::Slice;
 use crate::table::{BlockAt, ReadCost, prefetch};
 use crate::tree::version::Version;
 
+mod blobs;
 mod rounds;
 
 /// Keys processed together, unless more reads may overlap: enough to hide the latency of memory, few enough for the
@@ -66,10 +67,12 @@ impl ReadAt<'_> {
         let together = reads.map_or(BATCH, |reads| reads.depth().max(BATCH));
         for (keys, values) in keys.chunks(together).zip(values.chunks_mut(together)) {
             // Constructed in place, because it is large.
+            let answers = Answers { values, blobs: Vec::new() };
             let mut batch =
-                Batch { at: self, reads, waiting: Waiting::default(), open: Vec::new(), values, cost };
+                Batch { at: self, reads, waiting: Waiting::default(), open: Vec::new(), answers, cost };
             batch.search_memtables(keys)?;
             batch.search_runs()?;
+            batch.read_blobs()?;
         }
         Ok(values)
     }
@@ -82,14 +85,31 @@ struct Batch<'a, 'k> {
     reads: Option<&'a BatchReader>,
     waiting: Waiting<'k>,
     open: Vec<Open<'k>>,
-    values: &'a mut [Option<Slice>],
+    answers: Answers<'a>,
     cost: &'a mut ReadCost,
+}
+
+/// The results of a batch.
+struct Answers<'a> {
+    values: &'a mut [Option<Slice>],
+    /// Values in blob files, which are read together: their places in the result, tables and references.
+    blobs: Vec<(usize, usize, Slice)>,
+}
+
+impl Answers<'_> {
+    #[inline]
+    fn set(&mut self, place: usize, answer: Lookup) {
+        match answer {
+            Lookup::Separated { table, reference, .. } => self.blobs.push((place, table, reference)),
+            answer => self.values[place] = answer.value(),
+        }
+    }
 }
 
 impl<'a, 'k> Batch<'a, 'k> {
     /// The first stage: digests and memtables.
     fn search_memtables<K: AsRef<[u8]>>(&mut self, keys: &'k [K]) -> Result<(), ReadError> {
-        let Batch { at, reads, waiting, open, values, cost } = self;
+        let Batch { at, reads, waiting, open, answers, cost } = self;
         cost.gets += keys.len() as u64;
         let selector = &*at.view.selector;
         let lean = reads.is_none() && selector.answers_many();
@@ -100,7 +120,7 @@ impl<'a, 'k> Batch<'a, 'k> {
             if in_memory || !lean {
                 let mut lookup = KeyLookup::with_digest(&key, cover);
                 if let Some(answer) = lookup.search_memtables(at, *cost)? {
-                    values[place] = answer.value();
+                    answers.set(place, answer);
                     continue;
                 }
                 if !lean || lookup.has_operands() {
@@ -138,7 +158,7 @@ impl<'a, 'k> Batch<'a, 'k> {
             self.search_waiting(&runs)?;
         }
         for key in &mut self.open {
-            self.values[key.place] = key.lookup.nothing_left(self.at, self.cost)?.value();
+            self.answers.set(key.place, key.lookup.nothing_left(self.at, self.cost)?);
             key.lookup.report(self.at);
         }
         Ok(())
@@ -170,7 +190,7 @@ impl<'a, 'k> Batch<'a, 'k> {
         self.open.retain_mut(|key| {
             match key.lookup.search_candidates(self.at, &key.candidates, key.block, self.cost) {
                 Ok(None) => return true,
-                Ok(Some(answer)) => self.values[key.place] = answer.value(),
+                Ok(Some(answer)) => self.answers.set(key.place, answer),
                 Err(error) => failed = Some(error),
             }
             key.lookup.report(self.at);
@@ -182,7 +202,7 @@ impl<'a, 'k> Batch<'a, 'k> {
     /// Probes the filters for the waiting keys and searches their candidates. Answered keys are removed; keys for which
     /// a merge operand was found become open.
     fn search_waiting(&mut self, runs: &Range<usize>) -> Result<(), ReadError> {
-        let Batch { at, waiting, open, values, cost, .. } = self;
+        let Batch { at, waiting, open, answers, cost, .. } = self;
         if waiting.keys.is_empty() {
             return Ok(());
         }
@@ -207,9 +227,9 @@ impl<'a, 'k> Batch<'a, 'k> {
                 lookup.probe.set_counted(false);
                 let candidates = candidates(version, &key, runs.start, masks[i]);
                 if let Some(answer) = lookup.search_candidates(at, &candidates, blocks[i], *cost)? {
-                    values[place] = answer.value();
+                    answers.set(place, answer);
                     // The caller will read it after the other keys were searched.
-                    values[place].iter().for_each(|value| prefetch(value));
+                    answers.values[place].iter().for_each(|value| prefetch(value));
                     continue;
                 }
                 if lookup.has_operands() {

@@ -124,6 +124,7 @@ impl Operands {
                 Kind::Merge => self.push(key, Slice::from_memtable(cursor.pinned_value()), operator),
                 Kind::Put => return Some(Base::Value(Slice::from_memtable(cursor.pinned_value()))),
                 Kind::Delete => return Some(Base::Nothing),
+                Kind::PutBlob => unreachable!("memtables hold whole values"),
             }
             cursor.next();
         }
@@ -148,6 +149,10 @@ impl Operands {
                     _ if cover > cursor.seq() => return Ok(Some(Base::Nothing)),
                     Kind::Merge => self.push(key, Slice::from_block(cursor.pinned_value()), operator),
                     Kind::Put => return Ok(Some(Base::Value(Slice::from_block(cursor.pinned_value())))),
+                    Kind::PutBlob => {
+                        let value = table.read_blob(cursor.value(), true, cost)?;
+                        return Ok(Some(Base::Value(Slice::from_block(value))));
+                    }
                     Kind::Delete => return Ok(Some(Base::Nothing)),
                 }
                 cursor.next()?;

@@ -20,6 +20,7 @@ use crate::key::SeqNo;
 use crate::operators::MergeOperator;
 use crate::read::lookup::{KeyLookup, Lookup, Recorder};
 use crate::read::{Bounds, Iter, IterContext, ReadCounters, View};
+use crate::slice::Slice;
 
 /// What a read sees, and how it merges operands. See the module documentation.
 #[derive(Debug)]
@@ -63,7 +64,22 @@ impl ReadAt<'_> {
         }
         let answer = lookup.search_runs(self, recorder);
         lookup.report(self);
-        answer
+        match answer {
+            Ok(separated @ Lookup::Separated { .. }) => self.read_separated(separated, recorder),
+            answer => answer,
+        }
+    }
+
+    /// Reads the value of a result, if it is in a blob file.
+    #[cold]
+    pub(super) fn read_separated<R: Recorder>(
+        &self,
+        found: Lookup,
+        recorder: &mut R,
+    ) -> Result<Lookup, ReadError> {
+        let Lookup::Separated { seq, table, reference } = found else { return Ok(found) };
+        let value = self.view.version.tables[table].read_blob(&reference, true, recorder)?;
+        Ok(Lookup::Found { seq, value: Slice::from_block(value) })
     }
 
     /// Iterates over everything visible within `bounds`, in order. Adds the cost to `counters`; keeps `pin` as long as

@@ -126,6 +126,11 @@ impl RunCursor {
         self.cursor.as_ref().expect("a position in an open table")
     }
 
+    /// Returns the number of the open table; for positions that are not lazy.
+    pub(crate) fn table(&self) -> usize {
+        self.at
+    }
+
     fn open(&mut self, context: &RunContext, table: usize) -> &mut TableCursor {
         if self.at != table || self.cursor.is_none() {
             self.retire();

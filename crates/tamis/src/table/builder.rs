@@ -14,6 +14,7 @@ use super::index::{IndexBuilder, separator};
 use super::origin::Origin;
 use super::properties::{DIGEST_FUNCTION, Properties};
 use crate::error::StorageError;
+use crate::ids::BlobFileId;
 use crate::io::WriteFile;
 use crate::key::{Kind, SeqNo, compare_versions};
 use crate::options::Compression;
@@ -63,6 +64,8 @@ pub(crate) struct ExtraProperties {
     pub(crate) external: u64,
     /// See [`Properties::origin`].
     pub(crate) origin: Origin,
+    /// See [`Properties::blobs`].
+    pub(crate) blobs: Vec<(BlobFileId, u64)>,
 }
 
 /// A complete, synced table; its name is durable once the directory is synced too.
@@ -296,8 +299,10 @@ impl TableBuilder {
         self.properties.filter_kind = extra.filter_kind;
         self.properties.external = extra.external;
         self.properties.origin = extra.origin;
+        self.properties.blobs = extra.blobs;
 
-        let mut footer = Footer { data_span: self.offset(), ..Footer::default() };
+        let blobs = !self.properties.blobs.is_empty();
+        let mut footer = Footer { data_span: self.offset(), blobs, ..Footer::default() };
         footer.filter = filter.map_or(Part::default(), |bytes| self.add_part(&bytes, Compression::None));
         footer.tombstones =
             tombstones.map_or(Part::default(), |bytes| self.add_part(&bytes, Compression::None));

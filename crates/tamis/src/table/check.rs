@@ -46,6 +46,8 @@ impl TableCheck {
 struct Walk {
     last: Option<(Vec<u8>, SeqNo)>,
     sums: Properties,
+    /// Entries that refer to blob files.
+    references: u64,
     /// Whether every block could be read, so that the sums cover the whole table.
     complete: bool,
 }
@@ -98,6 +100,10 @@ impl Table {
             }
         }
         report.entries = walk.sums.entries;
+        if walk.references > 0 && !self.footer().blobs {
+            let what = format!("{} entries refer to blob files, and the table lists none", walk.references);
+            report.problem(self.footer().properties.offset, what);
+        }
         if walk.complete {
             self.compare_properties(walk, &mut report);
         }
@@ -174,6 +180,7 @@ fn check_block(
         }
         sums.entries += 1;
         sums.deletes += u64::from(kind == Kind::Delete);
+        walk.references += u64::from(kind == Kind::PutBlob);
         sums.raw_key_bytes += key.len() as u64;
         sums.raw_value_bytes += value.len() as u64;
         sums.min_seq = sums.min_seq.min(seq);

@@ -89,13 +89,17 @@ counters! {
         runs_searched,
         /// Data blocks touched, from any source.
         block_reads,
-        /// Data blocks found decoded in the block cache.
+        /// Data blocks, and values of blob files, found in the block cache.
         cache_hits,
-        /// Data blocks looked up in the block cache and not found.
+        /// Data blocks, and values of blob files, looked up in the block cache and not found.
         cache_misses,
         /// Bytes of the blocks touched, as stored.
         bytes_read,
-        /// Read system calls for data, index and filter blocks.
+        /// Values read from blob files.
+        blob_reads,
+        /// Bytes of the records of those values, as stored.
+        blob_bytes,
+        /// Read system calls for data, index and filter blocks, and for records of blob files.
         io_reads,
         /// Bytes read by those system calls.
         io_bytes,
@@ -109,7 +113,7 @@ counters! {
         empty_scans,
         /// Entries returned by iterators.
         entries,
-        /// Blocks whose checksum was computed.
+        /// Blocks and records of blob files whose checksum was computed.
         checksums_verified,
     }
 }
@@ -120,6 +124,8 @@ impl ReadCost {
     pub(crate) fn add_touched(&mut self, counts: &TouchCounts) {
         self.block_reads += counts.blocks;
         self.bytes_read += counts.stored_bytes;
+        self.blob_reads += counts.blobs;
+        self.blob_bytes += counts.blob_bytes;
         self.cache_hits += counts.cache_hits;
         self.cache_misses += counts.cache_misses;
         self.io_reads += counts.io_reads;
@@ -142,6 +148,13 @@ impl ReadTrace for ReadCost {
     fn metadata_touched(&mut self, touch: BlockTouch) {
         let mut counts = TouchCounts::default();
         counts.metadata_touched(touch);
+        self.add_touched(&counts);
+    }
+
+    #[inline]
+    fn blob_touched(&mut self, touch: BlockTouch) {
+        let mut counts = TouchCounts::default();
+        counts.blob_touched(touch);
         self.add_touched(&counts);
     }
 

@@ -11,8 +11,12 @@ pub(crate) const FOOTER_BYTES: usize = 64;
 /// The last eight bytes of every table file.
 const MAGIC: [u8; 8] = *b"tamis\0tb";
 
-/// The format version that this library writes, and the newest that it reads.
+/// The format version of a table without references to blob files.
 pub(crate) const FORMAT_VERSION: u32 = 1;
+
+/// The format version of a table with such references, which a reader of version 1 would return as values; the newest that this
+/// library reads.
+const FORMAT_WITH_BLOBS: u32 = 2;
 
 /// A part of the file, trailer included; `span` 0 means that the part is absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,6 +41,8 @@ pub(crate) struct Footer {
     pub(crate) index: Part,
     /// The properties.
     pub(crate) properties: Part,
+    /// Whether entries refer to blob files.
+    pub(crate) blobs: bool,
 }
 
 impl Footer {
@@ -56,7 +62,7 @@ impl Footer {
         {
             out.put_u64(span);
         }
-        out.put_u32(FORMAT_VERSION);
+        out.put_u32(if self.blobs { FORMAT_WITH_BLOBS } else { FORMAT_VERSION });
         out.put_u32(0);
         let sum = xxh3_64_with_seed(&out[start..], offset);
         out.put_u64(sum);
@@ -81,8 +87,8 @@ impl Footer {
         if xxh3_64_with_seed(&bytes[..48], offset) != sum {
             return Err(Damage("the checksum of the footer does not match its bytes"));
         }
-        if version != FORMAT_VERSION || reserved != 0 {
-            return Err(Damage("a table of a newer format than this library reads (1)"));
+        if !(FORMAT_VERSION..=FORMAT_WITH_BLOBS).contains(&version) || reserved != 0 {
+            return Err(Damage("a table of a newer format than this library reads (2)"));
         }
         let mut next = spans[0];
         let mut part = |span: u64, required: bool| {
@@ -99,6 +105,7 @@ impl Footer {
             tombstones: part(spans[2], false)?,
             index: part(spans[3], true)?,
             properties: part(spans[4], true)?,
+            blobs: version == FORMAT_WITH_BLOBS,
         };
         if next != offset {
             return Err(Damage("a footer whose parts do not fill the file"));
@@ -118,6 +125,7 @@ mod tests {
             tombstones: Part { offset: 100, span: 20 },
             index: Part { offset: 120, span: 30 },
             properties: Part { offset: 150, span: 50 },
+            blobs: false,
         };
         let mut bytes = Vec::new();
         footer.encode(200, &mut bytes);
@@ -126,8 +134,12 @@ mod tests {
 
     #[test]
     fn footers_round_trip() {
-        let (footer, bytes) = sample();
+        let (mut footer, bytes) = sample();
         assert_eq!(Footer::decode(&bytes, 264), Ok(footer));
+        footer.blobs = true;
+        let mut bytes = Vec::new();
+        footer.encode(200, &mut bytes);
+        assert_eq!(Footer::decode(bytes[..].try_into().unwrap(), 264), Ok(footer));
     }
 
     #[test]

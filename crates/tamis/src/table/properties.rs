@@ -6,6 +6,7 @@
 use super::frame::Damage;
 use super::origin::{Merged, Origin};
 use crate::codec::{Decoder, Encode};
+use crate::ids::BlobFileId;
 use crate::key::SeqNo;
 
 /// The name of the digest function.
@@ -20,6 +21,9 @@ const KEYSPACE_NAME: u64 = 22;
 const WRITTEN: u64 = 23;
 const FLUSHED: u64 = 24;
 const MERGED: u64 = 25;
+
+/// The tag of [`Properties::blobs`].
+const BLOBS: u64 = 26;
 
 /// Facts about one table. Counts and bounds cover point entries (puts and deletes) only, unless the field says otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,6 +60,8 @@ pub(crate) struct Properties {
     pub(crate) external: u64,
     /// Where the table comes from.
     pub(crate) origin: Origin,
+    /// The blob files that entries refer to, by ascending number, with the bytes of the records referred to.
+    pub(crate) blobs: Vec<(BlobFileId, u64)>,
 }
 
 impl Properties {
@@ -107,6 +113,9 @@ impl Properties {
         if origin.flushed > 0 {
             put(FLUSHED, &[origin.flushed]);
         }
+        if !self.blobs.is_empty() {
+            put(BLOBS, &self.blobs.iter().flat_map(|&(file, bytes)| [file, bytes]).collect::<Vec<_>>());
+        }
         if !origin.keyspace_name.is_empty() {
             out.put_varint(KEYSPACE_NAME);
             out.put_bytes(origin.keyspace_name.as_bytes());
@@ -149,12 +158,26 @@ impl Properties {
                 KEYSPACE_NAME => p.origin.keyspace_name = text(field)?,
                 WRITTEN => p.origin.written = pair(field)?,
                 FLUSHED => p.origin.flushed = number(field)?,
+                BLOBS => p.blobs = blobs(field)?,
                 MERGED => p.origin.merged = Some(Merged::decode(field)?),
                 _ => {}
             }
         }
         Ok(properties)
     }
+}
+
+fn blobs(field: &[u8]) -> Result<Vec<(BlobFileId, u64)>, Damage> {
+    const WRONG: Damage = Damage("properties with a list of blob files that is none");
+    let (mut input, mut blobs) = (Decoder::new(field), Vec::<(BlobFileId, u64)>::new());
+    while !input.is_empty() {
+        let blob = (input.varint().ok_or(WRONG)?, input.varint().ok_or(WRONG)?);
+        if blobs.last().is_some_and(|last| last.0 >= blob.0) {
+            return Err(WRONG);
+        }
+        blobs.push(blob);
+    }
+    Ok(blobs)
 }
 
 fn number(field: &[u8]) -> Result<u64, Damage> {
@@ -187,6 +210,7 @@ mod tests {
             external: 1,
             epochs: vec![1, 2, 3],
             digest_function: DIGEST_FUNCTION.into(),
+            blobs: vec![(4, 1000), (9, 1 << 40)],
             origin: Origin {
                 keyspace: Some(0),
                 keyspace_name: "default".into(),

@@ -293,7 +293,7 @@ impl Table {
         &self.properties
     }
 
-    pub(super) fn footer(&self) -> &Footer {
+    pub(crate) fn footer(&self) -> &Footer {
         &self.footer
     }
 

@@ -55,6 +55,12 @@ pub(crate) trait ReadTrace {
         let _ = touch;
     }
 
+    /// The record of a blob file was touched.
+    #[inline]
+    fn blob_touched(&mut self, touch: BlockTouch) {
+        let _ = touch;
+    }
+
     /// The checksum of a stored block was computed.
     #[inline]
     fn checksum_verified(&mut self) {}
@@ -80,6 +86,10 @@ impl<T: ReadTrace> ReadTrace for &mut T {
         (**self).metadata_touched(touch);
     }
     #[inline]
+    fn blob_touched(&mut self, touch: BlockTouch) {
+        (**self).blob_touched(touch);
+    }
+    #[inline]
     fn checksum_verified(&mut self) {
         (**self).checksum_verified();
     }
@@ -92,6 +102,10 @@ pub(crate) struct TouchCounts {
     pub(crate) blocks: u64,
     /// Bytes of those blocks as stored.
     pub(crate) stored_bytes: u64,
+    /// Records of blob files touched, wherever they came from.
+    pub(crate) blobs: u64,
+    /// Bytes of those records as stored.
+    pub(crate) blob_bytes: u64,
     /// Blocks and metadata found in the cache.
     pub(crate) cache_hits: u64,
     /// Blocks and metadata not found in the cache.
@@ -111,6 +125,8 @@ impl TouchCounts {
     pub(crate) fn add(&mut self, other: &TouchCounts) {
         self.blocks += other.blocks;
         self.stored_bytes += other.stored_bytes;
+        self.blobs += other.blobs;
+        self.blob_bytes += other.blob_bytes;
         self.cache_hits += other.cache_hits;
         self.cache_misses += other.cache_misses;
         self.io_reads += other.io_reads;
@@ -141,6 +157,12 @@ impl ReadTrace for TouchCounts {
     }
 
     fn metadata_touched(&mut self, touch: BlockTouch) {
+        self.count_source(touch.source);
+    }
+
+    fn blob_touched(&mut self, touch: BlockTouch) {
+        self.blobs += 1;
+        self.blob_bytes += touch.stored_bytes;
         self.count_source(touch.source);
     }
 

@@ -8,7 +8,7 @@
 //! rejected from 2^56, so that adding one to them never overflows.
 
 use crate::codec::{Decoder, Encode};
-use crate::ids::{FilterFileId, KeyspaceId, LogId, RunId, TableId};
+use crate::ids::{BlobFileId, FilterFileId, KeyspaceId, LogId, RunId, TableId};
 use crate::key::{KeyBytes, KeyEnd, MAX_KEY_BYTES, MAX_SEQNO, SeqNo};
 use crate::tree::epochs::{Epoch, EpochMap, EpochSegment};
 use crate::tree::meta::{Stretch, TableExtra, TableMeta};
@@ -107,6 +107,8 @@ mod table_tag {
     /// Even: a reader that does not know it would read the entries with wrong numbers.
     pub(super) const GLOBAL_SEQ: u64 = 2;
     pub(super) const PINNED: u64 = 3;
+    /// Even: a reader that does not know it would remove the blob files.
+    pub(super) const BLOBS: u64 = 4;
     /// Odd: a reader that does not know it estimates the lengths of blocks anew.
     pub(super) const STRETCH: u64 = 5;
 }
@@ -391,6 +393,14 @@ fn encode_table(f: &mut Vec<u8>, table: &TableMeta) {
             }
         });
     }
+    if !extra.blobs.is_empty() {
+        out.put(table_tag::BLOBS, |f| {
+            for &(file, bytes) in &extra.blobs {
+                f.put_varint(file);
+                f.put_varint(bytes);
+            }
+        });
+    }
     if let Some(stretch) = &extra.stretch {
         out.put(table_tag::STRETCH, |f| {
             f.put_varint(stretch.from);
@@ -402,7 +412,7 @@ fn encode_table(f: &mut Vec<u8>, table: &TableMeta) {
 /// Decodes the fields after a table's epochs, up to the end.
 fn decode_extra(f: &mut Decoder<'_>) -> Result<TableExtra, DecodeError> {
     let mut extra = TableExtra::default();
-    let (mut written, mut pinned) = (None, None);
+    let (mut written, mut pinned, mut blobs) = (None, None, None);
     while let Some((tag, bytes)) = next_field(f)? {
         let mut f = Decoder::new(bytes);
         match tag {
@@ -418,6 +428,17 @@ fn decode_extra(f: &mut Decoder<'_>) -> Result<TableExtra, DecodeError> {
                     list.push((seq, bytes));
                 }
                 once(&mut pinned, list)?;
+            }
+            table_tag::BLOBS => {
+                let mut list: Vec<(BlobFileId, u64)> = Vec::new();
+                while !f.is_empty() {
+                    let (file, bytes) = (number(&mut f)?, f.varint().ok_or(CUT)?);
+                    if list.last().is_some_and(|last| last.0 >= file) {
+                        return Err(DecodeError("a table's blob files are not in order"));
+                    }
+                    list.push((file, bytes));
+                }
+                once(&mut blobs, list)?;
             }
             table_tag::STRETCH => {
                 let mut stretch = Stretch { from: number(&mut f)?, factors: Vec::new() };
@@ -440,6 +461,7 @@ fn decode_extra(f: &mut Decoder<'_>) -> Result<TableExtra, DecodeError> {
     }
     extra.written = written.unwrap_or_default();
     extra.pinned = pinned.unwrap_or_default();
+    extra.blobs = blobs.unwrap_or_default();
     match extra.written {
         (oldest, newest) if oldest > newest => {
             Err(DecodeError("a table's newest data is older than its oldest"))
@@ -563,6 +585,7 @@ pub(crate) mod tests {
                     written: (n.min(m), n.max(m)),
                     global_seq: (n % 3 == 0).then_some(seq),
                     pinned: (1..m % 4).map(|i| (i * 7, n)).collect(),
+                    blobs: (1..n % 4).map(|i| (i * 5, m)).collect(),
                     stretch: (m % 2 == 0)
                         .then(|| Stretch { from: id, factors: (0..n % 65).map(|i| n ^ i).collect() }),
                 },

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::ids::{FilterFileId, LogId, TableId};
+use crate::ids::{BlobFileId, FilterFileId, LogId, TableId};
 use crate::io::SCRATCH_PREFIX;
 use crate::tree::edit::NUMBER_LIMIT;
 
@@ -16,6 +16,8 @@ pub(crate) enum FileKind {
     Table(TableId),
     /// `000013.log`: a write-ahead log.
     Log(LogId),
+    /// `000015.blb`: a blob file.
+    Blob(BlobFileId),
     /// `000014.flt`: a filter file.
     Filter(FilterFileId),
     /// `MANIFEST-000001`: a manifest.
@@ -44,6 +46,11 @@ const MANIFEST_PREFIX: &str = "MANIFEST-";
 /// The path of a table.
 pub(crate) fn table_path(dir: &Path, id: TableId) -> PathBuf {
     dir.join(format!("{id:06}.tam"))
+}
+
+/// The path of a blob file.
+pub(crate) fn blob_path(dir: &Path, id: BlobFileId) -> PathBuf {
+    dir.join(format!("{id:06}.blb"))
 }
 
 /// The path of a filter file.
@@ -118,6 +125,7 @@ pub(crate) fn parse(name: &str) -> Option<FileKind> {
             match extension {
                 "tam" => number(digits).map(FileKind::Table),
                 "log" => number(digits).map(FileKind::Log),
+                "blb" => number(digits).map(FileKind::Blob),
                 "flt" => number(digits).map(FileKind::Filter),
                 _ => None,
             }
@@ -142,6 +150,7 @@ mod tests {
                 (table_path(dir, id), FileKind::Table(id)),
                 (log_path(dir, id), FileKind::Log(id)),
                 (filter_path(dir, id), FileKind::Filter(id)),
+                (blob_path(dir, id), FileKind::Blob(id)),
                 (manifest_path(dir, id), FileKind::Manifest(id)),
                 (current_path(dir), FileKind::Current),
                 (lock_path(dir), FileKind::Lock),

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
+use crate::blob;
 use crate::error::StorageError;
 use crate::images;
 use crate::io::{Access, FileSystem, ReadFile};
@@ -24,6 +25,8 @@ pub enum Contents {
     ExternalTable,
     /// A filter file: partitions of a global filter.
     FilterImages,
+    /// A blob file: large values.
+    Blobs,
     /// The write-ahead log of this number.
     Log(u64),
     /// The manifest of this number.
@@ -41,6 +44,7 @@ impl fmt::Display for Contents {
             Contents::Table => f.write_str("a table"),
             Contents::ExternalTable => f.write_str("an external table"),
             Contents::FilterImages => f.write_str("a filter file"),
+            Contents::Blobs => f.write_str("a blob file"),
             Contents::Log(number) => write!(f, "the log {number}"),
             Contents::Manifest(number) => write!(f, "the manifest {number}"),
             Contents::Text => f.write_str("a text file"),
@@ -79,6 +83,9 @@ pub fn identify(fs: &dyn FileSystem, path: &Path) -> Result<Contents, StorageErr
     }
     if images::is_marked(&end) {
         return Ok(Contents::FilterImages);
+    }
+    if blob::is_marked(&end) {
+        return Ok(Contents::Blobs);
     }
     Ok(if is_text(&start) { Contents::Text } else { Contents::Unknown })
 }

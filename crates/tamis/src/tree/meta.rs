@@ -1,6 +1,6 @@
 //! What the tree knows about a table without opening it.
 
-use crate::ids::TableId;
+use crate::ids::{BlobFileId, TableId};
 use crate::key::{KeyBytes, KeyEnd, SeqNo};
 use crate::tree::epochs::{Epoch, EpochMap};
 
@@ -45,6 +45,8 @@ pub(crate) struct TableExtra {
     pub(crate) pinned: Vec<(SeqNo, u64)>,
     /// In the last level of a deterministic tree: how much longer blocks of flushes are than the size ratio says.
     pub(crate) stretch: Option<Stretch>,
+    /// The blob files that its entries refer to, by ascending number, with the bytes of the records referred to.
+    pub(crate) blobs: Vec<(BlobFileId, u64)>,
 }
 
 /// Blocks of flushes that are longer than the size ratio says, since updates and deletes keep levels small. In force from the
@@ -67,6 +69,16 @@ impl TableMeta {
     /// Reports whether the table's key range may hold `key`.
     pub(crate) fn covers(&self, key: &[u8]) -> bool {
         key >= &self.smallest[..] && self.largest.reaches(key)
+    }
+
+    /// Bytes of the records in blob files that the table refers to.
+    pub(crate) fn blob_bytes(&self) -> u64 {
+        self.extra.blobs.iter().fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
+    }
+
+    /// Bytes of the file and of the values in blob files that it refers to.
+    pub(crate) fn whole_bytes(&self) -> u64 {
+        self.file_bytes.saturating_add(self.blob_bytes())
     }
 
     /// Reports whether the key ranges of two tables overlap.

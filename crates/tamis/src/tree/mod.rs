@@ -1,6 +1,7 @@
 //! The on-disk shape of the tree: table records, versions, and the manifest that records them.
 
 pub(crate) mod accesses;
+pub(crate) mod blobs;
 pub(crate) mod edit;
 pub(crate) mod epochs;
 pub(crate) mod files;

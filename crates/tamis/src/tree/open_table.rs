@@ -12,9 +12,10 @@ use crate::error::StorageError;
 use crate::io::FileSystem;
 use crate::table::cache::{BlockCache, CacheEntry};
 use crate::table::{
-    ELASTIC, ElasticFilter, GLOBAL, KEY_LIST, PinnedValue, ReaderConfig, Table, UnitDirectory,
+    ELASTIC, ElasticFilter, GLOBAL, KEY_LIST, PinnedValue, ReadTrace, ReaderConfig, Table, UnitDirectory,
 };
 use crate::tree::accesses::Accesses;
+use crate::tree::blobs::{BlobFiles, TableBlobs};
 use crate::tree::files::table_path;
 use crate::tree::meta::TableMeta;
 use crate::tree::tombstones::{EXTERNAL_TOMBSTONE_SEQ, Tombstones};
@@ -47,9 +48,17 @@ pub(crate) enum TableFilter {
 #[derive(Debug, Default)]
 pub(crate) struct Garbage {
     files: Mutex<Vec<PathBuf>>,
+    /// The blob files that become garbage with the tables that refer to them.
+    pub(crate) blobs: BlobFiles,
 }
 
 impl Garbage {
+    /// Creates the garbage of a database that is opened even if blob files are damaged or missing, if `lenient`: then reads of the
+    /// values in them fail, and all others work.
+    pub(crate) fn new(lenient: bool) -> Garbage {
+        Garbage { files: Mutex::default(), blobs: BlobFiles::new(lenient) }
+    }
+
     pub(crate) fn push(&self, path: PathBuf) {
         self.files.lock().push(path);
     }
@@ -78,6 +87,8 @@ pub(crate) struct OpenTable {
     /// fetched to learn that they do not.
     pub(crate) range_filter: Option<FilterKind>,
     pub(crate) tombstones: Option<Arc<Tombstones>>,
+    /// The blob files that entries refer to.
+    pub(crate) blobs: TableBlobs,
     /// The sampled gets that asked the table, if filter memory is divided by them. Lost when the table is closed.
     pub(crate) accesses: Accesses,
     path: PathBuf,
@@ -116,6 +127,10 @@ impl OpenTable {
             let what = "the manifest and the table disagree on whether it was ingested";
             return Err(StorageError::corrupt(&path, None, what));
         }
+        if properties.blobs != meta.extra.blobs || table.footer().blobs == properties.blobs.is_empty() {
+            let what = "the manifest and the table disagree on the blob files that it refers to";
+            return Err(StorageError::corrupt(&path, None, what));
+        }
         if let Some(seq) = global_seq {
             Arc::get_mut(&mut table).expect("not shared yet").set_global_seq(seq);
         }
@@ -152,10 +167,14 @@ impl OpenTable {
                 })?))
             }
         };
+        let blobs = TableBlobs::open(fs, dir, &meta, config, garbage)?;
         let cache = config.cache.clone();
         let (garbage, obsolete) = (garbage.clone(), AtomicBool::new(false));
         let kind = FilterKind::from_name(&table.properties().filter_kind);
         let range_filter = kind.filter(|kind| kind.is_range());
+        if let Some(why) = blobs.iter().find_map(|blob| blob.file.why_lost()) {
+            table.flaw().note(why);
+        }
         let unusable = AtomicBool::new(matches!(filter, TableFilter::Unusable));
         Ok(Arc::new(OpenTable {
             meta,
@@ -163,6 +182,7 @@ impl OpenTable {
             filter,
             range_filter,
             tombstones,
+            blobs,
             accesses: Accesses::default(),
             path,
             cache,
@@ -187,6 +207,7 @@ impl OpenTable {
             filter: TableFilter::None,
             range_filter: None,
             tombstones: None,
+            blobs: TableBlobs::default(),
             accesses: Accesses::default(),
             path,
             cache: None,
@@ -212,7 +233,29 @@ impl OpenTable {
 
     /// Allows the file to be removed once the table is dropped. Called when the durable version no longer names it.
     pub(crate) fn mark_obsolete(&self) {
-        self.obsolete.store(true, Relaxed);
+        if !self.obsolete.swap(true, Relaxed) {
+            self.blobs.unname();
+        }
+    }
+
+    /// Reads the value of an entry that refers to a blob file, and puts it into the block cache if `fill_cache`. Damage found is a
+    /// flaw of the table, too: what reads all of it can only fail.
+    pub(crate) fn read_blob<T: ReadTrace>(
+        &self,
+        reference: &[u8],
+        fill_cache: bool,
+        trace: &mut T,
+    ) -> Result<PinnedValue, StorageError> {
+        let read = self.blobs.read(&self.path, reference, fill_cache, trace);
+        read.inspect_err(|error| self.note_damage(error))
+    }
+
+    /// Records damage of a blob file that the table refers to.
+    #[cold]
+    pub(crate) fn note_damage(&self, error: &StorageError) {
+        if matches!(error, StorageError::Corrupt(_)) {
+            self.table.flaw().note(error);
+        }
     }
 
     /// Reports whether the table's filter is known to be unusable.

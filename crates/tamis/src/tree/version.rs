@@ -9,11 +9,13 @@
 //!   by descending id; levels follow from 0 downwards.
 //! * Tables of one run are sorted and disjoint by user key; all versions of a key in a run are in one table.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::ids::{RunId, TableId};
+use crate::ids::{BlobFileId, RunId, TableId};
 use crate::key::prefix_of;
+use crate::tree::blobs::OpenBlob;
 use crate::tree::open_table::OpenTable;
 use crate::tree::state::KeyspaceState;
 use crate::tree::tombstones::Tombstones;
@@ -27,6 +29,38 @@ pub(crate) struct Run {
     pub(crate) tables: Range<usize>,
 }
 
+/// A blob file that tables of a version refer to.
+#[derive(Clone, Debug)]
+pub(crate) struct BlobUse {
+    pub(crate) file: Arc<OpenBlob>,
+    /// Bytes of the records that the tables refer to.
+    pub(crate) referenced: u64,
+}
+
+impl BlobUse {
+    /// Bytes of the records that no table refers to.
+    pub(crate) fn garbage_bytes(&self) -> u64 {
+        self.file.file.data_bytes().saturating_sub(self.referenced)
+    }
+
+    /// Their share of the file.
+    pub(crate) fn garbage_share(&self) -> f64 {
+        self.garbage_bytes() as f64 / self.file.file.data_bytes().max(1) as f64
+    }
+}
+
+/// Returns the blob files that the tables refer to, by number.
+fn blobs_of(tables: &[Arc<OpenTable>]) -> Vec<BlobUse> {
+    let mut files = BTreeMap::<BlobFileId, BlobUse>::new();
+    for table in tables {
+        for (blob, &(id, bytes)) in table.blobs.iter().zip(&table.meta.extra.blobs) {
+            let file = files.entry(id).or_insert_with(|| BlobUse { file: blob.clone(), referenced: 0 });
+            file.referenced = file.referenced.saturating_add(bytes);
+        }
+    }
+    files.into_values().collect()
+}
+
 /// The shape of a keyspace's on-disk tree at one moment.
 #[derive(Debug)]
 pub(crate) struct Version {
@@ -37,6 +71,8 @@ pub(crate) struct Version {
     largest: Vec<u64>,
     /// The range tombstones of all tables, if there are any.
     pub(crate) tombstones: Option<Arc<Tombstones>>,
+    /// The blob files that the tables refer to, by number.
+    pub(crate) blobs: Vec<BlobUse>,
 }
 
 impl Version {
@@ -59,6 +95,7 @@ impl Version {
         Arc::new(Version {
             smallest: tables.iter().map(|t| prefix_of(&t.meta.smallest)).collect(),
             largest: tables.iter().map(|t| largest_prefix(t)).collect(),
+            blobs: blobs_of(&tables),
             runs,
             tables,
             tombstones,

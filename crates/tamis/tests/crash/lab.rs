@@ -74,6 +74,9 @@ pub(crate) fn tiny_keyspace() -> KeyspaceOptions {
         memtable_bytes: 4 << 10,
         table_bytes: 4 << 10,
         block_bytes: 256,
+        // Half of the values.
+        blob_threshold: 350,
+        blob_file_bytes: 4 << 10,
         level0_runs: 2,
         size_ratio: 2.into(),
         levels: 4,

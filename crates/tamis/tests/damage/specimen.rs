@@ -39,6 +39,8 @@ fn keyspace_options(filter: FilterChoice) -> KeyspaceOptions {
         memtable_bytes: 16 << 10,
         block_bytes: 256,
         table_bytes: 4 << 10,
+        // Most of the values, but not all.
+        blob_threshold: 15,
         // The damaged files must not change meanwhile.
         auto_compaction: false,
         ..KeyspaceOptions::default()

@@ -7,6 +7,7 @@
 
 mod api;
 mod basics;
+mod blobs;
 mod elastic_tables;
 mod expiry;
 mod ingest;

@@ -75,6 +75,12 @@ fn prefix_filter() -> impl Strategy<Value = PrefixFilter> {
     select(vec![None, Length(1), Length(4), Lengths(2, 5), Delimiter(b'/'), Delimiter(0)])
 }
 
+/// From which size values are in blob files, and the limits of these: mostly such that most values are, and files are small.
+fn blobs() -> impl Strategy<Value = (u64, f64, u64)> {
+    let threshold = prop_oneof![3 => Just(0u64), 2 => Just(1), 2 => Just(16), 2 => Just(100)];
+    (threshold, select(vec![0.05, 0.3, 1.0]), select(vec![4u64 << 10, 256 << 20]))
+}
+
 fn compression() -> impl Strategy<Value = CompressionPerLevel> {
     let per_level = |levels: &[Compression]| CompressionPerLevel::new(levels.to_vec()).expect("few levels");
     prop_oneof![
@@ -126,7 +132,7 @@ pub(crate) fn keyspace(levels: usize) -> impl Strategy<Value = KeyspaceOptions> 
             1 => Just(FilterAllocation::Mnemosyne),
         ],
         prop_oneof![Just(1u64), Just(64), Just(1 << 20)],
-        (key_map(), prefix_filter()),
+        (key_map(), prefix_filter(), blobs()),
     );
     (shape, sizes, formats, self::shape()).prop_map(move |(shape, sizes, formats, tree)| {
         let (level0_runs, slowdown, stop, size_ratio, max_memtables, auto_compaction) = shape;
@@ -139,7 +145,7 @@ pub(crate) fn keyspace(levels: usize) -> impl Strategy<Value = KeyspaceOptions> 
             bits_per_key,
             filter_allocation,
             filter_range,
-            (key_map, prefix_filter),
+            (key_map, prefix_filter, (blob_threshold, blob_garbage, blob_file_bytes)),
         ) = formats;
         // What changes the filter at a few runs.
         let workload = (filter == FilterChoice::Auto.into())
@@ -172,6 +178,9 @@ pub(crate) fn keyspace(levels: usize) -> impl Strategy<Value = KeyspaceOptions> 
             filter_range,
             key_map,
             prefix_filter,
+            blob_threshold,
+            blob_garbage,
+            blob_file_bytes,
             verify_filters: true,
             compaction: tree.0,
             merge: tree.1,

@@ -16,7 +16,7 @@ use crate::options::KeyspaceOptions;
 /// How much data is kept.
 #[derive(Clone, Debug)]
 pub(super) struct Retention {
-    /// Limit on the bytes of tables; the oldest beyond it are dropped.
+    /// Limit on the bytes of tables and of their values in blob files; the oldest beyond it are dropped.
     pub(super) retain_bytes: u64,
     /// How long entries live. Needed besides [`Shape::expired`] for tables in which merges have reset all sequence
     /// numbers to 0: only their flush time tells their age.
@@ -29,6 +29,8 @@ pub(super) struct Aged<'a> {
     pub(super) level: usize,
     pub(super) run: &'a RunShape,
     pub(super) bytes: u64,
+    /// The same with the values in blob files: what it takes on disk.
+    pub(super) whole_bytes: u64,
     /// When its oldest and its newest data was flushed, in seconds since 1970; 0 if unknown.
     pub(super) written: (u64, u64),
 }
@@ -53,7 +55,8 @@ pub(super) fn by_age(shape: &Shape) -> Vec<Aged<'_>> {
             let written = || run.tables.iter().map(|table| table.meta.extra.written);
             let oldest = written().map(|span| span.0).min().unwrap_or(0);
             let newest = written().map(|span| span.1).max().unwrap_or(0);
-            Aged { level, run, bytes: run.bytes(), written: (oldest, newest) }
+            let whole_bytes = run.tables.iter().map(|table| table.meta.whole_bytes()).sum();
+            Aged { level, run, bytes: run.bytes(), whole_bytes, written: (oldest, newest) }
         })
         .collect()
 }
@@ -81,13 +84,13 @@ impl Retention {
     pub(super) fn plan(&self, shape: &Shape, runs: &[Aged<'_>]) -> Option<Plan> {
         let expired = |aged: &Aged<'_>| aged.run.tables.iter().all(|table| self.is_expired(shape, table));
         let by_time = runs.iter().take_while(|aged| expired(aged)).count();
-        let mut kept: u64 = runs.iter().map(|aged| aged.bytes).sum();
+        let mut kept: u64 = runs.iter().map(|aged| aged.whole_bytes).sum();
         let older = &runs[..runs.len().saturating_sub(1)];
         let by_size = older
             .iter()
             .take_while(|aged| {
                 let goes = kept > self.retain_bytes;
-                kept = kept.saturating_sub(aged.bytes);
+                kept = kept.saturating_sub(aged.whole_bytes);
                 goes
             })
             .count();

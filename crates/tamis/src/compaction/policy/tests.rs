@@ -94,6 +94,7 @@ fn why(reason: Reason) -> &'static str {
         Reason::Covered => "range deletes hide all of it",
         Reason::Retention => "more bytes than are retained",
         Reason::Released => "snapshots are gone",
+        Reason::BlobGarbage => "blob files are garbage",
         Reason::Reads => "reads pay for the runs",
         Reason::Manual => "on request",
     }

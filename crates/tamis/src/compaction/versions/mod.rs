@@ -45,6 +45,7 @@ mod tests;
 use crate::error::StorageError;
 use crate::key::{Kind, MAX_SEQNO, MAX_VALUE_BYTES, SeqNo};
 use crate::operators::{CompactionFilter, Decision, MergeOperator, merge, partial_merge};
+use crate::table::PinnedValue;
 use crate::tree::tombstones::Tombstones;
 
 /// Operands folded into one while their base is not known.
@@ -91,6 +92,14 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) kept: &'a Tombstones,
     /// The output level.
     pub(crate) level: usize,
+    /// The values that lie in blob files.
+    pub(crate) values: &'a dyn SeparatedValues,
+}
+
+/// The values of a merge's inputs that lie in blob files. They are read only where an operator or a filter needs them.
+pub(crate) trait SeparatedValues: std::fmt::Debug {
+    /// Reads the value that a reference stands for.
+    fn read(&self, reference: &[u8]) -> Result<PinnedValue, StorageError>;
 }
 
 /// What the buffered operands apply to.
@@ -252,7 +261,11 @@ impl<'a> Versions<'a> {
             Kind::Merge => self.operand(key, seq, value, newest, keep),
             kind => {
                 if !self.waiting.operands.is_empty() {
-                    let base = if kind == Kind::Put { Base::Value(value) } else { Base::Nothing };
+                    let read = (kind == Kind::PutBlob).then(|| self.around.values.read(value)).transpose()?;
+                    let base = match kind {
+                        Kind::Put => Base::Value(value),
+                        _ => read.as_deref().map_or(Base::Nothing, Base::Value),
+                    };
                     self.settle(key, base, keep)?;
                     if self.decided {
                         return Ok(());
@@ -388,14 +401,15 @@ impl<'a> Versions<'a> {
         keep: &mut impl Keep,
     ) -> Result<(), StorageError> {
         let decision = match self.rules.filter {
-            Some(filter) if newest && kind == Kind::Put && self.seen_by_nobody() => {
-                filter.filter(self.around.level, key, value)
+            Some(filter) if newest && kind != Kind::Delete && self.seen_by_nobody() => {
+                let read = (kind == Kind::PutBlob).then(|| self.around.values.read(value)).transpose()?;
+                filter.filter(self.around.level, key, read.as_deref().unwrap_or(value))
             }
             _ => Decision::Keep,
         };
         match &decision {
             Decision::Remove => (kind, value) = (Kind::Delete, &[]),
-            Decision::Replace(other) if other.len() <= MAX_VALUE_BYTES => value = other,
+            Decision::Replace(other) if other.len() <= MAX_VALUE_BYTES => (kind, value) = (Kind::Put, other),
             Decision::Replace(_) | Decision::Keep => {}
         }
         let pinned = self.pinned(key, seq);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
+use crate::compaction::blobs::BlobInputs;
 use crate::operators::{MergeError, Names, Operators};
 use crate::tree::tombstones::RangeTombstone;
 
@@ -64,7 +65,7 @@ fn read_from(
         match kind {
             Kind::Merge => operands.insert(0, value),
             Kind::Put => base = Some(&value[..]),
-            Kind::Delete => {}
+            Kind::Delete | Kind::PutBlob => {}
         }
     }
     match operands.is_empty() {
@@ -97,7 +98,13 @@ fn rewrite(
     let tombstones = Tombstones::merge(inputs.iter().map(|run| &run.tombstones));
     let readers: Vec<SeqNo> = snapshots.iter().copied().chain([visible]).collect();
     let kept = tombstones.retain_visible(&readers, !has_older);
-    let around = Surroundings { snapshots, tombstones: &tombstones, kept: &kept, level: 1 };
+    let around = Surroundings {
+        snapshots,
+        tombstones: &tombstones,
+        kept: &kept,
+        level: 1,
+        values: &BlobInputs::default(),
+    };
     let mut versions = Versions::new(rules, around);
     let (mut run, mut pinned) = (Run::default(), Vec::new());
     let mut keep = |kept: Kept<'_>| {

@@ -9,6 +9,7 @@ use crate::clock::{Clock, ManualClock};
 use crate::compaction::plan::{OutputRun, PlanInput, Work};
 use crate::compaction::policy::{CompactionPolicy, Pressure, Promise};
 use crate::compaction::shape::KeyRange;
+use crate::compaction::writer::MergeOutput;
 use crate::db::reshape::Shaping;
 use crate::io::{FileSystem, MemFs};
 use crate::tree::meta::TableMeta;
@@ -324,7 +325,9 @@ fn statistics_show_what_snapshots_keep() {
     // As if a merge had kept something for these two snapshots, and for one that is gone.
     let mut meta = (*metas(&db)[0]).clone();
     meta.extra.pinned = vec![(1, 100), (2, 30), (77, 5)];
-    let opened = inner(&db).open_tables(std::slice::from_ref(&meta)).unwrap();
+    let opened = inner(&db)
+        .open_tables(&MergeOutput { tables: vec![meta.clone()], ..MergeOutput::default() })
+        .unwrap();
     let (run, id) = (default(&db).view.load().version.runs[0].id, meta.id);
     let edit =
         VersionEdit { removed: vec![(0, id)], added: vec![(0, 0, run, meta)], ..VersionEdit::default() };

@@ -303,6 +303,10 @@ fn remove_leftovers(
         .values()
         .flat_map(|keyspace| keyspace.filter_files.keys().copied())
         .collect();
+    // By the manifest: a table that could not be opened has its files, too.
+    let named = state.catalogue.tree().keyspaces.values().flat_map(|keyspace| keyspace.tables());
+    let blob_files: HashSet<u64> =
+        named.flat_map(|meta| meta.extra.blobs.iter().map(|blob| blob.0)).collect();
     let (mut unnamed, mut second_names) = (Vec::new(), Vec::new());
     for (name, kind) in files {
         let path = db.dir.join(name);
@@ -311,10 +315,12 @@ fn remove_leftovers(
             FileKind::Log(id) => *id >= state.logs.current(),
             FileKind::Manifest(number) => *number == state.catalogue.manifest_number(),
             FileKind::Filter(id) => filter_files.contains(id),
+            FileKind::Blob(id) => blob_files.contains(id),
             FileKind::Temporary => false,
             FileKind::Current | FileKind::Lock | FileKind::Options | FileKind::Reserve => true,
         };
-        let is_data = matches!(kind, FileKind::Table(_) | FileKind::Log(_) | FileKind::Manifest(_));
+        let is_data =
+            matches!(kind, FileKind::Table(_) | FileKind::Blob(_) | FileKind::Log(_) | FileKind::Manifest(_));
         match (keep, preserved.get(&path)) {
             // A log of this number may have been created again.
             (true, _) => {}

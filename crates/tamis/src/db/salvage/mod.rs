@@ -29,21 +29,23 @@ mod survey;
 mod tests;
 mod tree;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use crate::blob::BlobFile;
 use crate::collections::{HashMap, HashSet};
 use crate::db::open::{file_system, locked};
 use crate::db::replay::replay;
 use crate::error::{OpenError, StorageError};
-use crate::ids::{KeyspaceId, LogId, TableId};
+use crate::ids::{BlobFileId, KeyspaceId, LogId, TableId};
 use crate::io::FileSystem;
 use crate::key::SeqNo;
 use crate::options::Options;
+use crate::table::ReaderConfig;
 use crate::tree::edit::VersionEdit;
 use crate::tree::files::{
-    FileKind, current_path, filter_path, lock_path, log_path, manifest_name, manifest_path, name_of,
-    table_path,
+    FileKind, blob_path, current_path, filter_path, lock_path, log_path, manifest_name, manifest_path,
+    name_of, table_path,
 };
 use crate::tree::manifest::{LoadedManifest, is_damage};
 use crate::tree::meta::TableMeta;
@@ -139,13 +141,22 @@ impl Work<'_> {
         for &id in &self.files.tables {
             let described = survey::describe(self.fs, self.dir, id)?;
             let named = self.named.get(&id).map(|(_, meta)| meta);
+            let values = match &described {
+                Ok(d) if named.is_none() => self.lacks_values(d)?,
+                _ => None,
+            };
             let checked = described.and_then(|mut d| {
-                let Some(meta) = named else { return Ok(d) };
+                let Some(meta) = named else { return values.map_or(Ok(d), Err) };
                 if (meta.entries, meta.file_bytes) != (d.meta.entries, d.meta.file_bytes) {
                     return Err("it is not the table that the manifest names".to_owned());
                 }
                 if d.external != meta.extra.global_seq.is_some() {
                     return Err("the manifest and the table disagree on whether it was ingested".to_owned());
+                }
+                if d.meta.extra.blobs != meta.extra.blobs {
+                    return Err(
+                        "the manifest and the table disagree on the blob files that it refers to".to_owned()
+                    );
                 }
                 d.meta = meta.clone();
                 Ok(d)
@@ -168,6 +179,27 @@ impl Work<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Reports why a table that no manifest names is not complete, if a blob file that it refers to is missing or damaged and what it
+    /// was made from may still be there: inputs of its merge, or logs.
+    fn lacks_values(&self, d: &Described) -> Result<Option<String>, StorageError> {
+        let there = |id: &TableId| self.files.tables.binary_search(id).is_ok();
+        if d.origin.merged.as_ref().is_some_and(|merged| !merged.inputs.iter().any(there)) {
+            return Ok(None);
+        }
+        for &(id, bytes) in &d.meta.extra.blobs {
+            let path = blob_path(self.dir, id);
+            match BlobFile::open(self.fs, &path, Some(id), &ReaderConfig::for_a_look()) {
+                Ok(file) if bytes <= file.data_bytes() => {}
+                Ok(_) => return Ok(Some(format!("blob file {id} is not the one that it refers to"))),
+                Err(why) if why.is_lasting() => {
+                    return Ok(Some(format!("blob file {id}, which it refers to, cannot be read: {why}")));
+                }
+                Err(why) => return Err(why),
+            }
+        }
+        Ok(None)
     }
 
     /// Finds evidence that an undamaged manifest lost its last edits.
@@ -376,9 +408,17 @@ impl Salvage {
     ) -> Result<HashMap<PathBuf, PathBuf>, StorageError> {
         if self.report.rebuilt {
             // A table that no manifest names yet may exist only in the page cache.
-            for table in self.report.tables.iter().filter(|table| table.fate == TableFate::Kept) {
-                let path = dir.join(&table.file);
-                fs.sync_file(&path).map_err(|e| StorageError::io("sync", &path, e))?;
+            let kept = self.report.tables.iter().filter(|table| table.fate == TableFate::Kept);
+            let blobs = self.tree.keyspaces.values().flat_map(|keyspace| keyspace.tables());
+            let blobs: BTreeSet<BlobFileId> =
+                blobs.flat_map(|meta| meta.extra.blobs.iter().map(|blob| blob.0)).collect();
+            let blobs = blobs.into_iter().map(|id| blob_path(dir, id));
+            for path in kept.map(|table| dir.join(&table.file)).chain(blobs) {
+                match fs.sync_file(&path) {
+                    // Reads of its values will fail; the opening warns of it.
+                    Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+                    synced => synced.map_err(|e| StorageError::io("sync", &path, e))?,
+                }
             }
         }
         let mut preserved = HashMap::default();

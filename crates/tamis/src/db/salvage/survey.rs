@@ -201,7 +201,7 @@ fn described(table: &Table, id: TableId, tombstones: &Tombstones) -> Result<Desc
         min_seq,
         max_seq,
         epochs,
-        extra: TableExtra { written: p.origin.written, ..TableExtra::default() },
+        extra: TableExtra { written: p.origin.written, blobs: p.blobs.clone(), ..TableExtra::default() },
     };
     if let Some(merged) = &p.origin.merged {
         let later = |ids: &[TableId]| ids.last().is_some_and(|&last| last >= merged.mark);

@@ -7,10 +7,10 @@
 use std::path::Path;
 
 use crate::db::beside;
-use crate::db::open::{file_system, holds_data, is_lasting};
+use crate::db::open::{file_system, holds_data};
 use crate::db::salvage::{SalvageReport, TableFate};
-use crate::db::verify::{VerifiedKind, VerifyReport};
-use crate::error::{Corruption, Error, OpenError, StorageError};
+use crate::db::verify::{VerifiedKind, VerifyReport, in_words};
+use crate::error::{Error, OpenError, StorageError};
 use crate::images::ImageFile;
 use crate::io::FileSystem;
 use crate::options::{OnDamage, Options};
@@ -22,7 +22,7 @@ pub(crate) fn verify_at(dir: &Path, options: Options) -> Result<VerifyReport, Er
     let options = Options { on_damage: OnDamage::Quarantine, salvage: false, ..options };
     let why = match beside::open(dir, &options) {
         Ok(db) => return db.verify(),
-        Err(OpenError::Storage(why)) if is_lasting(&why) => why,
+        Err(OpenError::Storage(why)) if why.is_lasting() => why,
         Err(OpenError::NotFound { .. }) if holds_data(&*file_system(&options), dir)? => {
             StorageError::corrupt(&current_path(dir), None, "it is missing although there is data")
         }
@@ -38,7 +38,7 @@ pub(crate) fn verify_at(dir: &Path, options: Options) -> Result<VerifyReport, Er
             report.add_left_out(&found);
             check_filter_files(&*db.fs, dir, &mut report)?;
         }
-        Err(OpenError::Storage(more)) if is_lasting(&more) => {
+        Err(OpenError::Storage(more)) if more.is_lasting() => {
             report.problems.push(in_words(&more));
             check_filter_files(&*file_system(&options), dir, &mut report)?;
         }
@@ -50,17 +50,6 @@ pub(crate) fn verify_at(dir: &Path, options: Options) -> Result<VerifyReport, Er
         report.problems.insert(0, why);
     }
     Ok(report)
-}
-
-/// The error's text advises to verify.
-fn in_words(error: &StorageError) -> String {
-    match error {
-        StorageError::Io(failure) => failure.to_string(),
-        StorageError::Corrupt(Corruption { path, offset, what }) => {
-            let at = offset.map_or(String::new(), |offset| format!(" at offset {offset}"));
-            format!("{}{at}: {what}", path.display())
-        }
-    }
 }
 
 impl VerifyReport {

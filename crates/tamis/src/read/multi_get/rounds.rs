@@ -34,7 +34,7 @@ struct Search {
 
 /// Searches the candidates of all open keys, and removes the keys that are answered.
 pub(super) fn search(batch: &mut Batch<'_, '_>, reads: &BatchReader) -> Result<(), ReadError> {
-    let Batch { at, open, values, cost, .. } = batch;
+    let Batch { at, open, answers, cost, .. } = batch;
     let tables = &at.view.version.tables;
     let mut searches: SmallVec<[Search; BATCH]> = SmallVec::new();
     let most = open.iter().map(|key| key.candidates.len()).max().unwrap_or(0);
@@ -72,7 +72,7 @@ pub(super) fn search(batch: &mut Batch<'_, '_>, reads: &BatchReader) -> Result<(
             };
             match key.lookup.search_table(at, candidate, start, *cost) {
                 Ok(None) => return true,
-                Ok(Some(answer)) => values[key.place] = answer.value(),
+                Ok(Some(answer)) => answers.set(key.place, answer),
                 Err(error) => failed = Some(error),
             }
             key.lookup.report(at);

@@ -53,6 +53,7 @@ fn version(cursor: &MergeCursor) -> String {
         Kind::Put => format!("{key}@{seq}={value}"),
         Kind::Delete => format!("-{key}@{seq}"),
         Kind::Merge => format!("{key}@{seq}+={value}"),
+        Kind::PutBlob => format!("{key}@{seq}=>{}", cursor.version().3.len()),
     }
 }
 

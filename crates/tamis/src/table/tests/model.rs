@@ -26,7 +26,7 @@ fn version() -> impl Strategy<Value = Version> {
     let kind = prop_oneof![7 => Just(Kind::Put), 2 => Just(Kind::Delete), 2 => Just(Kind::Merge)];
     (key(), seq, kind, value).prop_map(|(key, seq, kind, value)| match kind {
         Kind::Delete => delete(key, seq),
-        Kind::Put => put(key, seq, value),
+        Kind::Put | Kind::PutBlob => put(key, seq, value),
         Kind::Merge => operand(key, seq, value),
     })
 }

@@ -1,0 +1,228 @@
+//! The blob files that open tables refer to, each of them opened once; a file's lifetime is tied to those tables.
+//!
+//! # Invariant
+//!
+//! A blob file is removed when no open table holds it any more, and every table that did was [obsolete](OpenBlob::unname): so no
+//! table of a durable version refers to it, and no reader can reach one that does. As new tables that refer to it are opened
+//! while the tables that they replace are held, the file does not go in between.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+
+use crate::blob::{BlobFile, Reference};
+use crate::collections::HashMap;
+use crate::error::StorageError;
+use crate::ids::BlobFileId;
+use crate::io::FileSystem;
+use crate::key::Kind;
+use crate::sync::Mutex;
+use crate::table::{CursorOptions, PinnedValue, ReadTrace, ReaderConfig, Table, TableCursor};
+use crate::tree::files::blob_path;
+use crate::tree::meta::TableMeta;
+use crate::tree::open_table::Garbage;
+
+/// The maximum number of problems listed.
+const MAX_PROBLEMS: usize = 100;
+
+/// The open blob files of a database, by number.
+#[derive(Debug, Default)]
+pub(crate) struct BlobFiles {
+    /// Whether a file that is damaged or missing is opened as a [lost](BlobFile::lost) one.
+    lenient: bool,
+    /// Held while a file is opened; only the mutex of the garbage's list is taken under it.
+    open: Mutex<HashMap<BlobFileId, Weak<OpenBlob>>>,
+}
+
+/// An open blob file.
+#[derive(Debug)]
+pub(crate) struct OpenBlob {
+    pub(crate) file: BlobFile,
+    /// The number of open tables that refer to it and are not obsolete.
+    named: AtomicUsize,
+    garbage: Arc<Garbage>,
+}
+
+impl OpenBlob {
+    /// Called when a table that refers to the file becomes obsolete.
+    fn unname(&self) {
+        self.named.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Drop for OpenBlob {
+    fn drop(&mut self) {
+        let mut files = self.garbage.blobs.open.lock();
+        // It may have been opened again.
+        if files.get(&self.file.id()).is_some_and(|file| file.strong_count() == 0) {
+            files.remove(&self.file.id());
+            if *self.named.get_mut() == 0 {
+                self.garbage.push(self.file.path().to_owned());
+            }
+        }
+    }
+}
+
+/// The blob files of one open table, by number.
+#[derive(Debug, Default)]
+pub(crate) struct TableBlobs(Box<[Arc<OpenBlob>]>);
+
+impl TableBlobs {
+    /// Opens the files that a table refers to.
+    pub(crate) fn open(
+        fs: &dyn FileSystem,
+        dir: &Path,
+        meta: &TableMeta,
+        config: &ReaderConfig,
+        garbage: &Arc<Garbage>,
+    ) -> Result<TableBlobs, StorageError> {
+        let opened = meta.extra.blobs.iter().map(|&(id, bytes)| {
+            let blob = garbage.blobs.open(fs, dir, id, config, garbage)?;
+            if bytes > blob.file.data_bytes() && blob.file.why_lost().is_none() {
+                let what = format!("table {} refers to {bytes} bytes of it, which it does not have", meta.id);
+                return Err(StorageError::corrupt(blob.file.path(), None, what));
+            }
+            Ok(blob)
+        });
+        let opened = opened.collect::<Result<Box<[_]>, StorageError>>()?;
+        opened.iter().for_each(|blob| {
+            blob.named.fetch_add(1, Relaxed);
+        });
+        Ok(TableBlobs(opened))
+    }
+
+    /// Called once, when the table becomes obsolete.
+    pub(crate) fn unname(&self) {
+        self.0.iter().for_each(|blob| blob.unname());
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<OpenBlob>> {
+        self.0.iter()
+    }
+
+    /// Returns why files among them could not be opened, in words.
+    pub(crate) fn lost(&self) -> impl Iterator<Item = String> {
+        self.0.iter().filter_map(|blob| blob.file.why_lost()).map(ToString::to_string)
+    }
+
+    /// Returns the file with this number.
+    pub(crate) fn file(&self, id: BlobFileId) -> Option<&BlobFile> {
+        let found = self.0.binary_search_by_key(&id, |blob| blob.file.id()).ok()?;
+        Some(&self.0[found].file)
+    }
+
+    /// Finds the file that a reference in table `table` names.
+    pub(crate) fn find(
+        &self,
+        table: &Path,
+        reference: &[u8],
+    ) -> Result<(&BlobFile, Reference), StorageError> {
+        let at =
+            Reference::decode(reference).map_err(|damage| StorageError::corrupt(table, None, damage.0))?;
+        let file = self.file(at.file).ok_or_else(|| {
+            let what = format!("an entry refers to blob file {}, which the table does not list", at.file);
+            StorageError::corrupt(table, None, what)
+        })?;
+        Ok((file, at))
+    }
+
+    /// Reads the value that a reference in table `table` stands for.
+    pub(crate) fn read<T: ReadTrace>(
+        &self,
+        table: &Path,
+        reference: &[u8],
+        fill_cache: bool,
+        trace: &mut T,
+    ) -> Result<PinnedValue, StorageError> {
+        let (file, at) = self.find(table, reference)?;
+        file.read(&at, fill_cache, trace)
+    }
+}
+
+impl BlobFiles {
+    pub(crate) fn new(lenient: bool) -> BlobFiles {
+        BlobFiles { lenient, open: Mutex::default() }
+    }
+
+    fn open(
+        &self,
+        fs: &dyn FileSystem,
+        dir: &Path,
+        id: BlobFileId,
+        config: &ReaderConfig,
+        garbage: &Arc<Garbage>,
+    ) -> Result<Arc<OpenBlob>, StorageError> {
+        let mut files = self.open.lock();
+        if let Some(open) = files.get(&id).and_then(Weak::upgrade) {
+            return Ok(open);
+        }
+        let path = blob_path(dir, id);
+        let file = match BlobFile::open(fs, &path, Some(id), config) {
+            Err(why) if self.lenient && why.is_lasting() => BlobFile::lost(&path, id, why),
+            opened => opened?,
+        };
+        let opened = Arc::new(OpenBlob { file, named: AtomicUsize::new(0), garbage: garbage.clone() });
+        files.insert(id, Arc::downgrade(&opened));
+        Ok(opened)
+    }
+}
+
+/// What is wrong with the values that a table refers to, each with the blob file concerned if it is one.
+pub(crate) type Problems = Vec<(Option<BlobFileId>, StorageError)>;
+
+/// Reads every value that entries of `table` refer to, from the files that `file` returns, and checks that the list of what the
+/// table refers to is true, for as long as `go_on`, which is called with the bytes of each value read, returns `true`. Returns
+/// at most about a hundred problems.
+pub(crate) fn check<'f>(
+    table: &Arc<Table>,
+    file: impl Fn(BlobFileId) -> Option<Result<&'f BlobFile, &'f StorageError>>,
+    go_on: &mut dyn FnMut(u64) -> bool,
+) -> Problems {
+    let mut problems = Problems::new();
+    let wrong = |what: String| (None, StorageError::corrupt(table.path(), None, what));
+    let listed = &table.properties().blobs;
+    if listed.is_empty() {
+        return problems;
+    }
+    let mut found: BTreeMap<BlobFileId, u64> = BTreeMap::new();
+    let mut cursor =
+        TableCursor::new(table.clone(), CursorOptions { fill_cache: false, read_ahead: 1 << 20 });
+    // The check of the blocks reports damaged ones.
+    let mut moved = cursor.seek_to_first();
+    while moved.is_ok() && cursor.valid() && problems.len() < MAX_PROBLEMS {
+        if cursor.kind() == Kind::PutBlob {
+            let at = match Reference::decode(cursor.value()) {
+                Ok(at) => at,
+                Err(damage) => {
+                    problems.push(wrong(damage.0.to_owned()));
+                    break;
+                }
+            };
+            if !go_on(at.span) {
+                return problems;
+            }
+            *found.entry(at.file).or_default() += at.span;
+            match file(at.file) {
+                Some(Ok(file)) => problems.extend(file.check(&at).err().map(|why| (Some(at.file), why))),
+                Some(Err(_)) => {}
+                None => {
+                    let what =
+                        format!("an entry refers to blob file {}, which the table does not list", at.file);
+                    problems.push(wrong(what));
+                }
+            }
+        }
+        moved = cursor.next();
+    }
+    let complete = moved.is_ok() && problems.len() < MAX_PROBLEMS;
+    for &(id, bytes) in listed {
+        if let Some(Err(why)) = file(id) {
+            problems.push((Some(id), why.clone()));
+        } else if complete && found.get(&id) != Some(&bytes) {
+            let refers = found.get(&id).copied().unwrap_or(0);
+            problems.push(wrong(format!("it lists {bytes} bytes of blob file {id}, and refers to {refers}")));
+        }
+    }
+    problems
+}
