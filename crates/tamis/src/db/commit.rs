@@ -498,7 +498,10 @@ impl Drop for InFlight<'_> {
 }
 
 /// The memtables that the keyspaces of a batch are inserted into. Valid until they are sealed, which waits for what is in flight.
-struct Targets(SmallVec<[(KeyspaceId, Option<Guard<Arc<View>>>); 2]>);
+struct Targets(SmallVec<[Target; 2]>);
+
+/// A keyspace's view, if it was not dropped.
+type Target = (KeyspaceId, Option<Guard<Arc<View>>>);
 
 impl Targets {
     /// Looks them up, for the holder of the log's lock.

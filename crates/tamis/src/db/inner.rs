@@ -174,6 +174,13 @@ pub(crate) struct KeyspaceInner {
     chunks: Arc<ChunkPool>,
 }
 
+/// What a keyspace shares with the others of its database.
+pub(crate) struct SharedParts<'a> {
+    pub(crate) sampler: &'a Arc<Sampler>,
+    pub(crate) reads: &'a AllReads,
+    pub(crate) chunks: &'a Arc<ChunkPool>,
+}
+
 impl KeyspaceInner {
     /// A keyspace without tables.
     pub(crate) fn empty(
@@ -182,16 +189,13 @@ impl KeyspaceInner {
         options: KeyspaceOptions,
         database: &Options,
         operators: KeyspaceOperators,
-        sampler: &Arc<Sampler>,
-        reads: &AllReads,
-        chunks: &Arc<ChunkPool>,
+        shared: &SharedParts<'_>,
     ) -> KeyspaceInner {
         let state = crate::tree::state::KeyspaceState::default();
         let none = |_| unreachable!("a new keyspace has no tables");
-        let filter = TreeFilter::new(&options, database, false, sampler, &operators);
+        let filter = TreeFilter::new(&options, database, false, shared.sampler, &operators);
         let version = Version::build(&state, none);
-        let reads = reads.counters(filter.queries().cloned());
-        KeyspaceInner::with_version(id, name, options, operators, filter, version, reads, chunks.clone())
+        KeyspaceInner::with_version(id, name, options, operators, filter, version, shared)
     }
 
     pub(crate) fn with_version(
@@ -201,9 +205,9 @@ impl KeyspaceInner {
         operators: KeyspaceOperators,
         filter: TreeFilter,
         version: Arc<Version>,
-        reads: Arc<ReadCounters>,
-        chunks: Arc<ChunkPool>,
+        shared: &SharedParts<'_>,
     ) -> KeyspaceInner {
+        let (reads, chunks) = (shared.reads.counters(filter.queries().cloned()), shared.chunks.clone());
         let memtables = Memtables::new(fresh_memtable(&options, &chunks, 0));
         let selector = Arc::new(filter.selector(&version, options.filter_allocation));
         KeyspaceInner {

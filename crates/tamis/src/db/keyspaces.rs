@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use crate::db::expiry::Age;
-use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::db::inner::{DbInner, KeyspaceInner, SharedParts, State};
 use crate::db::transaction::prepared::PREPARED_KEYSPACE;
 use crate::db::{Db, Keyspace};
 use crate::error::AdminError;
@@ -141,9 +141,7 @@ impl DbInner {
             options,
             &self.options,
             operators,
-            &self.elastic.sampler,
-            &self.read_counters,
-            &self.chunks,
+            &SharedParts { sampler: &self.elastic.sampler, reads: &self.read_counters, chunks: &self.chunks },
         ));
         state.catalogue.add(inner.clone());
         self.publish_directory(&state);

@@ -20,7 +20,7 @@ use crate::db::for_reads::ReadDebts;
 use crate::db::health::{Health, Warnings};
 use crate::db::history::History;
 use crate::db::images::FilterFiles;
-use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::db::inner::{DbInner, KeyspaceInner, SharedParts, State};
 use crate::db::jobs::Background;
 use crate::db::log::{Log, LogFiles, LogParts};
 use crate::db::monitor::Monitor;
@@ -32,7 +32,6 @@ use crate::db::scheduler::Scheduler;
 use crate::db::throttle::{OwnMemtables, Throttle};
 use crate::db::tune;
 use crate::error::{OpenError, StorageError};
-use crate::hotness::Sampler;
 use crate::ids::{DEFAULT_KEYSPACE, KeyspaceId, LogId, TableId};
 use crate::io::batch::BatchReader;
 use crate::io::{DirectFs, DiskFs, FileSystem};
@@ -189,9 +188,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         read_only,
         config: &reader_config,
         garbage: &garbage,
-        sampler: &elastic.sampler,
-        reads: &read_counters,
-        chunks: &chunks,
+        shared: SharedParts { sampler: &elastic.sampler, reads: &read_counters, chunks: &chunks },
     };
     for (&id, stored) in &tree.keyspaces {
         let opened = open_keyspace(&opening, id, stored, &mut warnings);
@@ -348,9 +345,7 @@ struct Opening<'a> {
     read_only: bool,
     config: &'a ReaderConfig,
     garbage: &'a Arc<Garbage>,
-    sampler: &'a Arc<Sampler>,
-    reads: &'a AllReads,
-    chunks: &'a Arc<ChunkPool>,
+    shared: SharedParts<'a>,
 }
 
 fn open_keyspace(
@@ -359,7 +354,7 @@ fn open_keyspace(
     stored: &KeyspaceState,
     warnings: &mut Vec<String>,
 ) -> Result<KeyspaceInner, OpenError> {
-    let &Opening { fs, dir, options: database, read_only, config, garbage, sampler, reads, chunks } = opening;
+    let &Opening { fs, dir, options: database, read_only, config, garbage, ref shared } = opening;
     let stored_options = KeyspaceOptions::from_stored(&stored.options)?;
     let options = if id == DEFAULT_KEYSPACE { database.keyspace.clone() } else { stored_options.clone() };
     let deepest = stored.runs.keys().map(|(level, _)| *level as usize).max().unwrap_or(0);
@@ -411,12 +406,10 @@ fn open_keyspace(
     let lost: BTreeSet<String> = tables.values().flat_map(|table| table.blobs.lost()).collect();
     warnings
         .extend(lost.into_iter().map(|why| format!("values of keyspace `{}` are lost: {why}", stored.name)));
-    let filter = TreeFilter::new(&options, database, read_only, sampler, &operators);
+    let filter = TreeFilter::new(&options, database, read_only, shared.sampler, &operators);
     let version = Version::build(stored, |id| tables[&id].clone());
     filter.open(&version.tables);
-    let reads = reads.counters(filter.queries().cloned());
-    let (name, chunks) = (&stored.name, chunks.clone());
-    Ok(KeyspaceInner::with_version(id, name, options, operators, filter, version, reads, chunks))
+    Ok(KeyspaceInner::with_version(id, &stored.name, options, operators, filter, version, shared))
 }
 
 /// Checks what every database must satisfy besides what its edits are checked for: it has the default keyspace, and numbers

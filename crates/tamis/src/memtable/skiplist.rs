@@ -190,6 +190,10 @@ pub(super) struct ListWriter<'l> {
 }
 
 /// The position of a writer: that of the last insertion, or one of its own.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "on the stack of one writer, where a box would cost an allocation"
+)]
 enum Position<'l> {
     Shared(MutexGuard<'l, Splice>),
     Own(Splice),
