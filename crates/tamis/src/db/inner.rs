@@ -35,9 +35,10 @@
 //! memory for memtables ([`memory::writes`](crate::memory::writes)) is a leaf.
 //!
 //! 1. A keyspace's filter work ([`Grf::work`](crate::select::Grf::work)): held while keys are added to its global filter.
-//! 2. `log`: the current [log](Log) and the next sequence number. Its holder is the only writer: only it appends to the log,
-//!    inserts into memtables and advances `visible_seq`. Group commit leaders, sealing, checkpoints and periodic syncs take
-//!    it.
+//! 2. `log`: the current [log](Log) and the next sequence number. Only its holder appends to the log. Batches that commit alone
+//!    release it before they are in the memtables and visible ([`commit`](super::commit)); group commit leaders, sealing, checkpoints
+//!    and periodic syncs take it by [`lock_log`](DbInner::lock_log), which waits for those: then only its holder writes. Under it,
+//!    the log's `next`: the log to come.
 //! 3. `state` ([`Monitor`]): the [catalogue](Catalogue), the [scheduler](Scheduler) and what else [`State`] lists. Every change of
 //!    a keyspace's view is made under it.
 //! 4. The log's `unsynced`: rolled logs that are not synced yet.
@@ -47,7 +48,7 @@
 //! 8. The in-memory state of elastic filters ([`Elastic`]).
 //!
 //! Leaf locks, which may be taken while any of these is held and under which no other is taken: the queue of writers and their turns,
-//! a memtable's two, recent commits ([`History`]), the table of [`Locks`], the reserve's, the list of opened filter files, the cause of a late beginning, those within a global filter, obsolete files, scrub, warnings,
+//! of threads that wait until a number is visible, a memtable's, the chunks that memtables hand on, since when a log is idle, recent commits ([`History`]), the table of [`Locks`], the reserve's, the list of opened filter files, the cause of a late beginning, those within a global filter, obsolete files, scrub, warnings,
 //! decisions, the directory lock.
 //!
 //! The mutexes within [`Background`], [`Room`] and [`Health`] (free space, the budget of background writes, why writes are
@@ -55,7 +56,7 @@
 //!
 //! # Publishing
 //!
-//! A writer inserts into memtables and then stores `visible_seq` (Release). A reader loads the view, then `visible_seq`
+//! A writer inserts into memtables; then `visible_seq` is stored (Release), in the order of the log. A reader loads the view, then `visible_seq`
 //! (Acquire): it sees every entry at or below that number that the view can hold. The view is complete up to that number, or
 //! lacks only writes made after the view was replaced, which form a suffix. Between the two loads the reader loads the
 //! keyspace's expiry horizon, below which entries have expired ([`expiry`](super::expiry)).
