@@ -452,7 +452,6 @@ impl DbInner {
             now: self.now(),
             expired,
             snapshots: self.live_snapshots(),
-            settling: self.background.is_settling(),
         }
     }
 
