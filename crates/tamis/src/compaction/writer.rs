@@ -286,8 +286,11 @@ impl Writer<'_, '_> {
             }
             let user_key = key.as_deref().expect("set above");
             let version = (seq, kind, value);
+            let len = value.len() as u64;
+            let before = self.blobs.bytes();
             versions.version(user_key, version, &mut |kept| self.keep(&mut open, user_key, digest, kept))?;
-            stretch += (user_key.len() + value.len()) as u64;
+            // A value that is moved is behind a reference.
+            stretch += user_key.len() as u64 + len.max(self.blobs.bytes() - before);
             input.next()?;
         }
         if let Some(done) = &key {
@@ -485,8 +488,9 @@ impl TableSink<'_> {
 impl Open {
     /// Counts a value in a blob file, which the next entry refers to.
     fn refer(&mut self, at: &Reference, pinned: Option<SeqNo>) {
-        *self.blobs.entry(at.file).or_default() += at.span;
-        self.separated += at.len;
+        let refers = self.blobs.entry(at.file).or_default();
+        *refers = refers.saturating_add(at.span);
+        self.separated = self.separated.saturating_add(at.len);
         if let Some(snapshot) = pinned {
             *self.pinned.entry(snapshot).or_default() += at.len;
         }

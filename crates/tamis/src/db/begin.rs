@@ -221,7 +221,9 @@ impl DbInner {
             Ok(()) => return begun,
             Err(NotBegun::Unknown(_)) => {
                 let tables = flushed.tables.iter().map(|(_, table)| table_path(&self.dir, table.meta.id));
-                pending.in_doubt.extend(written.into_iter().chain(tables));
+                let blobs = flushed.tables.iter().flat_map(|(_, table)| &table.meta.extra.blobs);
+                let blobs = blobs.map(|&(id, _)| files::blob_path(&self.dir, id));
+                pending.in_doubt.extend(written.into_iter().chain(tables).chain(blobs));
                 return begun;
             }
             Err(_) => written,

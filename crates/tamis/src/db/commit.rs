@@ -52,12 +52,18 @@ use crate::db::catalogue::Directory;
 use crate::db::inner::{DbInner, KeyspaceInner};
 use crate::db::log::Current;
 use crate::db::transaction::condition::Condition;
-use crate::error::WriteError;
+use crate::error::{StorageError, WriteError};
 use crate::ids::KeyspaceId;
 use crate::key::{Kind, SeqNo};
 use crate::memtable::MemWriter;
 use crate::read::View;
 use turns::Turns;
+
+const PANICKED: &str = "a panic while writes were committed";
+
+fn panicked() -> WriteError {
+    WriteError::Poisoned { cause: PANICKED.to_owned() }
+}
 
 /// Batches beyond this many bytes wait for the next group, so that one group's latency stays bounded.
 const MAX_GROUP_BYTES: usize = 1 << 20;
@@ -167,9 +173,7 @@ impl Group<'_> {
 
 impl Drop for Group<'_> {
     fn drop(&mut self) {
-        let panicked =
-            || Err(WriteError::Poisoned { cause: "a panic while writes were committed".to_owned() });
-        let result = self.result.take().unwrap_or_else(panicked);
+        let result = self.result.take().unwrap_or_else(|| Err(panicked()));
         for follower in &self.followers {
             follower.waiter.give(Turn::Done(result.clone()));
         }
@@ -220,6 +224,12 @@ impl Committer {
     fn land(&self, turn: turns::Turn, last: SeqNo) -> bool {
         self.turns.finish(turn, last, |last| self.publish(last));
         self.wait_for(last)
+    }
+
+    /// Nothing that is not visible by now becomes visible any more.
+    fn give_up(&self) {
+        self.broken.store(true, Ordering::SeqCst);
+        self.wake();
     }
 
     fn wake(&self) {
@@ -329,6 +339,11 @@ impl DbInner {
     /// Makes the caller the only writer, with all writes in the memtables that are in the log. Not to be called with the state locked.
     pub(crate) fn lock_log(&self) -> MutexGuard<'_, Current> {
         let log = self.log.lock();
+        if self.log.was_poisoned() {
+            // A number may be assigned that nobody will publish.
+            self.committer.give_up();
+        }
+        // After a panic there is nothing to wait for; whoever wants to write finds that writes have stopped.
         self.land(&log);
         log
     }
@@ -339,9 +354,9 @@ impl DbInner {
         (self.committer.visible() >= log.last_seq()).then_some(log)
     }
 
-    /// Waits until nothing is in flight. A panic in flight has stopped writes for good.
-    fn land(&self, log: &Current) {
-        self.committer.wait_for(log.last_seq());
+    /// Waits until nothing is in flight; `false` if that will not happen: a panic has stopped writes for good.
+    fn land(&self, log: &Current) -> bool {
+        self.committer.wait_for(log.last_seq())
     }
 
     /// Logs a batch of single keys, inserts it beside other writers, and makes it visible when all before it are.
@@ -354,8 +369,8 @@ impl DbInner {
             let mut log = self.log.lock();
             self.health.check_writable()?;
             self.make_room(&mut log, &[batch], bytes)?;
-            if self.committer.turns.are_taken() {
-                self.land(&log);
+            if self.committer.turns.are_taken() && !self.land(&log) {
+                return Err(panicked());
             }
             let targets = Targets::of(&directory, batch.keyspaces(), &log);
             // The insertion finds it there after the append.
@@ -453,7 +468,9 @@ impl DbInner {
         }
         let directory = self.directory.load();
         let seal = |log: &mut Current, keyspaces: &[Arc<KeyspaceInner>]| {
-            self.land(log);
+            if !self.land(log) {
+                return Err(StorageError::io("commit to", &self.dir, std::io::Error::other(PANICKED)));
+            }
             self.seal(log, keyspaces)
         };
         self.throttle.make_room(&self.log, log, &directory, &written, bytes, &seal)
@@ -481,8 +498,7 @@ impl InFlight<'_> {
     /// Makes the batch visible, after all before it.
     fn land(mut self, last: SeqNo) -> Result<(), WriteError> {
         let landed = self.turn.take().is_some_and(|turn| self.db.committer.land(turn, last));
-        let cause = || "a panic while writes were committed".to_owned();
-        landed.then_some(()).ok_or_else(|| WriteError::Poisoned { cause: cause() })
+        landed.then_some(()).ok_or_else(panicked)
     }
 }
 
@@ -490,9 +506,10 @@ impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         // Only in a panic after the append.
         if self.turn.is_some() {
-            self.db.committer.broken.store(true, Ordering::SeqCst);
-            self.db.committer.wake();
-            self.db.monitor.poison(&"a panic while writes were committed");
+            // First: nobody writes after those who waited in vain.
+            self.db.health.stop(&PANICKED);
+            self.db.committer.give_up();
+            self.db.monitor.poison(&PANICKED);
         }
     }
 }
@@ -609,6 +626,53 @@ mod tests {
         });
         assert_eq!(db.get("key").unwrap().unwrap(), "value");
         assert!(matches!(db.put("key", "later"), Err(WriteError::Poisoned { .. })));
+    }
+
+    /// Whoever took the log waited for ever for a number that was assigned and never published.
+    #[test]
+    fn a_panic_between_a_number_and_its_publication_keeps_nobody_waiting() {
+        let db = open();
+        db.put("key", "value").unwrap();
+        let inner = db.inner();
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            let mut log = inner.lock_log();
+            log.assign(1);
+            panic!("before it is published");
+        }));
+        assert!(panicked.is_err());
+        assert!(matches!(db.put("key", "later"), Err(WriteError::Poisoned { .. })));
+        drop(inner.lock_log());
+        assert_eq!(db.get("key").unwrap().unwrap(), "value");
+    }
+
+    /// A batch in flight that never lands stops all writes, and those that wait for it get an error.
+    #[test]
+    fn a_panic_in_flight_stops_writes_and_keeps_nobody_waiting() {
+        let db = open();
+        db.put("key", "value").unwrap();
+        let inner = db.inner();
+        let turn = {
+            let mut log = inner.log.lock();
+            log.assign(1);
+            inner.committer.turns.take()
+        };
+        sync::thread::scope(|scope| {
+            // In flight behind the one that panics.
+            let behind = scope.spawn("behind".to_owned(), || db.put("key", "behind")).unwrap();
+            while inner.log.lock().last_seq() < 3 {
+                sync::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            let in_flight = InFlight { db: inner, turn: Some(turn) };
+            let panicked = catch_unwind(AssertUnwindSafe(|| {
+                let _in_flight = in_flight;
+                panic!("in flight");
+            }));
+            assert!(panicked.is_err());
+            assert!(matches!(behind.join().unwrap(), Err(WriteError::Poisoned { .. })));
+        });
+        assert!(matches!(db.put("key", "later"), Err(WriteError::Poisoned { .. })));
+        drop(inner.lock_log());
+        assert_eq!(db.get("key").unwrap().unwrap(), "value");
     }
 
     #[test]

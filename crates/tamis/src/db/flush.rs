@@ -195,8 +195,19 @@ impl DbInner {
         let open = |meta: &TableMeta| {
             OpenTable::open(&*self.fs, &self.dir, Arc::new(meta.clone()), &self.reader_config, &self.garbage)
         };
-        let opened = output.tables.iter().map(open).collect::<Result<_, _>>();
-        opened.inspect_err(|_| self.discard_output(output))
+        let mut opened = Vec::new();
+        for table in output.tables.iter().map(open) {
+            match table {
+                Ok(table) => opened.push(table),
+                Err(error) => {
+                    // They name the files that their values are in.
+                    opened.iter().for_each(|table: &Arc<OpenTable>| table.mark_obsolete());
+                    self.discard_output(output);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(opened)
     }
 
     /// Removes written files that nothing names.

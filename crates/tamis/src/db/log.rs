@@ -28,7 +28,7 @@
 //!
 //! Four parts, in the order of their locks:
 //!
-//! 1. [`Current`], behind the lock of this type (`log` in the list of [all locks](super::inner)). Its holder is the only writer.
+//! 1. [`Current`], behind the lock of this type (`log` in the list of [all locks](super::inner)). Only its holder appends.
 //! 2. The next log. Held while it is created, so that there is one.
 //! 3. [`LogFiles`], behind the `state` lock, since floors are computed from it and from views together.
 //! 4. `unsynced`: the writers of rolled logs. Held while they are synced.
@@ -332,6 +332,11 @@ impl Log {
         current
     }
 
+    /// Reports whether a thread panicked while it held the lock.
+    pub(crate) fn was_poisoned(&self) -> bool {
+        self.current.was_poisoned()
+    }
+
     /// The same if nobody appends.
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, Current>> {
         let current = self.current.try_lock()?;
@@ -394,17 +399,19 @@ impl Log {
     /// Syncs the rolled logs, oldest first. Afterwards, every write before the first write of the current log survives a
     /// power failure. If a sync fails, writes are suspended.
     pub(crate) fn sync_rolled(&self) -> Result<(), StorageError> {
-        if !self.has_unsynced.load(Acquire) {
-            return Ok(());
+        while self.has_unsynced.load(Acquire) {
+            self.trim();
+            let mut unsynced = self.unsynced.lock();
+            while let Some(oldest) = unsynced.first_mut().filter(|oldest| oldest.is_trimmed) {
+                oldest.writer.sync().inspect_err(|error| self.health.suspend(error))?;
+                self.counters.log_syncs.add(1);
+                unsynced.remove(0);
+            }
+            // Otherwise another was rolled meanwhile.
+            if unsynced.is_empty() {
+                self.has_unsynced.store(false, Release);
+            }
         }
-        self.trim();
-        let mut unsynced = self.unsynced.lock();
-        while let Some(oldest) = unsynced.first_mut() {
-            oldest.writer.sync().inspect_err(|error| self.health.suspend(error))?;
-            self.counters.log_syncs.add(1);
-            unsynced.remove(0);
-        }
-        self.has_unsynced.store(false, Release);
         Ok(())
     }
 
@@ -485,6 +492,10 @@ impl Log {
     /// Trims rolled logs that are not synced yet of the space after their last record. Not those that have another name: the log of a
     /// finished checkpoint must not change. Not to be called with the state locked.
     pub(crate) fn trim(&self) {
+        // Without the state: a log may be being synced.
+        if self.unsynced.lock().iter().all(|rolled| rolled.is_trimmed) {
+            return;
+        }
         let mut state = self.monitor.lock();
         let mut trimmed = false;
         for rolled in self.unsynced.lock().iter_mut().filter(|rolled| !rolled.is_trimmed) {
@@ -601,10 +612,12 @@ impl Log {
         self.sync(log)?;
         self.has_ended.store(true, Relaxed);
         if let Some(NextLog { id, .. }) = self.next.lock().take() {
-            // After a closed log that does not name it, it would look like damage.
+            // Without a name in the log before it, it is taken for what it is, an empty log, if it cannot be removed.
             self.next_allocated.store(0, Relaxed);
             let path = log_path(&self.dir, id);
-            self.fs.remove(&path).map_err(|e| StorageError::io("remove", &path, e))?;
+            if let Err(e) = self.fs.remove(&path) {
+                log::warn!("could not remove the unused log {}: {e}", path.display());
+            }
         }
         match log.writer.take() {
             Some(writer) if writer.is_empty() => writer.close().map(|_| None),

@@ -199,6 +199,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         keyspace.declared = declared.filter(|_| id == DEFAULT_KEYSPACE);
         keyspaces.insert(id, Arc::new(keyspace));
     }
+    garbage.blobs.all_opened();
 
     let floor = tree.log_floor();
     let logs = files.iter().filter_map(|(_, kind)| match *kind {
@@ -397,7 +398,7 @@ fn open_keyspace(
             Err(why) if database.on_damage == OnDamage::Quarantine && why.is_lasting() => {
                 warnings
                     .push(format!("table {} of keyspace `{}` is quarantined: {why}", meta.id, stored.name));
-                OpenTable::lost(dir, meta.clone(), why, garbage)
+                OpenTable::lost(fs, dir, meta.clone(), why, config, garbage)
             }
             opened => opened?,
         };

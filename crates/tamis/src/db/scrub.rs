@@ -129,6 +129,8 @@ impl Pass<'_> {
         }
         self.filter_files()?;
         let logs = finished_logs(self.db);
+        // None of them is cut short while it is read.
+        self.db.log.trim();
         for log in logs {
             self.log(log)?;
         }

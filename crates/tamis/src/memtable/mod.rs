@@ -90,10 +90,10 @@ struct Shared {
     filter_lines: Option<usize>,
 }
 
-/// Of the range tombstones, raised under their lock.
 struct Counters {
     entries: AtomicUsize,
     data_bytes: AtomicUsize,
+    /// This one and the next are raised under the tombstones' lock.
     range_tombstones: AtomicUsize,
     range_tombstone_bytes: AtomicUsize,
     /// `u64::MAX` while there is none.

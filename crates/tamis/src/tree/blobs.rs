@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 use crate::blob::{BlobFile, Reference};
@@ -29,8 +29,9 @@ const MAX_PROBLEMS: usize = 100;
 /// The open blob files of a database, by number.
 #[derive(Debug, Default)]
 pub(crate) struct BlobFiles {
-    /// Whether a file that is damaged or missing is opened as a [lost](BlobFile::lost) one.
-    lenient: bool,
+    /// Whether a file that is damaged or missing is opened as a [lost](BlobFile::lost) one: while the database is opened, if it is to
+    /// be opened all the same.
+    lenient: AtomicBool,
     /// Held while a file is opened; only the mutex of the garbage's list is taken under it.
     open: Mutex<HashMap<BlobFileId, Weak<OpenBlob>>>,
 }
@@ -41,12 +42,15 @@ pub(crate) struct OpenBlob {
     pub(crate) file: BlobFile,
     /// The number of open tables that refer to it and are not obsolete.
     named: AtomicUsize,
+    /// Whether a table that referred to it became obsolete: otherwise the file is not for this process to remove.
+    was_named: AtomicBool,
     garbage: Arc<Garbage>,
 }
 
 impl OpenBlob {
     /// Called when a table that refers to the file becomes obsolete.
     fn unname(&self) {
+        self.was_named.store(true, Relaxed);
         self.named.fetch_sub(1, Relaxed);
     }
 }
@@ -57,7 +61,7 @@ impl Drop for OpenBlob {
         // It may have been opened again.
         if files.get(&self.file.id()).is_some_and(|file| file.strong_count() == 0) {
             files.remove(&self.file.id());
-            if *self.named.get_mut() == 0 {
+            if *self.named.get_mut() == 0 && *self.was_named.get_mut() {
                 self.garbage.push(self.file.path().to_owned());
             }
         }
@@ -85,11 +89,26 @@ impl TableBlobs {
             }
             Ok(blob)
         });
-        let opened = opened.collect::<Result<Box<[_]>, StorageError>>()?;
-        opened.iter().for_each(|blob| {
+        Ok(TableBlobs::named(opened.collect::<Result<_, StorageError>>()?))
+    }
+
+    /// Holds the files that a table refers to which cannot be opened itself: its values are needed when it is put back.
+    pub(crate) fn of_lost(
+        fs: &dyn FileSystem,
+        dir: &Path,
+        meta: &TableMeta,
+        config: &ReaderConfig,
+        garbage: &Arc<Garbage>,
+    ) -> TableBlobs {
+        let hold = |&(id, _): &(BlobFileId, u64)| garbage.blobs.open_or_lose(fs, dir, id, config, garbage);
+        TableBlobs::named(meta.extra.blobs.iter().map(hold).collect())
+    }
+
+    fn named(files: Box<[Arc<OpenBlob>]>) -> TableBlobs {
+        files.iter().for_each(|blob| {
             blob.named.fetch_add(1, Relaxed);
         });
-        Ok(TableBlobs(opened))
+        TableBlobs(files)
     }
 
     /// Called once, when the table becomes obsolete.
@@ -142,7 +161,13 @@ impl TableBlobs {
 
 impl BlobFiles {
     pub(crate) fn new(lenient: bool) -> BlobFiles {
-        BlobFiles { lenient, open: Mutex::default() }
+        BlobFiles { lenient: AtomicBool::new(lenient), open: Mutex::default() }
+    }
+
+    /// From now on, files that cannot be opened are errors: the tables of the database are open, and a new table's values must be
+    /// there.
+    pub(crate) fn all_opened(&self) {
+        self.lenient.store(false, Relaxed);
     }
 
     fn open(
@@ -153,16 +178,42 @@ impl BlobFiles {
         config: &ReaderConfig,
         garbage: &Arc<Garbage>,
     ) -> Result<Arc<OpenBlob>, StorageError> {
+        let lenient = self.lenient.load(Relaxed);
+        self.open_as(fs, dir, id, config, garbage, |why| lenient && why.is_lasting())
+    }
+
+    fn open_or_lose(
+        &self,
+        fs: &dyn FileSystem,
+        dir: &Path,
+        id: BlobFileId,
+        config: &ReaderConfig,
+        garbage: &Arc<Garbage>,
+    ) -> Arc<OpenBlob> {
+        self.open_as(fs, dir, id, config, garbage, |_| true).expect("no error is returned")
+    }
+
+    /// Opens a file, or a lost one in its place if it `may_be_lost` for that reason.
+    fn open_as(
+        &self,
+        fs: &dyn FileSystem,
+        dir: &Path,
+        id: BlobFileId,
+        config: &ReaderConfig,
+        garbage: &Arc<Garbage>,
+        may_be_lost: impl Fn(&StorageError) -> bool,
+    ) -> Result<Arc<OpenBlob>, StorageError> {
         let mut files = self.open.lock();
         if let Some(open) = files.get(&id).and_then(Weak::upgrade) {
             return Ok(open);
         }
         let path = blob_path(dir, id);
         let file = match BlobFile::open(fs, &path, Some(id), config) {
-            Err(why) if self.lenient && why.is_lasting() => BlobFile::lost(&path, id, why),
+            Err(why) if may_be_lost(&why) => BlobFile::lost(&path, id, why),
             opened => opened?,
         };
-        let opened = Arc::new(OpenBlob { file, named: AtomicUsize::new(0), garbage: garbage.clone() });
+        let (named, was_named) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let opened = Arc::new(OpenBlob { file, named, was_named, garbage: garbage.clone() });
         files.insert(id, Arc::downgrade(&opened));
         Ok(opened)
     }
@@ -199,11 +250,15 @@ pub(crate) fn check<'f>(
                     break;
                 }
             };
-            if !go_on(at.span) {
+            let refers = found.entry(at.file).or_default();
+            *refers = refers.saturating_add(at.span);
+            let known = file(at.file);
+            // A span may be anything: not more than the file has is read.
+            let read = known.as_ref().map_or(0, |file| file.map_or(0, |file| at.span.min(file.data_bytes())));
+            if !go_on(read) {
                 return problems;
             }
-            *found.entry(at.file).or_default() += at.span;
-            match file(at.file) {
+            match known {
                 Some(Ok(file)) => problems.extend(file.check(&at).err().map(|why| (Some(at.file), why))),
                 Some(Err(_)) => {}
                 None => {

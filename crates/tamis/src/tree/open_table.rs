@@ -195,19 +195,21 @@ impl OpenTable {
     /// Creates a stand-in for a table that cannot be opened because of `why`: its key range is still known, so that reads which
     /// need it fail. Its file is not removed before it is obsolete, like any other.
     pub(crate) fn lost(
+        fs: &dyn FileSystem,
         dir: &std::path::Path,
         meta: Arc<TableMeta>,
         why: StorageError,
+        config: &ReaderConfig,
         garbage: &Arc<Garbage>,
     ) -> Arc<OpenTable> {
         let path = table_path(dir, meta.id);
         Arc::new(OpenTable {
             table: Table::lost(&path, meta.id, why),
+            blobs: TableBlobs::of_lost(fs, dir, &meta, config, garbage),
             meta,
             filter: TableFilter::None,
             range_filter: None,
             tombstones: None,
-            blobs: TableBlobs::default(),
             accesses: Accesses::default(),
             path,
             cache: None,
