@@ -440,8 +440,14 @@ fn a_replay_repeats_its_gets() {
 
 #[test]
 fn a_cold_curve_begins_without_hotness_and_nothing_moves() {
-    let settings =
-        ElasticSettings { skews: Some(vec![1.2]), localities: Some(vec![64]), direct: Some(false), ..tiny() };
+    // How often reads are sampled follows the time that they take: few of them are over before any is.
+    let settings = ElasticSettings {
+        skews: Some(vec![1.2]),
+        localities: Some(vec![64]),
+        direct: Some(false),
+        ops: Some(8_000),
+        ..tiny()
+    };
     let outcome = run(&experiment("elastic-cold-curve"), &settings).unwrap();
     let of = |side: &str| outcome.windows.iter().filter(|row| row.side == side).collect::<Vec<_>>();
     let (monkey, elastic) = (of("monkey"), of("elastic"));
