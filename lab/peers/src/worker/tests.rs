@@ -215,7 +215,7 @@ fn a_run_with_a_limit_of_time_lasts_so_long() {
     let found = figures(&answers[2]).0;
     assert!(found.ops > 500 && found.ops.is_multiple_of(500), "{found:?}");
     assert_eq!(found.puts_by_second.iter().map(|&puts| u64::from(puts)).sum::<u64>(), found.ops);
-    assert!(found.puts_by_second.len() >= 2 && found.ops_per_second > 0.0, "{found:?}");
+    assert!(!found.puts_by_second.is_empty() && found.ops_per_second > 0.0, "{found:?}");
     assert_failed(&answers[3], FailureKind::Request, "must not insert");
 }
 
