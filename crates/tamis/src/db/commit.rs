@@ -57,7 +57,7 @@ use crate::ids::KeyspaceId;
 use crate::key::{Kind, SeqNo};
 use crate::memtable::MemWriter;
 use crate::read::View;
-use turns::Turns;
+use turns::{Ticket, Turns};
 
 const PANICKED: &str = "a panic while writes were committed";
 
@@ -221,8 +221,8 @@ impl Committer {
 
     /// Makes a batch in flight visible with its last number, once all before it are, and returns when it is; `false` if that will not
     /// happen.
-    fn land(&self, turn: turns::Turn, last: SeqNo) -> bool {
-        self.turns.finish(turn, last, |last| self.publish(last));
+    fn land(&self, ticket: Ticket, last: SeqNo) -> bool {
+        self.turns.finish(ticket, last, |last| self.publish(last));
         self.wait_for(last)
     }
 
@@ -344,7 +344,7 @@ impl DbInner {
             self.committer.give_up();
         }
         // After a panic there is nothing to wait for; whoever wants to write finds that writes have stopped.
-        self.land(&log);
+        self.wait_for_flights(&log);
         log
     }
 
@@ -355,7 +355,7 @@ impl DbInner {
     }
 
     /// Waits until nothing is in flight; `false` if that will not happen: a panic has stopped writes for good.
-    fn land(&self, log: &Current) -> bool {
+    fn wait_for_flights(&self, log: &Current) -> bool {
         self.committer.wait_for(log.last_seq())
     }
 
@@ -363,20 +363,20 @@ impl DbInner {
     fn commit_alone(&self, batch: &WriteBatch) -> Result<(), WriteError> {
         let (bytes, count) = (batch.byte_len(), batch.len() as u64);
         let directory = self.directory.load();
-        let mut in_flight = InFlight { db: self, turn: None };
+        let mut in_flight = InFlight { db: self, ticket: None };
         let last;
         let targets = {
             let mut log = self.log.lock();
             self.health.check_writable()?;
             self.make_room(&mut log, &[batch], bytes)?;
-            if self.committer.turns.are_taken() && !self.land(&log) {
+            if self.committer.turns.are_taken() && !self.wait_for_flights(&log) {
                 return Err(panicked());
             }
             let targets = Targets::of(&directory, batch.keyspaces(), &log);
             // The insertion finds it there after the append.
             targets.prefetch(batch.digests()[0]);
             self.log.append(&mut log, count, std::iter::once(batch.bytes()))?;
-            in_flight.turn = Some(self.committer.turns.take());
+            in_flight.ticket = Some(self.committer.turns.take());
             last = log.assign(count);
             self.count(count, bytes);
             targets
@@ -468,7 +468,7 @@ impl DbInner {
         }
         let directory = self.directory.load();
         let seal = |log: &mut Current, keyspaces: &[Arc<KeyspaceInner>]| {
-            if !self.land(log) {
+            if !self.wait_for_flights(log) {
                 return Err(StorageError::io("commit to", &self.dir, std::io::Error::other(PANICKED)));
             }
             self.seal(log, keyspaces)
@@ -491,13 +491,13 @@ impl DbInner {
 struct InFlight<'d> {
     db: &'d DbInner,
     /// `None` before it is appended, and when it has landed.
-    turn: Option<turns::Turn>,
+    ticket: Option<Ticket>,
 }
 
 impl InFlight<'_> {
     /// Makes the batch visible, after all before it.
     fn land(mut self, last: SeqNo) -> Result<(), WriteError> {
-        let landed = self.turn.take().is_some_and(|turn| self.db.committer.land(turn, last));
+        let landed = self.ticket.take().is_some_and(|ticket| self.db.committer.land(ticket, last));
         landed.then_some(()).ok_or_else(panicked)
     }
 }
@@ -505,7 +505,7 @@ impl InFlight<'_> {
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         // Only in a panic after the append.
-        if self.turn.is_some() {
+        if self.ticket.is_some() {
             // First: nobody writes after those who waited in vain.
             self.db.health.stop(&PANICKED);
             self.db.committer.give_up();
@@ -651,7 +651,7 @@ mod tests {
         let db = open();
         db.put("key", "value").unwrap();
         let inner = db.inner();
-        let turn = {
+        let ticket = {
             let mut log = inner.log.lock();
             log.assign(1);
             inner.committer.turns.take()
@@ -662,7 +662,7 @@ mod tests {
             while inner.log.lock().last_seq() < 3 {
                 sync::thread::sleep(std::time::Duration::from_millis(1));
             }
-            let in_flight = InFlight { db: inner, turn: Some(turn) };
+            let in_flight = InFlight { db: inner, ticket: Some(ticket) };
             let panicked = catch_unwind(AssertUnwindSafe(|| {
                 let _in_flight = in_flight;
                 panic!("in flight");

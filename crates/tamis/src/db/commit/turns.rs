@@ -39,7 +39,7 @@ pub(super) struct Turns {
 
 /// The turn of one batch.
 #[derive(Debug)]
-pub(super) struct Turn(u64);
+pub(super) struct Ticket(u64);
 
 impl Default for Turns {
     fn default() -> Turns {
@@ -63,17 +63,17 @@ impl Turns {
     }
 
     /// Takes the next turn, which there must be.
-    pub(super) fn take(&self) -> Turn {
+    pub(super) fn take(&self) -> Ticket {
         debug_assert!(!self.are_taken());
         let turn = self.taken.load(Relaxed);
         self.taken.store(turn + 1, Relaxed);
-        Turn(turn)
+        Ticket(turn)
     }
 
     /// Notes that a batch is done, whose last number is `last`, not 0; and has everything published that is done in order, by this thread
     /// or by another.
-    pub(super) fn finish(&self, turn: Turn, last: SeqNo, publish: impl Fn(SeqNo)) {
-        self.place(turn.0).store(last, Release);
+    pub(super) fn finish(&self, ticket: Ticket, last: SeqNo, publish: impl Fn(SeqNo)) {
+        self.place(ticket.0).store(last, Release);
         while !self.publishing.swap(true, AcqRel) {
             let (mut next, mut done) = (self.next.load(Relaxed), 0);
             loop {
