@@ -58,6 +58,7 @@ mod external;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hotness;
+mod idle;
 mod ids;
 mod images;
 pub mod io;

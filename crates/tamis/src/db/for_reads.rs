@@ -14,12 +14,13 @@
 //! once a second. A debt is an estimate: a failed or lost merge leaves it, and no answer depends on it.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::collections::HashMap;
 use crate::compaction::plan::{Plan, Reason, Work};
 use crate::db::compact::input_bytes;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::idle::IdleTimer;
 use crate::ids::KeyspaceId;
 use crate::key::SeqNo;
 use crate::options::{CompactionChoice, KeyspaceOptions};
@@ -64,32 +65,17 @@ fn loss(reads: ReadCost) -> u64 {
     searches.saturating_mul(PRICE_OF_SEARCH).saturating_add(probes.saturating_mul(PRICE_OF_PROBE))
 }
 
-/// The idle timer: how long nothing has been written, as far as observed.
-#[derive(Debug)]
-struct IdleTimer {
-    written: SeqNo,
-    since: Instant,
-}
-
-impl IdleTimer {
-    fn has_lasted(&mut self, written: SeqNo) -> bool {
-        if std::mem::replace(&mut self.written, written) != written {
-            self.since = sync::now();
-        }
-        sync::since(self.since) >= IDLE_TIME
-    }
-}
-
 /// The accounts of all keyspaces.
 #[derive(Debug)]
 pub(crate) struct ReadDebts {
     accounts: HashMap<KeyspaceId, Account>,
-    idle_timer: IdleTimer,
+    /// How long nothing has been written.
+    idle_timer: IdleTimer<SeqNo>,
 }
 
 impl ReadDebts {
     pub(crate) fn new() -> ReadDebts {
-        ReadDebts { accounts: HashMap::default(), idle_timer: IdleTimer { written: 0, since: sync::now() } }
+        ReadDebts { accounts: HashMap::default(), idle_timer: IdleTimer::default() }
     }
 
     fn of(&mut self, keyspace: KeyspaceId) -> &mut Account {
@@ -111,7 +97,7 @@ impl DbInner {
     /// Returns the next step towards a single run that a keyspace's reads have paid for. For compaction threads that found
     /// nothing else to do.
     pub(crate) fn next_for_reads(&self, state: &mut State) -> Option<(Arc<KeyspaceInner>, Plan)> {
-        let no_writes = state.read_debts.idle_timer.has_lasted(self.visible());
+        let no_writes = state.read_debts.idle_timer.has_lasted(self.visible(), sync::now(), IDLE_TIME);
         let idle = state.scheduler.is_idle();
         if self.background.is_paused() || self.is_waiting() {
             return None;
@@ -175,10 +161,11 @@ mod tests {
 
     #[test]
     fn a_write_resets_the_idle_timer() {
-        let mut idle_timer = IdleTimer { written: 7, since: sync::now() - 2 * IDLE_TIME };
-        assert!(idle_timer.has_lasted(7));
-        assert!(!idle_timer.has_lasted(8));
-        assert!(!idle_timer.has_lasted(8));
+        let mut idle_timer = IdleTimer::seen(7, sync::now() - 2 * IDLE_TIME);
+        let mut has_lasted = |written| idle_timer.has_lasted(written, sync::now(), IDLE_TIME);
+        assert!(has_lasted(7));
+        assert!(!has_lasted(8));
+        assert!(!has_lasted(8));
     }
 
     /// Builds three runs that the policy leaves alone, and reads until the debt covers rewriting them. Compaction is paused
@@ -210,8 +197,7 @@ mod tests {
     fn next(db: &Db, no_writes: bool) -> Option<Plan> {
         let mut state = db.inner().state();
         if no_writes {
-            state.read_debts.idle_timer =
-                IdleTimer { written: db.inner().visible(), since: sync::now() - IDLE_TIME };
+            state.read_debts.idle_timer = IdleTimer::seen(db.inner().visible(), sync::now() - IDLE_TIME);
         }
         db.inner().next_for_reads(&mut state).map(|(_, plan)| plan)
     }
@@ -266,10 +252,9 @@ mod tests {
         // The first check notes the write, and the idle timer starts over.
         drop(pause);
         let mut state = db.inner().state();
-        state.read_debts.idle_timer =
-            IdleTimer { written: db.inner().visible() - 1, since: sync::now() - IDLE_TIME };
+        state.read_debts.idle_timer = IdleTimer::seen(db.inner().visible() - 1, sync::now() - IDLE_TIME);
         assert!(db.inner().next_for_reads(&mut state).is_none(), "written");
-        state.read_debts.idle_timer.since = sync::now() - IDLE_TIME;
+        state.read_debts.idle_timer = IdleTimer::seen(db.inner().visible(), sync::now() - IDLE_TIME);
         let (_, plan) = db.inner().next_for_reads(&mut state).expect("a step towards one run");
         assert_eq!((plan.reason, plan.inputs.len()), (Reason::Reads, 3));
     }

@@ -57,6 +57,7 @@ use crate::db::health::Health;
 use crate::db::monitor::Monitor;
 use crate::db::room::Room;
 use crate::error::StorageError;
+use crate::idle::IdleTimer;
 use crate::ids::{KeyspaceId, LogId};
 use crate::io::{FileSystem, Usage};
 use crate::key::SeqNo;
@@ -282,8 +283,8 @@ pub(crate) struct Log {
     allocated: AtomicU64,
     /// The session has ended: no more logs are created.
     has_ended: AtomicBool,
-    /// The length of the current log when somebody last looked and found it changed, and when that was.
-    idle: Mutex<Option<(u64, Instant)>>,
+    /// How long the current log has not grown.
+    idle: Mutex<IdleTimer<u64>>,
     /// The size on disk of rolled logs that are still needed.
     rolled_allocated: AtomicU64,
     /// The size on disk of the next log.
@@ -515,17 +516,11 @@ impl Log {
     /// Removes the obsolete logs, and gives the space of the next one back, once nothing was appended for [`IDLE`], as far as calls
     /// of this show.
     pub(crate) fn release_if_idle(&self, now: Instant) {
-        let len = self.len.load(Relaxed);
-        let mut seen = self.idle.lock();
-        if seen.is_none_or(|(known, _)| known != len) {
-            *seen = Some((len, now));
+        let is_idle = self.idle.lock().has_lasted(self.len.load(Relaxed), now, IDLE);
+        if is_idle {
+            self.release_recyclable();
+            self.shrink_next();
         }
-        if seen.is_some_and(|(_, since)| now.saturating_duration_since(since) < IDLE) {
-            return;
-        }
-        drop(seen);
-        self.release_recyclable();
-        self.shrink_next();
     }
 
     /// Gives the space of the next log back. Reports whether it had any.

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use memmap2::MmapMut;
 
+use crate::idle::IdleTimer;
+
 /// A pool that nobody used for so long is idle.
 const IDLE: Duration = Duration::from_secs(1);
 
@@ -25,10 +27,9 @@ pub(crate) struct ChunkPool {
 struct Free {
     chunks: Vec<MmapMut>,
     bytes: usize,
-    /// Whether a chunk was taken or given since `since`.
-    used: bool,
-    /// When somebody last looked and found it used.
-    since: Option<Instant>,
+    /// How often chunks were taken or given.
+    uses: u64,
+    idle: IdleTimer<u64>,
 }
 
 impl std::fmt::Debug for ChunkPool {
@@ -52,7 +53,7 @@ impl ChunkPool {
     pub(super) fn take(&self, bytes: usize) -> Option<MmapMut> {
         let mut free = self.lock();
         let at = free.chunks.iter().rposition(|chunk| chunk.len() == bytes)?;
-        free.used = true;
+        free.uses += 1;
         free.bytes -= bytes;
         Some(free.chunks.swap_remove(at))
     }
@@ -65,7 +66,7 @@ impl ChunkPool {
             drop(free);
             return drop(chunk);
         }
-        free.used = true;
+        free.uses += 1;
         free.bytes += chunk.len();
         free.chunks.push(chunk);
     }
@@ -74,10 +75,8 @@ impl ChunkPool {
     pub(crate) fn release_if_idle(&self, now: Instant) {
         let unused = {
             let mut free = self.lock();
-            if std::mem::take(&mut free.used) || free.since.is_none() {
-                free.since = Some(now);
-            }
-            if free.since.is_none_or(|since| now.saturating_duration_since(since) < IDLE) {
+            let uses = free.uses;
+            if !free.idle.has_lasted(uses, now, IDLE) {
                 return;
             }
             free.bytes = 0;
