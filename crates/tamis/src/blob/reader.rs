@@ -8,25 +8,19 @@ use super::format::{FOOTER_BYTES, Footer};
 use super::reference::Reference;
 use crate::error::StorageError;
 use crate::ids::BlobFileId;
+use crate::io::FileSystem;
 use crate::io::batch::{BatchReader, Stretch};
-use crate::io::{Access, FileSystem, Mapping};
 use crate::options::{ChecksumMode, Compression};
 use crate::table::cache::{BlockCache, CacheEntry, CacheKey};
 use crate::table::frame::{self, TRAILER_BYTES};
 use crate::table::{
-    BlockSource, BlockTouch, Damage, HeapBlock, PinnedValue, Pins, ReadTrace, ReaderConfig, TableFile,
+    BlockSource, BlockTouch, Damage, HeapBlock, MappedFile, PinnedValue, ReadTrace, ReaderConfig, TableFile,
     prefetch,
 };
 
 /// In a mapped file, it is remembered that a record was verified by where it starts, to this many bytes. Shorter records, of which
 /// two may start so close to each other, are verified at each read.
 const GRAIN_BYTES: u64 = 1 << 10;
-
-#[derive(Debug)]
-struct MappedFile {
-    mapping: Mapping,
-    pins: Pins,
-}
 
 /// An open blob file. The file does not change while it is open.
 #[derive(Debug)]
@@ -55,17 +49,7 @@ impl BlobFile {
         id: Option<BlobFileId>,
         config: &ReaderConfig,
     ) -> Result<BlobFile, StorageError> {
-        let failed = |e| StorageError::io("open", path, e);
-        let file = match &config.files {
-            Some(files) => files.open(path, Access::Random),
-            None => fs.open(path, Access::Random),
-        };
-        let file = file.map_err(failed)?;
-        let mapping = if config.map { file.map().map_err(failed)? } else { None };
-        let file_bytes = match &mapping {
-            Some(mapping) => mapping.len() as u64,
-            None => file.len().map_err(failed)?,
-        };
+        let (file, mapping, file_bytes) = config.open(fs, path)?;
         let Some(end) = file_bytes.checked_sub(FOOTER_BYTES as u64) else {
             return Err(StorageError::corrupt(path, None, "a blob file shorter than its footer"));
         };
@@ -82,16 +66,12 @@ impl BlobFile {
             let what = format!("it says that it is blob file {}", footer.id);
             return Err(StorageError::corrupt(path, end, what));
         }
-        let file = match (&mapping, &config.files) {
-            (Some(_), _) => TableFile::Mapped,
-            (None, Some(files)) => files.share(path, file, file_bytes),
-            (None, None) => TableFile::Own(file),
-        };
+        let file = config.keep(path, file, mapping.is_some(), file_bytes);
         let grains = if mapping.is_some() { end.div_ceil(GRAIN_BYTES).div_ceil(64) } else { 0 };
         Ok(BlobFile {
             path: path.to_owned(),
             reads: if mapping.is_some() { None } else { config.reads.clone() },
-            mapped: mapping.map(|mapping| MappedFile { pins: Pins::new(&mapping), mapping }),
+            mapped: mapping.map(MappedFile::from),
             file,
             verify: config.verify,
             verified: (0..grains).map(|_| AtomicU64::new(0)).collect(),

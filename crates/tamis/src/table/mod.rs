@@ -45,7 +45,7 @@ pub(crate) use builder::{ExtraProperties, TableBuilder, TableOptions};
 pub(crate) use cost::ReadCells;
 pub use cost::ReadCost;
 pub(crate) use cursor::{CursorOptions, TableCursor};
-pub(crate) use data::{HeapBlock, PinnedValue, Pins};
+pub(crate) use data::{HeapBlock, PinnedValue};
 pub(crate) use files::{OpenFiles, TableFile};
 pub(crate) use footer::Footer;
 pub(crate) use frame::Damage;
@@ -54,7 +54,7 @@ pub(crate) use key_list::{GLOBAL, KEY_LIST, KeyListBuilder, KeyListCursor, KeyLi
 pub(crate) use origin::{Merged, Origin};
 pub(crate) use overlap::{Fetch, fetch};
 pub(crate) use prefetch::prefetch;
-pub(crate) use reader::{ReaderConfig, Table};
+pub(crate) use reader::{MappedFile, ReaderConfig, Table};
 pub(crate) use trace::{BlockSource, BlockTouch, ReadTrace, TouchCounts};
 #[cfg(test)]
 pub(crate) use units::LoadedUnit;

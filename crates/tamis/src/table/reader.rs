@@ -29,7 +29,7 @@ use super::properties::Properties;
 use super::trace::{BlockSource, BlockTouch, ReadTrace};
 use crate::error::StorageError;
 use crate::io::batch::{BatchReader, Stretch};
-use crate::io::{Access, FileSystem, Mapping};
+use crate::io::{Access, FileSystem, Mapping, ReadFile};
 use crate::key::SeqNo;
 use crate::options::{ChecksumMode, Compression};
 use crate::table::cache::{BlockCache, CacheEntry, CacheKey};
@@ -56,12 +56,48 @@ impl ReaderConfig {
     pub(crate) fn for_a_look() -> ReaderConfig {
         ReaderConfig { verify: ChecksumMode::Always, pin_metadata: true, ..ReaderConfig::default() }
     }
+
+    /// Opens a file, and maps it where that is wanted and possible. Returns its length, too.
+    pub(crate) fn open(
+        &self,
+        fs: &dyn FileSystem,
+        path: &Path,
+    ) -> Result<(Arc<dyn ReadFile>, Option<Mapping>, u64), StorageError> {
+        let failed = |e| StorageError::io("open", path, e);
+        let file = match &self.files {
+            Some(files) => files.open(path, Access::Random),
+            None => fs.open(path, Access::Random),
+        };
+        let file = file.map_err(failed)?;
+        let mapping = if self.map { file.map().map_err(failed)? } else { None };
+        let len = match &mapping {
+            Some(mapping) => mapping.len() as u64,
+            None => file.len().map_err(failed)?,
+        };
+        Ok((file, mapping, len))
+    }
+
+    /// Returns how an opened file is accessed from now on.
+    pub(crate) fn keep(&self, path: &Path, file: Arc<dyn ReadFile>, is_mapped: bool, len: u64) -> TableFile {
+        match &self.files {
+            _ if is_mapped => TableFile::Mapped,
+            Some(files) => files.share(path, file, len),
+            None => TableFile::Own(file),
+        }
+    }
 }
 
+/// A mapped file, and those who hold on to it.
 #[derive(Debug)]
-struct MappedFile {
-    mapping: Mapping,
-    pins: Pins,
+pub(crate) struct MappedFile {
+    pub(crate) mapping: Mapping,
+    pub(crate) pins: Pins,
+}
+
+impl From<Mapping> for MappedFile {
+    fn from(mapping: Mapping) -> MappedFile {
+        MappedFile { pins: Pins::new(&mapping), mapping }
+    }
 }
 
 /// An open table.
@@ -120,25 +156,11 @@ impl Table {
         id: u64,
         config: ReaderConfig,
     ) -> Result<Arc<Table>, StorageError> {
-        let failed = |e| StorageError::io("open", path, e);
-        let file = match &config.files {
-            Some(files) => files.open(path, Access::Random),
-            None => fs.open(path, Access::Random),
-        };
-        let file = file.map_err(failed)?;
-        let mapping = if config.map { file.map().map_err(failed)? } else { None };
-        let file_bytes = match &mapping {
-            Some(mapping) => mapping.len() as u64,
-            None => file.len().map_err(failed)?,
-        };
-        let file = match (&mapping, &config.files) {
-            (Some(_), _) => TableFile::Mapped,
-            (None, Some(files)) => files.share(path, file, file_bytes),
-            (None, None) => TableFile::Own(file),
-        };
+        let (file, mapping, file_bytes) = config.open(fs, path)?;
+        let file = config.keep(path, file, mapping.is_some(), file_bytes);
         let mut table = Table {
             reads: if mapping.is_some() { None } else { config.reads },
-            mapped: mapping.map(|mapping| MappedFile { pins: Pins::new(&mapping), mapping }),
+            mapped: mapping.map(MappedFile::from),
             index: None,
             verify: config.verify,
             verified: Box::default(),

@@ -81,8 +81,10 @@ impl TableBlobs {
         config: &ReaderConfig,
         garbage: &Arc<Garbage>,
     ) -> Result<TableBlobs, StorageError> {
+        let lenient = garbage.blobs.lenient.load(Relaxed);
+        let may_be_lost = |why: &StorageError| lenient && why.is_lasting();
         let opened = meta.extra.blobs.iter().map(|&(id, bytes)| {
-            let blob = garbage.blobs.open(fs, dir, id, config, garbage)?;
+            let blob = garbage.blobs.open(fs, dir, id, config, garbage, may_be_lost)?;
             if bytes > blob.file.data_bytes() && blob.file.why_lost().is_none() {
                 let what = format!("table {} refers to {bytes} bytes of it, which it does not have", meta.id);
                 return Err(StorageError::corrupt(blob.file.path(), None, what));
@@ -100,7 +102,10 @@ impl TableBlobs {
         config: &ReaderConfig,
         garbage: &Arc<Garbage>,
     ) -> TableBlobs {
-        let hold = |&(id, _): &(BlobFileId, u64)| garbage.blobs.open_or_lose(fs, dir, id, config, garbage);
+        let hold = |&(id, _): &(BlobFileId, u64)| {
+            let held = garbage.blobs.open(fs, dir, id, config, garbage, |_| true);
+            held.expect("a file that cannot be opened is held as a lost one")
+        };
         TableBlobs::named(meta.extra.blobs.iter().map(hold).collect())
     }
 
@@ -170,31 +175,8 @@ impl BlobFiles {
         self.lenient.store(false, Relaxed);
     }
 
-    fn open(
-        &self,
-        fs: &dyn FileSystem,
-        dir: &Path,
-        id: BlobFileId,
-        config: &ReaderConfig,
-        garbage: &Arc<Garbage>,
-    ) -> Result<Arc<OpenBlob>, StorageError> {
-        let lenient = self.lenient.load(Relaxed);
-        self.open_as(fs, dir, id, config, garbage, |why| lenient && why.is_lasting())
-    }
-
-    fn open_or_lose(
-        &self,
-        fs: &dyn FileSystem,
-        dir: &Path,
-        id: BlobFileId,
-        config: &ReaderConfig,
-        garbage: &Arc<Garbage>,
-    ) -> Arc<OpenBlob> {
-        self.open_as(fs, dir, id, config, garbage, |_| true).expect("no error is returned")
-    }
-
     /// Opens a file, or a lost one in its place if it `may_be_lost` for that reason.
-    fn open_as(
+    fn open(
         &self,
         fs: &dyn FileSystem,
         dir: &Path,
