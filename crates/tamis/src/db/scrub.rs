@@ -171,8 +171,26 @@ impl Pass<'_> {
                 return Some(());
             }
         };
+        let check = self.paying(|go_on| fresh.check_while(go_on))?;
+        self.db.scrub.seen.lock().stats.tables += 1;
+        for (offset, what) in &check.problems {
+            self.problem(format!("{} at offset {offset}: {what}", path.display()));
+        }
+        let damage = fresh.flaw().get();
+        damage.iter().for_each(|damage| self.flawed(table, damage));
+        let values_are_sound = self.blobs(table, &fresh)?;
+        // Parts that a table lost at opening, or files of its values, cannot be restored while it is open.
+        let lost = table.table.why_lost().is_some() || table.blobs.lost().next().is_some();
+        if damage.is_none() && check.problems.is_empty() && values_are_sound && !lost {
+            table.table.flaw().forget();
+        }
+        Some(())
+    }
+
+    /// Lets `check` read, and pays for it step by step. `None` if the pass is to end.
+    fn paying<T>(&self, check: impl FnOnce(&mut dyn FnMut(u64) -> bool) -> T) -> Option<T> {
         let (mut unpaid, mut going) = (0, Some(()));
-        let check = fresh.check_while(&mut |bytes| {
+        let checked = check(&mut |bytes| {
             unpaid += bytes;
             if unpaid >= STEP_BYTES {
                 going = self.spend(std::mem::take(&mut unpaid));
@@ -181,23 +199,11 @@ impl Pass<'_> {
         });
         going?;
         self.spend(unpaid)?;
-        self.db.scrub.seen.lock().stats.tables += 1;
-        for (offset, what) in &check.problems {
-            self.problem(format!("{} at offset {offset}: {what}", path.display()));
-        }
-        match fresh.flaw().get() {
-            Some(damage) => self.flawed(table, &damage),
-            // Parts that a table lost at opening cannot be restored while it is open.
-            None if check.problems.is_empty() && table.table.why_lost().is_none() => {
-                table.table.flaw().forget()
-            }
-            None => {}
-        }
-        self.blobs(table, &fresh)
+        Some(checked)
     }
 
-    /// Reads the values in blob files that a table refers to.
-    fn blobs(&self, table: &OpenTable, fresh: &Arc<Table>) -> GoOn {
+    /// Reads the values in blob files that a table refers to, and reports whether they are all there.
+    fn blobs(&self, table: &OpenTable, fresh: &Arc<Table>) -> Option<bool> {
         let config = ReaderConfig::for_a_look();
         let opened = table.blobs.iter().map(|blob| {
             let (id, path) = (blob.file.id(), blob.file.path());
@@ -211,21 +217,13 @@ impl Pass<'_> {
             (id, file)
         });
         let files: BTreeMap<_, _> = opened.collect();
-        let (mut unpaid, mut going) = (0, Some(()));
-        let problems = blobs::check(fresh, |id| files.get(&id).map(Result::as_ref), &mut |bytes| {
-            unpaid += bytes;
-            if unpaid >= STEP_BYTES {
-                going = self.spend(std::mem::take(&mut unpaid));
-            }
-            going.is_some()
-        });
-        going?;
-        self.spend(unpaid)?;
-        for (_, why) in problems {
-            self.flawed(table, &why);
+        let problems =
+            self.paying(|go_on| blobs::check(fresh, |id| files.get(&id).map(Result::as_ref), go_on))?;
+        for (_, why) in &problems {
+            self.flawed(table, why);
             self.problem(why.to_string());
         }
-        Some(())
+        Some(problems.is_empty())
     }
 
     /// Records damage. A read error that may pass says nothing about the table.
