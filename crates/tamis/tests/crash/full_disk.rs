@@ -1,8 +1,10 @@
 //! Full disks.
 
 use std::io::ErrorKind;
+use std::path::Path;
 
-use tamis::WriteError;
+use tamis::io::FileSystem;
+use tamis::{Db, WriteError};
 use tamis_testkit::{CrashMode, FaultPlan, FaultyFs};
 
 use crate::history::{Session, Step, Write, steps, tour};
@@ -11,6 +13,16 @@ use crate::ledger::Ledger;
 
 fn total(fs: &FaultyFs) -> u64 {
     fs.files().iter().map(|(_, len)| len).sum()
+}
+
+/// Removes the log without records, if the session that did not end had created one ahead: how much room that leaves for its next
+/// opening depends on threads.
+fn remove_log_ahead(fs: &FaultyFs) {
+    let report = Db::salvage(lab::DIR, lab::tiny(fs), true).unwrap();
+    for log in report.logs.iter().filter(|log| log.writes == 0) {
+        fs.remove(&Path::new(lab::DIR).join(&log.file)).unwrap();
+    }
+    fs.sync_dir(Path::new(lab::DIR)).unwrap();
 }
 
 /// Runs `history` on a disk of `capacity` bytes, then frees space and reopens.
@@ -121,7 +133,9 @@ fn left_behind(seed: u64, end: End) -> (FaultyFs, Ledger) {
         End::Killed => CrashMode::KeepAll,
         End::Cut => CrashMode::DropUnsynced,
     };
-    (fs.crash(mode), session.ledger)
+    let fs = fs.crash(mode);
+    remove_log_ahead(&fs);
+    (fs, session.ledger)
 }
 
 const ENDS: [End; 4] = [End::Closed, End::ClosedEmpty, End::Killed, End::Cut];
@@ -197,10 +211,8 @@ fn a_database_opens_on_a_full_disk_and_takes_writes_once_there_is_room() {
             let _ = fs.crash(CrashMode::KeepAll);
             free += 37 + 400 / scale() as u64;
         }
-        // Obsolete files of the previous session are room enough where nothing has to be flushed; and after a kill, there may be the
-        // log that was created ahead.
-        let has_room = matches!(end, End::ClosedEmpty | End::Killed);
-        assert!(waited > 1 || has_room, "{end:?}: it waited {waited} times");
+        // Obsolete files of the previous session are room enough where nothing has to be flushed.
+        assert!(waited > 1 || end == End::ClosedEmpty, "{end:?}: it waited {waited} times");
     }
     lab::assert_no_background_panics(&"opening on a full disk");
 }

@@ -203,7 +203,7 @@ fn a_run_with_a_limit_of_time_lasts_so_long() {
         workload: workload.to_owned(),
         threads: 1,
         ops: 500,
-        seconds: Some(1),
+        seconds: Some(2),
         warmup: 0,
         warm_with: "get-existing".to_owned(),
         seed: 3,
@@ -211,11 +211,11 @@ fn a_run_with_a_limit_of_time_lasts_so_long() {
     let begun = Instant::now();
     let fill = fill(Order::Random, 2900);
     let answers = ask(&[open(&dir.path().join("db"), 1, 0), fill, limited("overwrite"), limited("ycsb-d")]);
-    assert!(begun.elapsed() >= Duration::from_secs(1));
+    assert!(begun.elapsed() >= Duration::from_secs(2));
     let found = figures(&answers[2]).0;
     assert!(found.ops > 500 && found.ops.is_multiple_of(500), "{found:?}");
     assert_eq!(found.puts_by_second.iter().map(|&puts| u64::from(puts)).sum::<u64>(), found.ops);
-    assert!(!found.puts_by_second.is_empty() && found.ops_per_second > 0.0, "{found:?}");
+    assert!(found.puts_by_second.len() >= 2 && found.ops_per_second > 0.0, "{found:?}");
     assert_failed(&answers[3], FailureKind::Request, "must not insert");
 }
 
