@@ -2,7 +2,6 @@
 //!
 //! # Memory ordering
 //! Every access is `Relaxed`, and that is enough. Bits are only ever set, so each word only grows, and no word's
-//! value is used to find or interpret other memory. A reader owes the answer `true` only for insertions it is
 //! value is used to find or interpret other memory. A reader owes the answer `true` only for insertions it is ordered
 //! after, and the caller establishes that order: the writer inserts into the filter, then publishes (releases) the
 //! sequence number of the write; a reader loads (acquires) a sequence number and may see only writes up to it. The

@@ -117,7 +117,7 @@ impl Window {
         // SAFETY: the range lies within the mapping, by `has_room`, which the caller has asked. Nothing in this process reads or
         // writes the mapping but through this window, of which the caller has the only reference; the mapping is handled by raw
         // pointers only, so that other processes, and reads of the file, may look at it as they like. Its pages have blocks, and
-        // the file is not cut short while the window lives: `truncate_to_written` unmaps it first.
+        // the file is not cut short while anything can be stored: `truncate_to_written` takes the window away first.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.map.as_mut_ptr().add(offset), bytes.len()) };
     }
 }

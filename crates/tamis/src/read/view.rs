@@ -17,8 +17,9 @@ use crate::tree::version::Version;
 #[derive(Debug)]
 pub(crate) struct MemtableSlot {
     pub(crate) memtable: Arc<Memtable>,
-    /// The oldest log that holds any of its writes; meaningless while it is empty. Set by the single writer before the
-    /// first insert, read under the `state` lock.
+    /// The oldest log that holds any of its writes; meaningless while it is empty. Set under the log's lock before the first
+    /// insertion, perhaps by several writers: all to the same log, since a log is not rolled while a write is in flight. Read under the
+    /// `state` lock.
     pub(crate) first_log: AtomicU64,
     /// Its range tombstones in search form, rebuilt when their number has grown.
     fragments: arc_swap::ArcSwapOption<(usize, Tombstones)>,

@@ -107,7 +107,7 @@ mod table_tag {
     /// Even: a reader that does not know it would read the entries with wrong numbers.
     pub(super) const GLOBAL_SEQ: u64 = 2;
     pub(super) const PINNED: u64 = 3;
-    /// Even: a reader that does not know it would remove the blob files.
+    /// Even: a reader that does not know it would lose the list of the blob files.
     pub(super) const BLOBS: u64 = 4;
     /// Odd: a reader that does not know it estimates the lengths of blocks anew.
     pub(super) const STRETCH: u64 = 5;
