@@ -49,15 +49,16 @@ impl BlobFile {
         id: Option<BlobFileId>,
         config: &ReaderConfig,
     ) -> Result<BlobFile, StorageError> {
-        let (file, mapping, file_bytes) = config.open(fs, path)?;
+        let opened = config.open(fs, path)?;
+        let file_bytes = opened.len;
         let Some(end) = file_bytes.checked_sub(FOOTER_BYTES as u64) else {
             return Err(StorageError::corrupt(path, None, "a blob file shorter than its footer"));
         };
         let mut bytes = [0; FOOTER_BYTES];
-        match &mapping {
+        match &opened.mapping {
             Some(mapping) => bytes.copy_from_slice(&mapping[end as usize..]),
             None => {
-                file.read_exact_at(&mut bytes, end).map_err(|e| StorageError::io("read", path, e))?;
+                opened.file.read_exact_at(&mut bytes, end).map_err(|e| StorageError::io("read", path, e))?;
             }
         }
         let footer =
@@ -66,12 +67,12 @@ impl BlobFile {
             let what = format!("it says that it is blob file {}", footer.id);
             return Err(StorageError::corrupt(path, end, what));
         }
-        let file = config.keep(path, file, mapping.is_some(), file_bytes);
-        let grains = if mapping.is_some() { end.div_ceil(GRAIN_BYTES).div_ceil(64) } else { 0 };
+        let (file, mapped) = config.keep(path, opened);
+        let grains = if mapped.is_some() { end.div_ceil(GRAIN_BYTES).div_ceil(64) } else { 0 };
         Ok(BlobFile {
             path: path.to_owned(),
-            reads: if mapping.is_some() { None } else { config.reads.clone() },
-            mapped: mapping.map(MappedFile::from),
+            reads: if mapped.is_some() { None } else { config.reads.clone() },
+            mapped,
             file,
             verify: config.verify,
             verified: (0..grains).map(|_| AtomicU64::new(0)).collect(),

@@ -57,12 +57,8 @@ impl ReaderConfig {
         ReaderConfig { verify: ChecksumMode::Always, pin_metadata: true, ..ReaderConfig::default() }
     }
 
-    /// Opens a file, and maps it where that is wanted and possible. Returns its length, too.
-    pub(crate) fn open(
-        &self,
-        fs: &dyn FileSystem,
-        path: &Path,
-    ) -> Result<(Arc<dyn ReadFile>, Option<Mapping>, u64), StorageError> {
+    /// Opens a file, and maps it where that is wanted and possible.
+    pub(crate) fn open(&self, fs: &dyn FileSystem, path: &Path) -> Result<OpenedFile, StorageError> {
         let failed = |e| StorageError::io("open", path, e);
         let file = match &self.files {
             Some(files) => files.open(path, Access::Random),
@@ -74,17 +70,25 @@ impl ReaderConfig {
             Some(mapping) => mapping.len() as u64,
             None => file.len().map_err(failed)?,
         };
-        Ok((file, mapping, len))
+        Ok(OpenedFile { file, mapping, len })
     }
 
-    /// Returns how an opened file is accessed from now on.
-    pub(crate) fn keep(&self, path: &Path, file: Arc<dyn ReadFile>, is_mapped: bool, len: u64) -> TableFile {
-        match &self.files {
-            _ if is_mapped => TableFile::Mapped,
-            Some(files) => files.share(path, file, len),
-            None => TableFile::Own(file),
-        }
+    /// Returns how an opened file is accessed from now on, and its mapping.
+    pub(crate) fn keep(&self, path: &Path, opened: OpenedFile) -> (TableFile, Option<MappedFile>) {
+        let file = match &self.files {
+            _ if opened.mapping.is_some() => TableFile::Mapped,
+            Some(files) => files.share(path, opened.file, opened.len),
+            None => TableFile::Own(opened.file),
+        };
+        (file, opened.mapping.map(MappedFile::from))
     }
+}
+
+/// A file that was just opened, before it is decided whether its handle is kept.
+pub(crate) struct OpenedFile {
+    pub(crate) file: Arc<dyn ReadFile>,
+    pub(crate) mapping: Option<Mapping>,
+    pub(crate) len: u64,
 }
 
 /// A mapped file, and those who hold on to it.
@@ -156,11 +160,12 @@ impl Table {
         id: u64,
         config: ReaderConfig,
     ) -> Result<Arc<Table>, StorageError> {
-        let (file, mapping, file_bytes) = config.open(fs, path)?;
-        let file = config.keep(path, file, mapping.is_some(), file_bytes);
+        let opened = config.open(fs, path)?;
+        let file_bytes = opened.len;
+        let (file, mapped) = config.keep(path, opened);
         let mut table = Table {
-            reads: if mapping.is_some() { None } else { config.reads },
-            mapped: mapping.map(MappedFile::from),
+            reads: if mapped.is_some() { None } else { config.reads },
+            mapped,
             index: None,
             verify: config.verify,
             verified: Box::default(),
