@@ -205,7 +205,8 @@ impl MappedWriter {
         }
     }
 
-    /// Asks for the next window once half of the present one is full.
+    /// Asks for the next window as soon as the present one is in use: on a machine without an idle processor, the thread may wait for
+    /// several milliseconds before it runs, and until then appends would be writes.
     fn look_ahead(&mut self) {
         if !self.maps || self.unsynced < AFTER_SYNC {
             return;
@@ -218,12 +219,7 @@ impl MappedWriter {
             return;
         }
         let from = match &self.window {
-            Some(window) if self.written < window.to => {
-                if self.written - window.from < (window.to - window.from) / 2 {
-                    return;
-                }
-                window.to
-            }
+            Some(window) if self.written < window.to => window.to,
             _ => self.written - self.written % ALIGN,
         };
         let to = (from + WINDOW).min(self.reserved);
