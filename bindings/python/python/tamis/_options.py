@@ -86,6 +86,7 @@ class DatabaseOptions(_CommonOptions, total=False):
     reserve_bytes: Union[int, str]
     max_open_files: int
     background_threads: int
+    compaction_nice: int
     sub_jobs: int
     background_bytes_per_second: Union[int, str]
     recycled_logs: int

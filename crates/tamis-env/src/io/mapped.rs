@@ -24,6 +24,7 @@
 //! A writer has one owner. It shares with the mapping thread the window that it waits for, behind a mutex that neither holds while it
 //! works.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::ptr;
@@ -36,8 +37,13 @@ use rustix::fs::{FallocateFlags, fallocate, fstatfs};
 use super::WriteFile;
 use super::disk::{preallocate, write_all_at};
 
-/// The size of a window: some thousand records, and a millisecond of populating.
-const WINDOW: u64 = 2 << 20;
+/// The size of a window: some thousand records, and a fifth of a millisecond of populating. For that long a writer waits that shares its
+/// processor with the mapping thread. (A thread that populates more, and yields in between, comes late instead.)
+const WINDOW: u64 = 512 << 10;
+
+/// The number of windows ahead of the present one: on a machine without an idle processor, the thread may have to wait for several
+/// milliseconds before it runs.
+const AHEAD: usize = 4;
 
 /// Windows begin at a multiple of this, which is a multiple of every page size.
 const ALIGN: u64 = 64 << 10;
@@ -97,6 +103,13 @@ fn lock(slot: &Mutex<Slot>) -> std::sync::MutexGuard<'_, Slot> {
     slot.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Leaves a window that nobody waits for any more to the thread: unmapping takes longer than a put.
+fn give_up((slot, _): &(Arc<Mutex<Slot>>, u64)) {
+    if let Slot::Ready(window) = std::mem::replace(&mut *lock(slot), Slot::Due) {
+        send(Job::Unmap(window));
+    }
+}
+
 impl Window {
     /// Maps a reserved part of the file, with all its pages in memory and writable.
     fn new(file: &File, from: u64, to: u64) -> io::Result<Window> {
@@ -133,8 +146,8 @@ pub(super) struct MappedWriter {
     /// Bytes that were stored in windows.
     mapped: u64,
     window: Option<Window>,
-    /// The window to come, and where it ends.
-    next: Option<(Arc<Mutex<Slot>>, u64)>,
+    /// The windows to come, each beginning where the one before ends, and where they end.
+    next: VecDeque<(Arc<Mutex<Slot>>, u64)>,
     /// Appends since the last sync, up to `AFTER_SYNC`.
     unsynced: u32,
     /// Whether windows are to be had for this file.
@@ -151,7 +164,7 @@ impl MappedWriter {
             reserved: 0,
             mapped: 0,
             window: None,
-            next: None,
+            next: VecDeque::with_capacity(AHEAD),
             unsynced: AFTER_SYNC,
             maps: in_place,
         };
@@ -170,74 +183,96 @@ impl MappedWriter {
         }
     }
 
-    /// Stores `bytes` in a window; `false` if none is ready for them.
+    /// Stores `bytes` in windows; `false` if none is ready for them.
     fn store(&mut self, bytes: &[u8]) -> bool {
         if !self.maps || self.unsynced < AFTER_SYNC {
             return false;
         }
-        if !self.window.as_ref().is_some_and(|window| window.has_room(self.written, bytes.len())) {
-            self.advance();
-        }
         match &mut self.window {
-            Some(window) if window.has_room(self.written, bytes.len()) => window.store(self.written, bytes),
+            Some(window) if window.has_room(self.written, bytes.len()) => {
+                window.store(self.written, bytes);
+                true
+            }
+            _ => self.store_across(bytes),
+        }
+    }
+
+    /// Stores what the present window has room for there, and the rest in the next, which is then the present one.
+    #[cold]
+    fn store_across(&mut self, bytes: &[u8]) -> bool {
+        let fits = match &self.window {
+            Some(window) if window.has_room(self.written, 0) => (window.to - self.written) as usize,
+            _ => 0,
+        };
+        let rest = self.written + fits as u64;
+        self.drop_overtaken(rest);
+        let Some((slot, _)) = self.next.front() else { return false };
+        let mut state = lock(slot);
+        let mut next = match &*state {
+            Slot::Ready(next) if next.has_room(rest, bytes.len() - fits) => {
+                let Slot::Ready(next) = std::mem::replace(&mut *state, Slot::Due) else { unreachable!() };
+                next
+            }
             _ => return false,
+        };
+        drop(state);
+        self.next.pop_front();
+        next.store(rest, &bytes[fits..]);
+        if let Some(mut full) = self.window.replace(next) {
+            if fits > 0 {
+                full.store(self.written, &bytes[..fits]);
+            }
+            send(Job::Unmap(full));
         }
         true
     }
 
-    /// Changes to the next window if it is ready.
-    fn advance(&mut self) {
-        let Some((slot, _)) = &self.next else { return };
-        let mut state = lock(slot);
-        match std::mem::replace(&mut *state, Slot::Due) {
-            Slot::Due => {}
-            Slot::Ready(window) => {
-                drop(state);
-                self.next = None;
-                if let Some(full) = self.window.replace(window) {
-                    send(Job::Unmap(full));
-                }
-            }
-            Slot::Failed => {
-                drop(state);
-                (self.next, self.maps) = (None, false);
-            }
+    /// Gives up windows to come that end before `at`, unless the thread is still at work for them: so it never has more to do than
+    /// `AHEAD` windows for one writer.
+    fn drop_overtaken(&mut self, at: u64) {
+        while let Some((slot, end)) = self.next.front() {
+            let failed = match &*lock(slot) {
+                Slot::Failed => true,
+                Slot::Ready(_) if *end <= at => false,
+                _ => return,
+            };
+            self.maps &= !failed;
+            self.next.pop_front().inspect(give_up);
         }
     }
 
-    /// Asks for the next window as soon as the present one is in use: on a machine without an idle processor, the thread may wait for
-    /// several milliseconds before it runs, and until then appends would be writes.
+    /// Asks for the windows to come.
     fn look_ahead(&mut self) {
         if !self.maps || self.unsynced < AFTER_SYNC {
             return;
         }
-        if let Some((slot, end)) = &self.next {
-            // Appends overtook it: it is of no use.
-            if *end <= self.written && !matches!(*lock(slot), Slot::Due) {
-                self.advance();
+        if self.next.front().is_some_and(|(_, end)| *end <= self.written) {
+            self.drop_overtaken(self.written);
+        }
+        while self.next.len() < AHEAD {
+            let from = match (self.next.back(), &self.window) {
+                (Some((_, end)), _) => *end,
+                (None, Some(window)) => window.to,
+                (None, None) => 0,
+            };
+            // Appends may have overtaken it.
+            let from = if from < self.written { self.written - self.written % ALIGN } else { from };
+            let to = (from + WINDOW).min(self.reserved);
+            let to = to - to % ALIGN;
+            if to <= from.max(self.written) {
+                return;
             }
-            return;
-        }
-        let from = match &self.window {
-            Some(window) if self.written < window.to => window.to,
-            _ => self.written - self.written % ALIGN,
-        };
-        let to = (from + WINDOW).min(self.reserved);
-        // The next begins where this one ends.
-        let to = to - to % ALIGN;
-        if to <= from.max(self.written) {
-            return;
-        }
-        let slot = Arc::new(Mutex::new(Slot::Due));
-        if send(Job::Map { file: self.file.clone(), from, to, slot: slot.clone() }) {
-            self.next = Some((slot, to));
-        } else {
-            self.maps = false;
+            let slot = Arc::new(Mutex::new(Slot::Due));
+            if !send(Job::Map { file: self.file.clone(), from, to, slot: slot.clone() }) {
+                self.maps = false;
+                return;
+            }
+            self.next.push_back((slot, to));
         }
     }
 
     fn unmap(&mut self) {
-        self.next = None;
+        self.next.drain(..).for_each(|next| give_up(&next));
         if let Some(window) = self.window.take() {
             send(Job::Unmap(window));
         }
@@ -281,6 +316,8 @@ impl WriteFile for MappedWriter {
                 Err(e) => return Err(e.into()),
             }
         }
+        // A log that is created ahead has its first window before its first append.
+        self.look_ahead();
         Ok(())
     }
 
@@ -314,7 +351,7 @@ mod tests {
     /// Waits until the window that was asked for is there; `false` if this file system is not mapped.
     fn wait(writer: &MappedWriter) -> bool {
         let started = Instant::now();
-        while writer.next.as_ref().is_some_and(|(slot, _)| matches!(*lock(slot), Slot::Due)) {
+        while writer.next.iter().any(|(slot, _)| matches!(*lock(slot), Slot::Due)) {
             assert!(started.elapsed() < Duration::from_secs(60), "a minute without a window");
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -337,25 +374,34 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         let mut writer = create(&path);
+        // Without an append: a log that is created ahead has its windows then.
         writer.preallocate(4 * WINDOW).unwrap();
-        writer.append(b"first").unwrap();
         if !wait(&writer) {
             return;
         }
+        writer.append(b"first").unwrap();
         writer.append(b"second").unwrap();
         let window = writer.window.as_ref().expect("it is used");
         assert!(window.from == 0 && window.to == WINDOW && window.has_room(5, 6));
-        assert_eq!(writer.mapped(), 6);
+        assert_eq!(writer.mapped(), 11);
+        // A record across the end of a window needs no system call, if the next window is there.
+        let long = vec![7; WINDOW as usize - 20];
+        writer.append(&long).unwrap();
+        wait(&writer);
+        writer.append(b"from one window to the next").unwrap();
+        assert_eq!(writer.mapped(), 11 + long.len() as u64 + 27);
+        assert_eq!(writer.window.as_ref().map(|window| window.from), Some(WINDOW));
         // The system has it, without a sync: another handle reads it.
-        assert_eq!(&fs::read(&path).unwrap()[..11], b"firstsecond");
+        let expected = [b"firstsecond", &long[..], b"from one window to the next"].concat();
+        assert_eq!(&fs::read(&path).unwrap()[..expected.len()], expected);
         assert_eq!(fs::metadata(&path).unwrap().len(), 4 * WINDOW);
         writer.sync().unwrap();
         writer.truncate_to_written().unwrap();
         assert!(writer.window.is_none());
-        assert_eq!(fs::read(&path).unwrap(), b"firstsecond");
+        assert_eq!(fs::read(&path).unwrap(), expected);
         // And it goes on after that.
         writer.append(b"third").unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"firstsecondthird");
+        assert_eq!(fs::read(&path).unwrap(), [&expected[..], b"third"].concat());
     }
 
     /// Random appends, syncs, reservations and cuts, with windows that are ready, late, overtaken or too small: the file is always
@@ -437,7 +483,7 @@ mod tests {
         for _ in 0..1000 {
             writer.append(&[7; 1000]).unwrap();
         }
-        assert!(writer.window.is_none() && writer.next.is_none());
+        assert!(writer.window.is_none() && writer.next.is_empty());
         assert_eq!(fs::metadata(&path).unwrap().len(), 1_000_000);
         // What cannot be reserved is an error, and changes nothing.
         writer.preallocate(1 << 62).unwrap_err();

@@ -61,6 +61,22 @@ pub fn spawn<T: Send + 'static>(
     })
 }
 
+/// Makes the calling thread step behind those with a lower nice value: by `nice`, and at most to 19. Linux only, since elsewhere the
+/// value belongs to the whole process. Threads that it starts inherit it.
+pub fn lower_priority(nice: usize) {
+    #[cfg(target_os = "linux")]
+    if nice > 0 {
+        use rustix::process::{getpriority_process, setpriority_process};
+        // Without a process id, both are for the calling thread.
+        let lowered = getpriority_process(None).and_then(|now| setpriority_process(None, now + nice as i32));
+        if let Err(error) = lowered {
+            log::debug!("a thread keeps its priority: {error}");
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = nice;
+}
+
 /// A scope for threads that borrow: all of them have ended when [`scope`] returns.
 #[derive(Debug)]
 pub struct Scope<'scope, 'env: 'scope> {
@@ -187,4 +203,22 @@ pub fn park_timeout(timeout: Duration) {
         return;
     }
     std::thread::park_timeout(timeout);
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use rustix::process::getpriority_process;
+
+    #[test]
+    fn a_thread_steps_back_alone_and_with_those_it_starts() {
+        let before = getpriority_process(None).unwrap();
+        let nice = || getpriority_process(None).unwrap();
+        let lowered = move || {
+            super::lower_priority(3);
+            (nice(), std::thread::spawn(nice).join().unwrap())
+        };
+        let expected = (before + 3).min(19);
+        assert_eq!(std::thread::spawn(lowered).join().unwrap(), (expected, expected));
+        assert_eq!(getpriority_process(None).unwrap(), before);
+    }
 }

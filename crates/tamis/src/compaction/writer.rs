@@ -29,7 +29,7 @@ use crate::tree::open_table::OpenTable;
 use crate::tree::tombstones::Tombstones;
 
 /// Bytes of keys and values written between two calls to the [`JobControl`], approximately.
-const STRETCH_BYTES: u64 = 128 << 10;
+const STRETCH_BYTES: u64 = 32 << 10;
 
 /// Where tables are written, and how.
 #[derive(Clone, Copy)]

@@ -154,6 +154,8 @@ fn guarded<T>(db: &DbInner, job: &str, work: impl FnOnce() -> T) -> Option<T> {
 }
 
 fn compaction_loop(db: &DbInner) {
+    // Helpers of a merge inherit it.
+    thread::lower_priority(db.options.compaction_nice);
     loop {
         // Without the lock: the file system may be slow.
         db.room.refresh(&*db.fs, &db.dir);

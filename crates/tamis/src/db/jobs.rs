@@ -240,11 +240,15 @@ impl JobControl for CompactionControl<'_> {
             return false;
         }
         self.db.pace(Urgency::Compaction, written, &|| self.gives_up());
-        // A merge computes without a pause. A writer that lost its core to it would otherwise wait for the end of a time slice,
-        // milliseconds; this way only for the end of a stretch.
-        std::thread::yield_now();
+        let_writers_run();
         !self.gives_up()
     }
+}
+
+/// Flushes and merges compute without a pause. A writer that lost its processor to one would otherwise wait for the end of a time slice,
+/// milliseconds; this way only for the end of a stretch.
+fn let_writers_run() {
+    std::thread::yield_now();
 }
 
 /// Paces a flush; cancels it when the database is closed, if it may be cancelled.
@@ -260,6 +264,7 @@ impl JobControl for FlushControl<'_> {
             return true;
         }
         self.db.pace(Urgency::Flush, written, &|| self.db.health.cancels());
+        let_writers_run();
         !self.db.health.cancels()
     }
 }

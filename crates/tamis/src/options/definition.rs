@@ -142,6 +142,10 @@ options_table! {
              no descriptor. Reads in progress, logs and background jobs take a few more.";
         Performance, background_threads: usize = "2", Count { min: 1, max: 64 },
             "Threads that flush and compact. More threads keep up with more writes and take CPU time from readers.";
+        Performance, compaction_nice: usize = "10", Count { min: 0, max: 19 },
+            "How far the threads that compact step behind others of the process, as a nice value, on Linux. On a \
+             machine that is busy with other work a high value makes compactions late, and writes slower in the end; 0: \
+             all threads are equal.";
         Performance, sub_jobs: usize = "2", Count { min: 1, max: 64 },
             "Maximum number of threads that share one large compaction, each with a part of its key range.";
         Performance, background_bytes_per_second: u64 = "unlimited", Bytes { min: 64 * KIB, max: NO_LIMIT },
