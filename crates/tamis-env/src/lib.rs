@@ -1,5 +1,5 @@
 //! The environment of a storage engine behind replaceable interfaces: files ([`io`]), threads and locks ([`sync`]),
-//! and time ([`clock`]).
+//! and time ([`clock`]). Large memory comes from the system, too ([`memory`]).
 //!
 //! The engine `tamis` makes system calls, starts threads and reads the clock only through this crate. A test that
 //! substitutes another implementation (a file system that crashes on demand, a seeded scheduler, a clock set by hand)
@@ -26,4 +26,5 @@
 
 pub mod clock;
 pub mod io;
+pub mod memory;
 pub mod sync;

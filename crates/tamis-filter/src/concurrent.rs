@@ -16,6 +16,7 @@
 //! are those of [`crate::BlockedBloom`] with the same salt and number of lines.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::blocked::{locate, portable::position};
@@ -25,13 +26,15 @@ use crate::error::FilterError;
 use crate::theory;
 use crate::words::prefetch;
 
+/// One line of an [`AtomicBlockedBloom`], empty by default: 64 zero bytes, or those of such a filter.
 #[repr(C, align(64))]
-#[derive(Default)]
-struct AtomicLine([AtomicU64; 8]);
+#[derive(Debug, Default)]
+pub struct AtomicLine([AtomicU64; 8]);
 
-/// A blocked Bloom filter of fixed size for any number of concurrent writers and readers.
-pub struct AtomicBlockedBloom {
-    lines: Box<[AtomicLine]>,
+/// A blocked Bloom filter of fixed size for any number of concurrent writers and readers, in a box unless the program has other
+/// memory for its lines.
+pub struct AtomicBlockedBloom<L = Box<[AtomicLine]>> {
+    lines: L,
     salt: u64,
     probes: u8,
 }
@@ -43,13 +46,8 @@ impl AtomicBlockedBloom {
     /// [`FilterError::Probes`] unless `1 <= probes <= 16`; [`FilterError::TooLarge`] beyond 2^32 lines. Zero `lines`
     /// means one.
     pub fn new(lines: usize, probes: u8, salt: u64) -> Result<Self, FilterError> {
-        if !(1..=theory::MAX_BLOCKED_PROBES).contains(&u32::from(probes)) {
-            return Err(FilterError::Probes(probes));
-        }
-        if lines as u64 > MAX_UNITS {
-            return Err(FilterError::TooLarge { keys: lines as u64 });
-        }
-        Ok(Self { lines: (0..lines.max(1)).map(|_| AtomicLine::default()).collect(), salt, probes })
+        check(lines, probes)?;
+        AtomicBlockedBloom::over((0..lines.max(1)).map(|_| AtomicLine::default()).collect(), probes, salt)
     }
 
     /// Creates a filter with room for `keys` keys at `bits_per_key`. More keys may be inserted; the rate then rises.
@@ -59,6 +57,30 @@ impl AtomicBlockedBloom {
     pub fn for_keys(keys: u64, bits_per_key: f64, salt: u64) -> Result<Self, FilterError> {
         let lines = units_for(keys, bits_per_key, f64::from(theory::LINE_BITS))?;
         Self::new(lines as usize, theory::optimal_blocked_probes(bits_per_key) as u8, salt)
+    }
+}
+
+fn check(lines: usize, probes: u8) -> Result<(), FilterError> {
+    if !(1..=theory::MAX_BLOCKED_PROBES).contains(&u32::from(probes)) {
+        return Err(FilterError::Probes(probes));
+    }
+    if lines as u64 > MAX_UNITS {
+        return Err(FilterError::TooLarge { keys: lines as u64 });
+    }
+    Ok(())
+}
+
+impl<L: Deref<Target = [AtomicLine]>> AtomicBlockedBloom<L> {
+    /// Creates a filter with `probes` bits per key of the keys in `lines`: none, if they are empty.
+    ///
+    /// # Errors
+    /// As those of [`AtomicBlockedBloom::new`], and [`FilterError::Parameter`] without a line.
+    pub fn over(lines: L, probes: u8, salt: u64) -> Result<Self, FilterError> {
+        check(lines.len(), probes)?;
+        if lines.is_empty() {
+            return Err(FilterError::Parameter("a filter has at least one line"));
+        }
+        Ok(Self { lines, salt, probes })
     }
 
     #[inline]
@@ -109,7 +131,7 @@ impl AtomicBlockedBloom {
     }
 }
 
-impl fmt::Debug for AtomicBlockedBloom {
+impl<L: Deref<Target = [AtomicLine]>> fmt::Debug for AtomicBlockedBloom<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AtomicBlockedBloom")
             .field("lines", &self.lines.len())
@@ -137,6 +159,11 @@ mod tests {
         assert_eq!(AtomicBlockedBloom::new(1, 0, 0).unwrap_err(), FilterError::Probes(0));
         assert_eq!(AtomicBlockedBloom::new(1, 17, 0).unwrap_err(), FilterError::Probes(17));
         assert!(AtomicBlockedBloom::for_keys(u64::MAX, 10.0, 0).is_err());
+        assert!(AtomicBlockedBloom::over(Vec::new(), 6, 0).is_err());
+        assert_eq!(
+            AtomicBlockedBloom::over(Vec::from_iter([AtomicLine::default()]), 17, 0).unwrap_err(),
+            FilterError::Probes(17)
+        );
         assert!(AtomicBlockedBloom::for_keys(1, f64::NAN, 0).is_err());
     }
 

@@ -72,7 +72,7 @@ pub use blocked::{
     probe_selected,
 };
 pub use bloom::{Bloom, BloomRef, BloomScheme, IndependentDigests};
-pub use concurrent::AtomicBlockedBloom;
+pub use concurrent::{AtomicBlockedBloom, AtomicLine};
 pub use cuckoo::Cuckoo;
 pub use digest::Digest;
 pub use elastic::{

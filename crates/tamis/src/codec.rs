@@ -1,6 +1,8 @@
 //! The primitives of the engine's binary records: fixed little-endian numbers, LEB128 varints and length-prefixed
 //! bytes. Reading is bounds-checked: hostile bytes give `None`.
 
+use tamis_env::memory::PageVec;
+
 /// Reads primitives from the front of a slice. Every method returns `None` when the bytes run out or do not form a
 /// value, and then consumes an unspecified amount.
 #[derive(Clone, Copy, Debug)]
@@ -84,35 +86,44 @@ impl<'a> Decoder<'a> {
 /// Appends primitives to a growing buffer; the counterpart of [`Decoder`].
 pub(crate) trait Encode {
     fn put_u8(&mut self, v: u8);
-    fn put_u16(&mut self, v: u16);
-    fn put_u32(&mut self, v: u32);
-    fn put_u64(&mut self, v: u64);
-    fn put_varint(&mut self, v: u64);
-    fn put_bytes(&mut self, v: &[u8]);
+    fn put_slice(&mut self, v: &[u8]);
+
+    fn put_u16(&mut self, v: u16) {
+        self.put_slice(&v.to_le_bytes());
+    }
+    fn put_u32(&mut self, v: u32) {
+        self.put_slice(&v.to_le_bytes());
+    }
+    fn put_u64(&mut self, v: u64) {
+        self.put_slice(&v.to_le_bytes());
+    }
+    fn put_varint(&mut self, mut v: u64) {
+        while v >= 0x80 {
+            self.put_u8(v as u8 | 0x80);
+            v >>= 7;
+        }
+        self.put_u8(v as u8);
+    }
+    fn put_bytes(&mut self, v: &[u8]) {
+        self.put_varint(v.len() as u64);
+        self.put_slice(v);
+    }
 }
 
 impl Encode for Vec<u8> {
     fn put_u8(&mut self, v: u8) {
         self.push(v);
     }
-    fn put_u16(&mut self, v: u16) {
-        self.extend_from_slice(&v.to_le_bytes());
+    fn put_slice(&mut self, v: &[u8]) {
+        self.extend_from_slice(v);
     }
-    fn put_u32(&mut self, v: u32) {
-        self.extend_from_slice(&v.to_le_bytes());
+}
+
+impl Encode for PageVec<u8> {
+    fn put_u8(&mut self, v: u8) {
+        self.push(v);
     }
-    fn put_u64(&mut self, v: u64) {
-        self.extend_from_slice(&v.to_le_bytes());
-    }
-    fn put_varint(&mut self, mut v: u64) {
-        while v >= 0x80 {
-            self.push(v as u8 | 0x80);
-            v >>= 7;
-        }
-        self.push(v as u8);
-    }
-    fn put_bytes(&mut self, v: &[u8]) {
-        self.put_varint(v.len() as u64);
+    fn put_slice(&mut self, v: &[u8]) {
         self.extend_from_slice(v);
     }
 }

@@ -1,5 +1,6 @@
 //! The fixed-size end of a blob file.
 
+use tamis_env::memory::PageVec;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::codec::{Decoder, Encode};
@@ -36,7 +37,7 @@ pub(crate) struct Footer {
 
 impl Footer {
     /// Appends the footer, which lies at file offset `offset`.
-    pub(super) fn encode(&self, offset: u64, out: &mut Vec<u8>) {
+    pub(super) fn encode(&self, offset: u64, out: &mut PageVec<u8>) {
         let start = out.len();
         out.put_u64(self.id);
         out.put_u64(self.records);

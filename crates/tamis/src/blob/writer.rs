@@ -9,6 +9,7 @@ use crate::ids::BlobFileId;
 use crate::io::WriteFile;
 use crate::options::Compression;
 use crate::table::frame::{self, Sealer};
+use tamis_env::memory::PageVec;
 
 /// Appends end at multiples of this offset in the file, except for the last one and those next to a huge value: as in tables, so
 /// that the page cache may use huge pages.
@@ -28,7 +29,7 @@ pub(crate) struct BlobWriter {
     compression: Compression,
     footer: Footer,
     /// Records not yet written to the file.
-    pending: Vec<u8>,
+    pending: PageVec<u8>,
     /// Bytes written to the file.
     appended: u64,
     sealer: Sealer,
@@ -47,7 +48,7 @@ impl BlobWriter {
             path,
             compression,
             footer: Footer { id, ..Footer::default() },
-            pending: Vec::new(),
+            pending: PageVec::new(),
             appended: 0,
             sealer: Sealer::default(),
         }
@@ -105,7 +106,7 @@ impl BlobWriter {
         }
         let mut pending = std::mem::take(&mut self.pending);
         let done = self.append(&pending[..len]);
-        pending.drain(..len);
+        pending.remove_front(len);
         self.pending = pending;
         done
     }

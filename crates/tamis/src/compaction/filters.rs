@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
+use tamis_env::memory::PageVec;
 use tamis_filter::{
-    BlockedBloomBuilder, Bloom, BloomScheme, Digest, Filter, FilterError, IndependentDigests, KeyList,
-    PointFilter, PointSpec, RangeFilter, RangeSpec, Verify, theory,
+    BlockedBloom, Bloom, BloomScheme, Digest, Filter, FilterError, IndependentDigests, KeyList, PointFilter,
+    PointSpec, RangeFilter, RangeSpec, Verify, theory,
 };
 
 use crate::compaction::allocation::{ByAccess, MOST_BITS};
@@ -34,7 +35,8 @@ pub(crate) struct FilterBuilder {
 #[derive(Debug)]
 enum Collected {
     Nothing,
-    Digests(BlockedBloomBuilder),
+    /// Of distinct keys. Some megabytes: they are mapped.
+    Digests(PageVec<Digest>),
     Independent(Vec<IndependentDigests>),
     /// A range filter is built from the keys themselves.
     Keys(KeyList),
@@ -87,7 +89,7 @@ impl FilterBuilder {
             | FilterChoice::Ribbon
             | FilterChoice::Fuse
             | FilterChoice::Xor
-            | FilterChoice::Cuckoo => Collected::Digests(BlockedBloomBuilder::new()),
+            | FilterChoice::Cuckoo => Collected::Digests(PageVec::new()),
             FilterChoice::Surf(_)
             | FilterChoice::Snarf
             | FilterChoice::Rosetta
@@ -111,7 +113,11 @@ impl FilterBuilder {
     pub(crate) fn add(&mut self, key: &[u8], digest: Digest) {
         match &mut self.collected {
             Collected::Nothing | Collected::Global => {}
-            Collected::Digests(digests) => digests.add(digest),
+            Collected::Digests(digests) => {
+                if digests.last() != Some(&digest) {
+                    digests.push(digest);
+                }
+            }
             Collected::Independent(keys) => {
                 keys.push(IndependentDigests::of(key, theory::optimal_probes(self.bits_per_key)));
             }
@@ -175,9 +181,9 @@ impl FilterBuilder {
                 PointFilter::from(filter).into()
             }
             Collected::Digests(keys) if self.choice == FilterChoice::BlockedBloom => {
-                let filter: PointFilter = keys.finish(bits, salt)?.into();
+                let filter: PointFilter = BlockedBloom::build(&keys, bits, salt)?.into();
                 if verify == Verify::Yes {
-                    filter.check(keys.digests())?;
+                    filter.check(&keys)?;
                 }
                 filter.into()
             }
@@ -190,7 +196,7 @@ impl FilterBuilder {
                     FilterChoice::Cuckoo => PointSpec::Cuckoo,
                     _ => PointSpec::Bloom(BloomScheme::Rotation),
                 };
-                PointFilter::build(spec, keys.digests(), bits, salt, verify)?.into()
+                PointFilter::build(spec, &keys, bits, salt, verify)?.into()
             }
             Collected::Keys(keys) => {
                 let spec = match self.choice {

@@ -54,7 +54,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crossbeam_utils::CachePadded;
-use tamis_filter::{AtomicBlockedBloom, Digest};
+use tamis_env::memory::PageBox;
+use tamis_filter::{AtomicBlockedBloom, AtomicLine, Digest};
 
 use crate::key::{Entry, KeyBytes, KeyEnd, Kind, MAX_KEY_BYTES, MAX_SEQNO, MAX_VALUE_BYTES, SeqNo};
 use node::{Target, Version};
@@ -85,7 +86,7 @@ struct Shared {
     list: SkipList,
     /// Created by the first insertion: a database may have thousands of idle keyspaces, and a manifest may claim
     /// millions.
-    filter: OnceLock<AtomicBlockedBloom>,
+    filter: OnceLock<AtomicBlockedBloom<PageBox<AtomicLine>>>,
     /// The length of the filter, existing or not yet created; `None` for no filter.
     filter_lines: Option<usize>,
 }
@@ -331,6 +332,13 @@ impl Memtable {
     }
 }
 
+#[cold]
+fn empty_filter(lines: usize) -> AtomicBlockedBloom<PageBox<AtomicLine>> {
+    // SAFETY: an empty line is 64 zero bytes.
+    let lines = unsafe { PageBox::zeroed(lines.max(1)) };
+    AtomicBlockedBloom::over(lines, FILTER_PROBES, FILTER_SALT).expect("sizes within bounds")
+}
+
 /// Inserts versions, for one thread.
 pub(crate) struct MemWriter<'m> {
     list: ListWriter<'m>,
@@ -356,9 +364,7 @@ impl MemWriter<'_> {
         assert!(seq <= MAX_SEQNO, "sequence number {seq} has more than 56 bits");
         let Memtable { shared, counters, .. } = self.memtable;
         if let Some(lines) = shared.filter_lines {
-            let make =
-                || AtomicBlockedBloom::new(lines, FILTER_PROBES, FILTER_SALT).expect("sizes within bounds");
-            shared.filter.get_or_init(make).insert(digest);
+            shared.filter.get_or_init(|| empty_filter(lines)).insert(digest);
         }
         self.list.insert(&Version { key, seq, kind, value });
         self.memtable.note_seq(seq);

@@ -1,5 +1,6 @@
 //! Writing data blocks. The layout is in `docs/table-format.md`.
 
+use tamis_env::memory::PageVec;
 use tamis_filter::Digest;
 
 use super::block::{BLOCK_FOOTER_BYTES, MAX_HASHED_ENTRIES, fingerprint};
@@ -55,7 +56,7 @@ fn delta_width(max: u64) -> usize {
 }
 
 /// Appends one number of each row in `width` bytes, which it must fit.
-fn put_column(out: &mut Vec<u8>, rows: &[Row], width: usize, number: impl Fn(&Row) -> u64) {
+fn put_column(out: &mut PageVec<u8>, rows: &[Row], width: usize, number: impl Fn(&Row) -> u64) {
     let mut at = out.len();
     // Whole words are stored, each over the zeros that end the one before: one store of a fixed size per number.
     out.resize(at + rows.len() * width + 8, 0);
@@ -122,7 +123,7 @@ impl BlockBuilder {
         seq: SeqNo,
         kind: Kind,
         value: &[u8],
-        out: &mut Vec<u8>,
+        out: &mut PageVec<u8>,
     ) {
         out.extend_from_slice(value);
         self.inside += value.len();
@@ -226,7 +227,7 @@ impl BlockBuilder {
 
     /// Appends the rest of the block, uncompressed and without trailer, to `out`, which ends with its values. The block must not be
     /// empty.
-    pub(crate) fn finish(&mut self, out: &mut Vec<u8>) {
+    pub(crate) fn finish(&mut self, out: &mut PageVec<u8>) {
         debug_assert!(!self.is_empty(), "a data block has an entry");
         let start = out.len() - self.inside;
         let expected = self.estimated_bytes() - self.outside;

@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 
+use tamis_env::memory::PageVec;
 use tamis_filter::Digest;
 
 use super::block_builder::BlockBuilder;
@@ -23,6 +24,9 @@ use crate::options::Compression;
 /// that covers a huge page, the Linux page cache allocates one on file systems with large folios, and a mapping of it takes a
 /// single TLB entry.
 const APPEND_BYTES: usize = 2 << 20;
+
+/// Room for an append and, at a table's end, filter and index behind it. What is never reached takes no memory.
+const PENDING_BYTES: usize = 2 * APPEND_BYTES;
 
 /// Values of at least this length are appended separately if they are not to be compressed.
 const HUGE_VALUE_BYTES: usize = 1 << 20;
@@ -85,7 +89,7 @@ pub(crate) struct TableBuilder {
     options: TableOptions,
     block: BlockBuilder,
     /// Stored blocks not yet written to the file, and the values of the block under construction.
-    pending: Vec<u8>,
+    pending: PageVec<u8>,
     /// Bytes written to the file.
     appended: u64,
     index: IndexBuilder,
@@ -108,7 +112,7 @@ impl TableBuilder {
             path: path.into(),
             block: BlockBuilder::new(options.restart_interval, options.hash_index),
             options,
-            pending: Vec::with_capacity(APPEND_BYTES + (64 << 10)),
+            pending: PageVec::with_capacity(PENDING_BYTES),
             appended: 0,
             index: IndexBuilder::default(),
             unseparated: None,
@@ -254,7 +258,7 @@ impl TableBuilder {
         let mut pending = std::mem::take(&mut self.pending);
         let whole = (boundary - self.appended) as usize;
         self.append(&pending[..whole])?;
-        pending.drain(..whole);
+        pending.remove_front(whole);
         self.pending = pending;
         Ok(())
     }
@@ -263,15 +267,17 @@ impl TableBuilder {
         let mut pending = std::mem::take(&mut self.pending);
         let done = if pending.is_empty() { Ok(()) } else { self.append(&pending) };
         pending.clear();
-        pending.shrink_to(4 * APPEND_BYTES);
+        if pending.capacity() > 2 * PENDING_BYTES {
+            pending = PageVec::with_capacity(PENDING_BYTES);
+        }
         self.pending = pending;
         done
     }
 
-    /// Writes `content` as a part of the file.
-    fn add_part(&mut self, content: &[u8], compression: Compression) -> Part {
+    /// Writes what `put` appends as a part of the file.
+    fn add_part(&mut self, compression: Compression, put: impl FnOnce(&mut PageVec<u8>)) -> Part {
         let (offset, start) = (self.offset(), self.pending.len());
-        self.pending.extend_from_slice(content);
+        put(&mut self.pending);
         self.sealer.seal(&mut self.pending, start, offset, compression);
         Part { offset, span: self.offset() - offset }
     }
@@ -303,15 +309,16 @@ impl TableBuilder {
 
         let blobs = !self.properties.blobs.is_empty();
         let mut footer = Footer { data_span: self.offset(), blobs, ..Footer::default() };
-        footer.filter = filter.map_or(Part::default(), |bytes| self.add_part(&bytes, Compression::None));
-        footer.tombstones =
-            tombstones.map_or(Part::default(), |bytes| self.add_part(&bytes, Compression::None));
+        for (part, content) in [(&mut footer.filter, filter), (&mut footer.tombstones, tombstones)] {
+            if let Some(content) = content {
+                *part = self.add_part(Compression::None, |out| out.extend_from_slice(&content));
+            }
+        }
+        let index = std::mem::take(&mut self.index);
+        footer.index = self.add_part(self.options.compression, |out| index.finish(out));
         let mut content = Vec::new();
-        self.index.finish(&mut content);
-        footer.index = self.add_part(&content, self.options.compression);
-        content.clear();
         self.properties.encode(&mut content);
-        footer.properties = self.add_part(&content, Compression::None);
+        footer.properties = self.add_part(Compression::None, |out| out.extend_from_slice(&content));
         footer.encode(self.offset(), &mut self.pending);
         self.append_pending()?;
         self.file.truncate_to_written().map_err(|e| StorageError::io("truncate", &self.path, e))?;

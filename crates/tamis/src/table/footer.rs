@@ -4,6 +4,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::frame::{Damage, TRAILER_BYTES};
 use crate::codec::{Decoder, Encode};
+use tamis_env::memory::PageVec;
 
 /// Bytes of the footer.
 pub(crate) const FOOTER_BYTES: usize = 64;
@@ -55,7 +56,7 @@ impl Footer {
     }
 
     /// Appends the footer, which lies at file offset `offset`.
-    pub(crate) fn encode(&self, offset: u64, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, offset: u64, out: &mut PageVec<u8>) {
         let start = out.len();
         for span in
             [self.data_span, self.filter.span, self.tombstones.span, self.index.span, self.properties.span]
@@ -127,9 +128,9 @@ mod tests {
             properties: Part { offset: 150, span: 50 },
             blobs: false,
         };
-        let mut bytes = Vec::new();
+        let mut bytes = PageVec::new();
         footer.encode(200, &mut bytes);
-        (footer, bytes.try_into().unwrap())
+        (footer, bytes[..].try_into().unwrap())
     }
 
     #[test]
@@ -137,7 +138,7 @@ mod tests {
         let (mut footer, bytes) = sample();
         assert_eq!(Footer::decode(&bytes, 264), Ok(footer));
         footer.blobs = true;
-        let mut bytes = Vec::new();
+        let mut bytes = PageVec::new();
         footer.encode(200, &mut bytes);
         assert_eq!(Footer::decode(bytes[..].try_into().unwrap(), 264), Ok(footer));
     }

@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 
+use tamis_env::memory::PageVec;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 
 use crate::options::Compression;
@@ -59,7 +60,13 @@ pub(crate) struct Sealer {
 impl Sealer {
     /// Turns the uncompressed block `out[start..]` into its stored form for file offset `offset`: compressed if that is tried and
     /// saves at least an eighth, trailer appended.
-    pub(crate) fn seal_next(&mut self, out: &mut Vec<u8>, start: usize, offset: u64, wanted: Compression) {
+    pub(crate) fn seal_next(
+        &mut self,
+        out: &mut PageVec<u8>,
+        start: usize,
+        offset: u64,
+        wanted: Compression,
+    ) {
         if wanted == Compression::None || self.skipped > 0 {
             self.skipped = self.skipped.saturating_sub(1);
             self.seal(out, start, offset, Compression::None);
@@ -73,7 +80,13 @@ impl Sealer {
     }
 
     /// The same, always tried. Returns whether the block was compressed.
-    pub(crate) fn seal(&mut self, out: &mut Vec<u8>, start: usize, offset: u64, wanted: Compression) -> bool {
+    pub(crate) fn seal(
+        &mut self,
+        out: &mut PageVec<u8>,
+        start: usize,
+        offset: u64,
+        wanted: Compression,
+    ) -> bool {
         let compressed = compress(&out[start..], wanted, &mut self.scratch);
         let method = compressed.map_or(Compression::None, |(method, len)| {
             out.truncate(start);
@@ -192,10 +205,11 @@ mod tests {
     use super::*;
 
     fn sealed(raw: &[u8], offset: u64, wanted: Compression) -> Vec<u8> {
-        let mut out = b"before".to_vec();
+        let mut out = PageVec::new();
+        out.extend_from_slice(b"before");
         out.extend_from_slice(raw);
         Sealer::default().seal(&mut out, 6, offset, wanted);
-        out.split_off(6)
+        out[6..].to_vec()
     }
 
     #[test]
@@ -223,7 +237,8 @@ mod tests {
         let words = b"the same words, ".repeat(250);
         let mut sealer = Sealer::default();
         let mut packs = |raw: &[u8]| {
-            let mut out = raw.to_vec();
+            let mut out = PageVec::new();
+            out.extend_from_slice(raw);
             sealer.seal_next(&mut out, 0, 9, Compression::Lz4);
             verify(&out, 9).unwrap();
             open(&out).unwrap().1 != Compression::None

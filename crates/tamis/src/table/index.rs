@@ -10,6 +10,8 @@
 //!
 //! Immutable; shared by all threads.
 
+use tamis_env::memory::PageVec;
+
 use super::compare::equal;
 use super::frame::{Damage, TRAILER_BYTES};
 use super::search::SearchTree;
@@ -19,7 +21,7 @@ use crate::key::{MAX_KEY_BYTES, common_prefix_len, prefix_of};
 /// Collects separators and stored lengths while a table is written.
 #[derive(Debug, Default)]
 pub(crate) struct IndexBuilder {
-    entries: Vec<u8>,
+    entries: PageVec<u8>,
     blocks: u64,
 }
 
@@ -42,9 +44,9 @@ impl IndexBuilder {
     }
 
     /// Appends the index block's content to `out`.
-    pub(crate) fn finish(&self, out: &mut Vec<u8>) {
+    pub(crate) fn finish(&self, out: &mut impl Encode) {
         out.put_varint(self.blocks);
-        out.extend_from_slice(&self.entries);
+        out.put_slice(&self.entries);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::options::Compression;
 use proptest::prelude::*;
+use tamis_env::memory::PageVec;
 use tamis_filter::Digest;
 
 use super::support::*;
@@ -201,7 +202,7 @@ proptest! {
         cut in 0usize..4,
     ) {
         let mut builder = BlockBuilder::new(interval, true);
-        let mut bytes = Vec::new();
+        let mut bytes = PageVec::new();
         for i in 0..40u64 {
             let key = format!("shared-{:03}", i / 2);
             let kind = if i % 5 == 0 { Kind::Delete } else { Kind::Put };
