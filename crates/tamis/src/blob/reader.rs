@@ -157,6 +157,11 @@ impl BlobFile {
         range.ok_or_else(|| self.damaged(at.offset, Damage("a record beyond the end of the blob file")))
     }
 
+    /// Checks that a record lies in the file.
+    pub(crate) fn check_place(&self, at: &Reference) -> Result<(), StorageError> {
+        self.within(at).map(drop)
+    }
+
     /// The stored bytes of a record in the mapping; `None` if the file is not mapped.
     fn mapped_record(&self, at: &Reference) -> Result<Option<&[u8]>, StorageError> {
         let range = self.within(at)?;

@@ -6,13 +6,19 @@
 //! if no compaction meets them, [`plan`] rewrites the tables that refer to such a file, one at a time. This terminates: a
 //! rewritten table refers to new files, none of whose bytes are garbage yet.
 //!
+//! Each flush leaves a file, however small. Once there are more than a few small ones, merges that refer to them anyway move their
+//! values to larger ones, too; nothing is merged for that alone.
+//!
+//! A reference that is wrong, or whose value cannot be read, is carried along as it is: reads of its key fail as before, and merges
+//! do not.
+//!
 //! [`BlobUse`]: crate::tree::version::BlobUse
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::blob::{BlobWriter, Reference};
+use crate::blob::{BlobFile, BlobWriter, Reference};
 use crate::collections::{HashMap, HashSet};
 use crate::compaction::plan::{Plan, Reason};
 use crate::compaction::released;
@@ -22,40 +28,68 @@ use crate::compaction::writer::TableSink;
 use crate::error::StorageError;
 use crate::ids::BlobFileId;
 use crate::io::Usage;
+use crate::options::KeyspaceOptions;
 use crate::table::PinnedValue;
+use crate::tree::blobs::OpenBlob;
 use crate::tree::files::blob_path;
 use crate::tree::open_table::OpenTable;
-use crate::tree::version::Version;
+use crate::tree::version::{BlobUse, Version};
+
+/// Merges join small files once a keyspace has more of them than this.
+const SMALL_FILES: usize = 8;
+
+/// A file is small below this part of [`blob_file_bytes`](crate::KeyspaceOptions::blob_file_bytes).
+const SMALL_PART: u64 = 4;
+
+/// Values move out of a small file only to one that is expected to be this many times as large.
+const GROWTH: u64 = 2;
 
 /// The blob files that the inputs of a merge refer to; the default has none.
 #[derive(Debug, Default)]
 pub(crate) struct BlobInputs {
-    /// An input that refers to each.
-    tables: HashMap<BlobFileId, Arc<OpenTable>>,
+    files: HashMap<BlobFileId, Arc<OpenBlob>>,
     /// Those whose values are written to new files.
     rewritten: HashSet<BlobFileId>,
+    /// The tables' directory, to name in errors.
+    dir: PathBuf,
 }
 
 impl BlobInputs {
-    /// `garbage` is the share above which values are moved out of a file.
-    pub(crate) fn of(inputs: &[Arc<OpenTable>], version: &Version, garbage: f64) -> BlobInputs {
-        let files = |table: &Arc<OpenTable>| -> Vec<_> {
-            table.meta.extra.blobs.iter().map(|&(file, _)| (file, table.clone())).collect()
-        };
-        let tables: HashMap<_, _> = inputs.iter().flat_map(files).collect();
-        let rewritten = if tables.is_empty() { HashSet::default() } else { over(version, garbage) };
-        BlobInputs { tables, rewritten }
+    /// The inputs of a merge into tables of at most `max_table_bytes`.
+    pub(crate) fn of(
+        inputs: &[Arc<OpenTable>],
+        version: &Version,
+        options: &KeyspaceOptions,
+        max_table_bytes: u64,
+    ) -> BlobInputs {
+        let files = inputs.iter().flat_map(|table| table.blobs.iter());
+        let files: HashMap<_, _> = files.map(|blob| (blob.file.id(), blob.clone())).collect();
+        if files.is_empty() {
+            return BlobInputs::default();
+        }
+        let mut rewritten = over(version, options.blob_garbage);
+        join_small(inputs, version, options, max_table_bytes, &mut rewritten);
+        let dir = inputs[0].table.path().parent().unwrap_or(Path::new("")).to_owned();
+        BlobInputs { files, rewritten, dir }
     }
 
-    /// Returns the place of the value that a reference stands for, which must be in a file that an input lists.
-    pub(crate) fn place(&self, reference: &[u8]) -> Result<Reference, StorageError> {
-        let wrong = |what: &str| {
-            let path = self.tables.values().next().map_or(Path::new(""), |table| table.table.path());
-            StorageError::corrupt(path, None, what)
-        };
-        let at = Reference::decode(reference).map_err(|damage| wrong(damage.0))?;
-        let listed = self.tables.contains_key(&at.file).then_some(at);
-        listed.ok_or_else(|| wrong("an entry refers to a blob file that no table of the merge lists"))
+    /// Returns the place of the value that a reference stands for, in a file that an input lists. Of a lost file, nothing is known
+    /// about the place. Errors: the reference is wrong.
+    pub(crate) fn place(&self, reference: &[u8]) -> Result<(&BlobFile, Reference), StorageError> {
+        self.find(reference).map(|(blob, at)| (&blob.file, at))
+    }
+
+    fn find(&self, reference: &[u8]) -> Result<(&OpenBlob, Reference), StorageError> {
+        let at = Reference::decode(reference)
+            .map_err(|damage| StorageError::corrupt(&self.dir, None, damage.0))?;
+        let blob = self.files.get(&at.file).ok_or_else(|| {
+            let what = format!("an entry refers to blob file {}, which no table of the merge lists", at.file);
+            StorageError::corrupt(&self.dir, None, what)
+        })?;
+        if blob.file.why_lost().is_none() {
+            blob.file.check_place(&at)?;
+        }
+        Ok((blob, at))
     }
 
     /// Reports whether that value is moved to a new file.
@@ -65,35 +99,92 @@ impl BlobInputs {
 
     /// Returns the bytes that are moved out of files, of the values that these tables refer to.
     pub(crate) fn moved_bytes(&self, inputs: &[Arc<OpenTable>]) -> u64 {
-        let blobs = inputs.iter().flat_map(|table| &table.meta.extra.blobs);
-        blobs.filter(|(file, _)| self.rewritten.contains(file)).map(|(_, bytes)| bytes).sum()
+        moved_bytes(inputs, &self.rewritten)
     }
 }
 
 impl SeparatedValues for BlobInputs {
-    fn read(&self, reference: &[u8]) -> Result<PinnedValue, StorageError> {
-        let table = &self.tables[&self.place(reference)?.file];
-        table.read_blob(reference, false, &mut ())
+    fn read(&self, reference: &[u8]) -> Result<Option<PinnedValue>, StorageError> {
+        let Ok((blob, at)) = self.find(reference) else { return Ok(None) };
+        match blob.file.read(&at, false, &mut ()) {
+            Err(why) if why.is_lasting() => {
+                blob.note_unreadable(&why);
+                Ok(None)
+            }
+            read => read.map(Some),
+        }
     }
 }
 
-/// Returns the blob files of which more than this share is garbage.
+fn moved_bytes(inputs: &[Arc<OpenTable>], files: &HashSet<BlobFileId>) -> u64 {
+    let blobs = inputs.iter().flat_map(|table| &table.meta.extra.blobs);
+    let moved = blobs.filter(|(file, _)| files.contains(file));
+    moved.fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
+}
+
+/// Returns the blob files of which more than this share is garbage. A file with a value that cannot be read would never become
+/// empty, and is left alone.
 fn over(version: &Version, garbage: f64) -> HashSet<BlobFileId> {
     version
         .blobs
         .iter()
-        .filter(|blob| blob.garbage_share() > garbage)
+        .filter(|blob| blob.garbage_share() > garbage && blob.file.is_readable())
         .map(|blob| blob.file.file.id())
         .collect()
 }
 
+/// Adds the small files whose values a merge joins in larger ones.
+///
+/// A file is joined if the merge refers to at least half of its live values, so that one byte moved makes at most one other garbage
+/// to be collected, and if the new files, one for each output table, can be expected to be [`GROWTH`] times as large. So a value
+/// moves because of size at most log2(largest small file / its first file) times.
+fn join_small(
+    inputs: &[Arc<OpenTable>],
+    version: &Version,
+    options: &KeyspaceOptions,
+    max_table_bytes: u64,
+    rewritten: &mut HashSet<BlobFileId>,
+) {
+    let small_bytes = options.blob_file_bytes / SMALL_PART;
+    let small: HashMap<BlobFileId, &BlobUse> = version
+        .blobs
+        .iter()
+        .filter(|blob| blob.file.file.data_bytes() < small_bytes && blob.file.is_readable())
+        .map(|blob| (blob.file.file.id(), blob))
+        .collect();
+    if small.len() <= SMALL_FILES {
+        return;
+    }
+    let mut referred: HashMap<BlobFileId, u64> = HashMap::default();
+    for (file, bytes) in inputs.iter().flat_map(|table| &table.meta.extra.blobs) {
+        if small.contains_key(file) && !rewritten.contains(file) {
+            *referred.entry(*file).or_default() += bytes;
+        }
+    }
+    referred.retain(|file, bytes| *bytes >= small[file].referenced / 2);
+    let mut candidates: Vec<(u64, BlobFileId, u64)> =
+        referred.iter().map(|(file, bytes)| (small[file].file.file.data_bytes(), *file, *bytes)).collect();
+    candidates.sort_unstable();
+    let table_bytes: u64 = inputs.iter().map(|table| table.meta.file_bytes).sum();
+    let outputs = table_bytes / max_table_bytes.max(1) + 1;
+    let mut moved = moved_bytes(inputs, rewritten);
+    let mut joined = 0;
+    for (at, (size, _, bytes)) in candidates.iter().enumerate() {
+        moved = moved.saturating_add(*bytes);
+        if moved / outputs >= size * GROWTH {
+            joined = at + 1;
+        }
+    }
+    rewritten.extend(candidates[..joined].iter().map(|(_, file, _)| *file));
+}
+
 /// Plans the rewrite of the free table that refers to the most bytes in files of which more than the share `garbage` is garbage.
-/// O(tables · their blob files).
+/// O(files), and O(tables · their blob files) if there is one.
 pub(crate) fn plan(shape: &Shape, version: &Version, garbage: f64, max_table_bytes: u64) -> Option<Plan> {
-    if version.blobs.is_empty() {
+    let over = over(version, garbage);
+    if over.is_empty() {
         return None;
     }
-    let over = over(version, garbage);
     let weight = |table: &TableShape| {
         let blobs = table.meta.extra.blobs.iter();
         blobs.filter(|(file, _)| over.contains(file)).map(|(_, bytes)| *bytes as f64).sum::<f64>()
@@ -154,3 +245,6 @@ impl BlobOutput {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

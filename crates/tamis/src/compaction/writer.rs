@@ -195,7 +195,7 @@ pub(crate) fn write_tables(
     epochs: &dyn Fn(&KeyBytes, &KeyEnd) -> EpochMap,
 ) -> Result<Option<MergeOutput>, StorageError> {
     let (output, blobs) = (MergeOutput::default(), BlobOutput::default());
-    let mut writer = Writer { sink, epochs, output, blobs, made: Vec::new(), reported: 0 };
+    let mut writer = Writer { sink, epochs, output, blobs, made: Vec::new(), reported: 0, complained: false };
     match writer.run(input, &tombstones, older) {
         Ok(true) => Ok(Some(writer.output)),
         other => {
@@ -217,6 +217,8 @@ struct Writer<'a, 's> {
     made: Vec<PathBuf>,
     /// Bytes already reported to the job's control.
     reported: u64,
+    /// A table with one wrong reference may have a million: one is logged.
+    complained: bool,
 }
 
 impl Writer<'_, '_> {
@@ -346,12 +348,21 @@ impl Writer<'_, '_> {
         let (sink, value) = (self.sink, kept.value);
         let at = match kept.kind {
             Kind::PutBlob => {
-                let at = sink.blobs.place(value)?;
-                if !sink.blobs.moves(&at) {
-                    table.refer(&at, kept.pinned);
+                let (file, at) = match sink.blobs.place(value) {
+                    Ok(found) => found,
+                    // It stays as it is, and refers to nothing: reads of the key fail, and no others.
+                    Err(why) => {
+                        if !std::mem::replace(&mut self.complained, true) {
+                            log::warn!("a wrong reference stays where it is: {why}");
+                        }
+                        return table.add(key, digest, kept);
+                    }
+                };
+                let moved = if sink.blobs.moves(&at) { sink.blobs.read(value)? } else { None };
+                let Some(value) = moved else {
+                    table.refer(&at, file.data_bytes(), kept.pinned);
                     return table.add(key, digest, kept);
-                }
-                let value = sink.blobs.read(value)?;
+                };
                 if !sink.separates(&value) {
                     return table.add(key, digest, Kept { kind: Kind::Put, value: &value, ..kept });
                 }
@@ -359,7 +370,7 @@ impl Writer<'_, '_> {
             }
             _ => self.blobs.put(sink, &mut self.made, value)?,
         };
-        table.refer(&at, kept.pinned);
+        table.refer(&at, u64::MAX, kept.pinned);
         table.add(key, digest, Kept { kind: Kind::PutBlob, value: &at.encode(), ..kept })
     }
 
@@ -486,10 +497,11 @@ impl TableSink<'_> {
 }
 
 impl Open {
-    /// Counts a value in a blob file, which the next entry refers to.
-    fn refer(&mut self, at: &Reference, pinned: Option<SeqNo>) {
+    /// Counts a value in a blob file of `data_bytes`, which the next entry refers to. Wrong references may name one record twice: a
+    /// table that lists more than the file has would not be opened.
+    fn refer(&mut self, at: &Reference, data_bytes: u64, pinned: Option<SeqNo>) {
         let refers = self.blobs.entry(at.file).or_default();
-        *refers = refers.saturating_add(at.span);
+        *refers = refers.saturating_add(at.span).min(data_bytes);
         self.separated = self.separated.saturating_add(at.len);
         if let Some(snapshot) = pinned {
             *self.pinned.entry(snapshot).or_default() += at.len;

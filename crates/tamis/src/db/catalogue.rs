@@ -323,7 +323,7 @@ impl Catalogue {
     fn version(&self, keyspace: &KeyspaceInner, old: &Version, opened: &[Arc<OpenTable>]) -> Arc<Version> {
         let known: HashMap<TableId, &Arc<OpenTable>> =
             old.tables.iter().chain(opened).map(|t| (t.meta.id, t)).collect();
-        Version::build(&self.tree.keyspaces[&keyspace.id], |id| {
+        Version::build(&self.tree.keyspaces[&keyspace.id], Some(old), |id| {
             (*known.get(&id).expect("every table of a durable version is open")).clone()
         })
     }

@@ -58,7 +58,8 @@ pub(crate) fn input_bytes(keyspace: &KeyspaceInner, plan: &Plan) -> u64 {
     let view = keyspace.view.load();
     let tables = view.version.tables.iter().filter(|table| inputs.contains(&table.meta.id));
     let tables: Vec<Arc<OpenTable>> = tables.cloned().collect();
-    let blobs = BlobInputs::of(&tables, &view.version, keyspace.shaping.load().options.blob_garbage);
+    let shaping = keyspace.shaping.load();
+    let blobs = BlobInputs::of(&tables, &view.version, &shaping.options, plan.max_table_bytes);
     tables.iter().map(|table| table.meta.file_bytes).sum::<u64>() + blobs.moved_bytes(&tables)
 }
 
@@ -270,7 +271,7 @@ impl DbInner {
                 let accesses = keyspace.filter.accesses().map(|accesses| &**accesses);
                 let bits = FilterBits::for_plan(options, &version, accesses, plan);
                 let (mark, before) = (self.numbers.next(), self.still_there(keyspace, &inputs));
-                let blobs = BlobInputs::of(&inputs, &version, options.blob_garbage);
+                let blobs = BlobInputs::of(&inputs, &version, options, plan.max_table_bytes);
                 let sink = TableSink {
                     fs: &*self.fs,
                     dir: &self.dir,

@@ -195,7 +195,7 @@ impl KeyspaceInner {
         let state = crate::tree::state::KeyspaceState::default();
         let none = |_| unreachable!("a new keyspace has no tables");
         let filter = TreeFilter::new(&options, database, false, shared.sampler, &operators);
-        let version = Version::build(&state, none);
+        let version = Version::build(&state, None, none);
         KeyspaceInner::with_version(id, name, options, operators, filter, version, shared)
     }
 
@@ -438,7 +438,7 @@ impl DbInner {
                     let taken = busy.is_some_and(|busy| busy.contains(&t.meta.id));
                     TableShape {
                         meta: t.meta.clone(),
-                        busy: taken || t.table.flaw().is_known(),
+                        busy: taken || t.table.flaw().stops_merges(),
                         free: !taken,
                     }
                 })

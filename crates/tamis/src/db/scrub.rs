@@ -220,7 +220,7 @@ impl Pass<'_> {
         let problems =
             self.paying(|go_on| blobs::check(fresh, |id| files.get(&id).map(Result::as_ref), go_on))?;
         for (_, why) in &problems {
-            self.flawed(table, why);
+            table.note_damage(why);
             self.problem(why.to_string());
         }
         Some(problems.is_empty())

@@ -1,7 +1,8 @@
 //! Damage found in an open table.
 //!
 //! Every read that finds damaged bytes records it here: a get, an iterator, a compaction, an examination. Compactions skip a
-//! table with a flaw, as they could only fail; its readable parts stay readable.
+//! table of which a part cannot be read, as they could only fail; its readable parts stay readable. A value in a blob file that
+//! cannot be read stops none: they carry the reference along.
 //!
 //! # Threads
 //!
@@ -17,28 +18,39 @@ use crate::sync::Mutex;
 #[derive(Debug, Default)]
 pub(crate) struct Flaw {
     known: AtomicBool,
+    /// Whether it is one of the table itself.
+    stops_merges: AtomicBool,
     first: Mutex<Option<StorageError>>,
 }
 
 impl Flaw {
-    /// Records damage, unless some is already recorded.
+    /// Records damage of the table, unless some is already recorded.
     #[cold]
     pub(crate) fn note(&self, error: &StorageError) {
+        self.note_value(error);
+        self.stops_merges.store(true, Relaxed);
+    }
+
+    /// Records that a value which the table refers to is damaged or missing, unless damage is already recorded.
+    #[cold]
+    pub(crate) fn note_value(&self, error: &StorageError) {
         self.first.lock().get_or_insert_with(|| error.clone());
         self.known.store(true, Relaxed);
     }
 
-    pub(crate) fn is_known(&self) -> bool {
-        self.known.load(Relaxed)
+    /// Reports whether reading all of the table would fail.
+    pub(crate) fn stops_merges(&self) -> bool {
+        self.stops_merges.load(Relaxed)
     }
 
     pub(crate) fn get(&self) -> Option<StorageError> {
-        if self.is_known() { self.first.lock().clone() } else { None }
+        if self.known.load(Relaxed) { self.first.lock().clone() } else { None }
     }
 
     /// Clears the flaw after the whole table was read and found intact: the damage was transient, or has been repaired.
     pub(crate) fn forget(&self) {
         *self.first.lock() = None;
         self.known.store(false, Relaxed);
+        self.stops_merges.store(false, Relaxed);
     }
 }

@@ -44,10 +44,25 @@ pub(crate) struct OpenBlob {
     named: AtomicUsize,
     /// Whether a table that referred to it became obsolete: otherwise the file is not for this process to remove.
     was_named: AtomicBool,
+    /// Whether a value in it could not be moved to another file: it is not tried again. Orders no other memory.
+    unreadable: AtomicBool,
     garbage: Arc<Garbage>,
 }
 
 impl OpenBlob {
+    /// Records that a merge could not read a value in the file.
+    #[cold]
+    pub(crate) fn note_unreadable(&self, why: &StorageError) {
+        if !self.unreadable.swap(true, Relaxed) {
+            log::warn!("values stay where they are: {why}");
+        }
+    }
+
+    /// Reports whether values may be moved out of the file.
+    pub(crate) fn is_readable(&self) -> bool {
+        !self.unreadable.load(Relaxed) && self.file.why_lost().is_none()
+    }
+
     /// Called when a table that refers to the file becomes obsolete.
     fn unname(&self) {
         self.was_named.store(true, Relaxed);
@@ -195,7 +210,13 @@ impl BlobFiles {
             opened => opened?,
         };
         let (named, was_named) = (AtomicUsize::new(0), AtomicBool::new(false));
-        let opened = Arc::new(OpenBlob { file, named, was_named, garbage: garbage.clone() });
+        let opened = Arc::new(OpenBlob {
+            file,
+            named,
+            was_named,
+            unreadable: AtomicBool::new(false),
+            garbage: garbage.clone(),
+        });
         files.insert(id, Arc::downgrade(&opened));
         Ok(opened)
     }

@@ -173,7 +173,7 @@ impl OpenTable {
         let kind = FilterKind::from_name(&table.properties().filter_kind);
         let range_filter = kind.filter(|kind| kind.is_range());
         if let Some(why) = blobs.iter().find_map(|blob| blob.file.why_lost()) {
-            table.flaw().note(why);
+            table.flaw().note_value(why);
         }
         let unusable = AtomicBool::new(matches!(filter, TableFilter::Unusable));
         Ok(Arc::new(OpenTable {
@@ -240,8 +240,8 @@ impl OpenTable {
         }
     }
 
-    /// Reads the value of an entry that refers to a blob file, and puts it into the block cache if `fill_cache`. Damage found is a
-    /// flaw of the table, too: what reads all of it can only fail.
+    /// Reads the value of an entry that refers to a blob file, and puts it into the block cache if `fill_cache`. Damage found is
+    /// recorded as the table's, too.
     pub(crate) fn read_blob<T: ReadTrace>(
         &self,
         reference: &[u8],
@@ -256,7 +256,7 @@ impl OpenTable {
     #[cold]
     pub(crate) fn note_damage(&self, error: &StorageError) {
         if matches!(error, StorageError::Corrupt(_)) {
-            self.table.flaw().note(error);
+            self.table.flaw().note_value(error);
         }
     }
 

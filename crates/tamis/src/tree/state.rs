@@ -318,6 +318,9 @@ impl ManifestState {
         if level > MAX_LEVEL || run >= NUMBER_LIMIT || id >= NUMBER_LIMIT {
             return Err(format!("table {id} in run {run} of level {level}: a number is too large"));
         }
+        if table.extra.blobs.last().is_some_and(|(file, _)| *file >= NUMBER_LIMIT) {
+            return Err(format!("table {id} refers to a blob file whose number is too large"));
+        }
         if !table.largest.reaches(&table.smallest) {
             return Err(format!("table {id} ends before it starts"));
         }
@@ -332,6 +335,8 @@ impl ManifestState {
             return Err(format!("table {id} already exists"));
         }
         raise(&mut self.next_file, Some(id + 1));
+        // A blob file may be missing: a new file of its number would be taken for it.
+        raise(&mut self.next_file, table.extra.blobs.last().map(|(file, _)| file + 1));
         raise(&mut self.next_run, Some(run + 1));
         raise(&mut self.last_seq, Some(table.max_seq));
         Ok(())
@@ -429,6 +434,20 @@ mod tests {
         let mut rebuilt = ManifestState::default();
         rebuilt.apply(&state.snapshot()).unwrap();
         assert_eq!(rebuilt, state);
+    }
+
+    /// A blob file that is missing has its number all the same.
+    #[test]
+    fn numbers_of_blob_files_that_tables_refer_to_are_taken() {
+        let referring = |file| {
+            let mut meta = table(40, "x", "y");
+            meta.extra.blobs = vec![(3, 10), (file, 10)];
+            VersionEdit { added: vec![(0, 3, 50, meta)], ..Default::default() }
+        };
+        let mut state = state();
+        state.apply(&referring(77)).unwrap();
+        assert_eq!(state.next_file, 78);
+        assert!(self::state().apply(&referring(NUMBER_LIMIT)).is_err());
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::collections::HashSet;
 use crate::ids::{BlobFileId, RunId, TableId};
 use crate::key::prefix_of;
 use crate::tree::blobs::OpenBlob;
@@ -33,6 +34,8 @@ pub(crate) struct Run {
 #[derive(Clone, Debug)]
 pub(crate) struct BlobUse {
     pub(crate) file: Arc<OpenBlob>,
+    /// The number of tables that refer to it.
+    tables: usize,
     /// Bytes of the records that the tables refer to.
     pub(crate) referenced: u64,
 }
@@ -49,16 +52,33 @@ impl BlobUse {
     }
 }
 
-/// Returns the blob files that the tables refer to, by number.
-fn blobs_of(tables: &[Arc<OpenTable>]) -> Vec<BlobUse> {
-    let mut files = BTreeMap::<BlobFileId, BlobUse>::new();
-    for table in tables {
-        for (blob, &(id, bytes)) in table.blobs.iter().zip(&table.meta.extra.blobs) {
-            let file = files.entry(id).or_insert_with(|| BlobUse { file: blob.clone(), referenced: 0 });
-            file.referenced = file.referenced.saturating_add(bytes);
+/// Returns the blob files that `tables` refer to, by number, given those of the version before. O(tables + files), and the files of
+/// the tables that came and went.
+fn blobs_of(tables: &[Arc<OpenTable>], before: Option<&Version>) -> Vec<BlobUse> {
+    let ids = |tables: &[Arc<OpenTable>]| tables.iter().map(|table| table.meta.id).collect::<HashSet<_>>();
+    let (old, blobs) = before.map_or((&[][..], &[][..]), |before| (&before.tables[..], &before.blobs[..]));
+    if old.is_empty() && tables.iter().all(|table| table.meta.extra.blobs.is_empty()) {
+        return Vec::new();
+    }
+    let (was, is) = (ids(old), ids(tables));
+    let mut files: BTreeMap<BlobFileId, BlobUse> =
+        blobs.iter().map(|blob| (blob.file.file.id(), blob.clone())).collect();
+    for table in old.iter().filter(|table| !is.contains(&table.meta.id)) {
+        for &(id, bytes) in &table.meta.extra.blobs {
+            let file = files.get_mut(&id).expect("the version before counted it");
+            file.referenced = file.referenced.saturating_sub(bytes);
+            file.tables -= 1;
         }
     }
-    files.into_values().collect()
+    for table in tables.iter().filter(|table| !was.contains(&table.meta.id)) {
+        for (blob, &(id, bytes)) in table.blobs.iter().zip(&table.meta.extra.blobs) {
+            let unused = || BlobUse { file: blob.clone(), tables: 0, referenced: 0 };
+            let file = files.entry(id).or_insert_with(unused);
+            file.referenced = file.referenced.saturating_add(bytes);
+            file.tables += 1;
+        }
+    }
+    files.into_values().filter(|blob| blob.tables > 0).collect()
 }
 
 /// The shape of a keyspace's on-disk tree at one moment.
@@ -76,9 +96,11 @@ pub(crate) struct Version {
 }
 
 impl Version {
-    /// Builds the version of the durable shape `state`, whose tables are returned by `open`.
+    /// Builds the version of the durable shape `state`, whose tables are returned by `open`. `before` is the version that it
+    /// follows, if there is one.
     pub(crate) fn build(
         state: &KeyspaceState,
+        before: Option<&Version>,
         mut open: impl FnMut(TableId) -> Arc<OpenTable>,
     ) -> Arc<Version> {
         let (mut runs, mut tables) = (Vec::new(), Vec::<Arc<OpenTable>>::new());
@@ -95,7 +117,7 @@ impl Version {
         Arc::new(Version {
             smallest: tables.iter().map(|t| prefix_of(&t.meta.smallest)).collect(),
             largest: tables.iter().map(|t| largest_prefix(t)).collect(),
-            blobs: blobs_of(&tables),
+            blobs: blobs_of(&tables, before),
             runs,
             tables,
             tombstones,

@@ -32,13 +32,13 @@ fn remove(fs: &FaultyFs, part: &str) {
 
 fn is_data(path: &Path) -> bool {
     let name = path.file_name().unwrap().to_str().unwrap();
-    ["MANIFEST", ".tam", ".log"].iter().any(|part| name.contains(part))
+    ["MANIFEST", ".tam", ".blb", ".log"].iter().any(|part| name.contains(part))
 }
 
 /// At least the length of a log without records.
 const EMPTY_LOG: usize = 64;
 
-/// Fails unless the contents of every table, log and manifest still exist under some name. A log without records, which is created
+/// Fails unless the contents of every table, blob file, log and manifest still exist under some name. A log without records, which is created
 /// ahead, has none to lose: its length need not be durable.
 fn nothing_is_gone(before: &Files, fs: &FaultyFs, context: &str) {
     let after = bytes(fs);
@@ -420,4 +420,69 @@ fn a_rebuilt_tree_opens_with_every_filter() {
         judge(&fs, &ledger, &SalvageReport::default(), &format!("{filter:?}"));
     }
     lab::set_filter(tamis::options::FilterChoice::BlockedBloom);
+}
+
+/// A table is set aside with the blob files that it refers to, also with those that other tables refer to as well. Wherever the
+/// salvage stops, an ordinary opening afterwards removes none of their contents, nor do later merges.
+#[test]
+fn a_table_set_aside_keeps_its_values() {
+    let fs = FaultyFs::new(3);
+    let options = |fs: &FaultyFs| {
+        let mut options = lab::tiny(fs);
+        options.keyspace.auto_compaction = false;
+        options.keyspace.memtable_bytes = 1 << 20;
+        options.keyspace.table_bytes = 1 << 10;
+        options.keyspace.blob_file_bytes = 1 << 20;
+        options
+    };
+    let fill = |db: &Db, round: u32| {
+        for i in 0..120 {
+            db.put(format!("key {i:03}"), format!("{i:03} {round} ").repeat(50)).unwrap();
+        }
+        db.flush().unwrap();
+    };
+    let db = Db::open(lab::DIR, options(&fs)).unwrap();
+    fill(&db, 1);
+    db.compact().unwrap();
+    let tables = named(&fs, ".tam");
+    assert!(tables.len() > 2 && named(&fs, ".blb").len() < tables.len(), "several tables share a blob file");
+    db.put("zzz", "last ".repeat(100)).unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    // One that shares its blob file, and the only one with the other.
+    for path in [&tables[1], named(&fs, ".tam").last().unwrap()] {
+        let len = fs.file_len(path).unwrap();
+        fs.corrupt(path, len - 20, 0x55).unwrap();
+    }
+    let before: Files =
+        bytes(&fs).into_iter().filter(|(path, _)| path.extension().is_some_and(|e| e == "blb")).collect();
+    assert_eq!(before.len(), 2);
+    let (mut stop, mut opened) = (0, 0);
+    loop {
+        let hurt = fs.after_crash(CrashMode::KeepAll);
+        let fail_at = Some(hurt.operations() + stop);
+        hurt.plan(FaultPlan { fail_at, sticky: true, partial_append: true, ..FaultPlan::none() });
+        let _ = Db::salvage(lab::DIR, options(&hurt), false);
+        let failed = hurt.failures() > 0;
+        hurt.plan(FaultPlan::none());
+        for mode in lab::MODES {
+            let after = hurt.after_crash(mode);
+            let context = format!("stopped at operation {stop}, {mode:?}");
+            // Before the new manifest is in force, the damaged tables are refused.
+            if let Ok(db) = Db::open(lab::DIR, options(&after)) {
+                nothing_is_gone(&before, &after, &context);
+                fill(&db, 2);
+                db.compact().unwrap();
+                db.close().unwrap();
+                drop(Db::open(lab::DIR, options(&after)).unwrap());
+                opened += 1;
+            }
+            nothing_is_gone(&before, &after, &context);
+        }
+        if !failed {
+            break;
+        }
+        stop += 1;
+    }
+    assert!(stop > 20 && opened > 2, "{stop} operations, {opened} openings");
 }

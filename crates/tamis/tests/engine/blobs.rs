@@ -415,6 +415,114 @@ fn salvage_without_a_manifest_keeps_the_values() {
     assert!(open(&fs).verify().unwrap().problems.is_empty());
 }
 
+/// Each flush leaves a small file. Merges join them, and no value is rewritten more than a few times for that.
+#[test]
+fn small_files_are_joined() {
+    for compaction in [CompactionChoice::Leveling, CompactionChoice::Tiering] {
+        let fs = MemFs::new();
+        let mut options = options(&fs);
+        options.keyspace.compaction = compaction;
+        options.keyspace.blob_file_bytes = 4 << 20;
+        let db = Db::open(DIR, options).unwrap();
+        for part in 0..100 {
+            (0..KEYS).filter(|i| i % 100 == part).for_each(|i| db.put(key(i), value(i, 1)).unwrap());
+            db.flush().unwrap();
+            db.settle().unwrap();
+        }
+        let (stats, write) = (db.default_keyspace().stats(), db.stats().write);
+        assert!(stats.blob_files < 30, "{compaction:?}: {} files", stats.blob_files);
+        let times = write.blob_write_bytes as f64 / write.user_bytes as f64;
+        // From 6 KB to 1 MiB, a file can double seven times; some of its values move once more as garbage.
+        assert!((1.5..9.0).contains(&times), "{compaction:?}: written {times} times");
+        (0..KEYS).for_each(|i| assert_eq!(db.get(key(i)).unwrap().unwrap(), value(i, 1)));
+        assert!(db.verify().unwrap().problems.is_empty());
+        let before = db.stats().write.compactions;
+        db.settle().unwrap();
+        assert_eq!(db.stats().write.compactions, before, "nothing is merged for that alone");
+    }
+}
+
+/// A value of a file that is rewritten cannot be read: its reference stays, the others move, and that is tried once.
+#[test]
+fn an_unreadable_value_does_not_stop_the_rewrite_of_its_file() {
+    let fs = MemFs::new();
+    let mut settings = options(&fs);
+    settings.keyspace.blob_file_bytes = 1 << 20;
+    settings.keyspace.memtable_bytes = 2 << 20;
+    settings.keyspace.merge_operator = Some("append".into());
+    let db = Db::open(DIR, settings.clone()).unwrap();
+    fill(&db, 1);
+    db.compact().unwrap();
+    db.close().unwrap();
+    let path = files(&fs, ".blb").remove(0);
+    let mut bytes = read_file(&fs, &path).unwrap();
+    // The records are those of the keys, in order.
+    bytes[5 * (LEN + 9) + 100] ^= 1;
+    fs.create(&path, Usage::Table).unwrap().append(&bytes).unwrap();
+    let db = Db::open(DIR, settings).unwrap();
+    (0..KEYS).filter(|i| i % 2 == 0).for_each(|i| db.put(key(i), "small").unwrap());
+    db.default_keyspace().merge(key(5), "!").unwrap();
+    db.compact().unwrap();
+    db.settle().unwrap();
+    assert_eq!(db.stats().write.set_aside, 0);
+    for i in 0..KEYS {
+        match db.get(key(i)) {
+            Ok(found) if i % 2 == 0 => assert_eq!(found.unwrap(), b"small"[..]),
+            Ok(found) => assert_eq!((i == 5, found.unwrap()), (false, value(i, 1).into())),
+            Err(_) => assert_eq!(i, 5),
+        }
+    }
+    assert!(files(&fs, ".blb").contains(&path), "the damaged value is still there");
+    // Written again, nothing refers to it.
+    db.put(key(5), value(5, 2)).unwrap();
+    db.compact().unwrap();
+    db.settle().unwrap();
+    (1..KEYS).step_by(2).for_each(|i| {
+        assert_eq!(db.get(key(i)).unwrap().unwrap(), value(i, if i == 5 { 2 } else { 1 }));
+    });
+    db.close().unwrap();
+    assert!(!files(&fs, ".blb").contains(&path));
+}
+
+/// A blob file is missing that tables refer to, and its number is larger than that of any other file: without a manifest, only the
+/// references tell of it.
+#[test]
+fn the_number_of_a_missing_file_is_not_given_to_another() {
+    for compacted in [false, true] {
+        let fs = MemFs::new();
+        let db = open(&fs);
+        fill(&db, 1);
+        if compacted {
+            db.compact().unwrap();
+            db.default_keyspace().set_options(&[("blob_garbage", "0.05")]).unwrap();
+            (0..KEYS).step_by(9).for_each(|i| db.put(key(i), "small").unwrap());
+            db.compact().unwrap();
+            db.settle().unwrap();
+        }
+        db.close().unwrap();
+        for part in ["MANIFEST", ".log"] {
+            files(&fs, "").iter().filter(|path| path.to_string_lossy().contains(part)).for_each(|path| {
+                fs.remove(path).unwrap();
+            });
+        }
+        let largest = files(&fs, "").into_iter().filter(|path| path.extension().is_some()).max().unwrap();
+        assert_eq!(largest.extension().unwrap(), "blb", "{:?}", files(&fs, ""));
+        fs.remove(&largest).unwrap();
+        let db = Db::open(DIR, Options { salvage: true, ..options(&fs) }).unwrap();
+        for i in 0..KEYS {
+            match db.get(key(i)) {
+                Ok(Some(found)) => assert!(found == value(i, 1) || compacted && found == *b"small", "{i}"),
+                Ok(None) => assert!(!compacted, "{i}"),
+                Err(_) => {}
+            }
+        }
+        (0..KEYS).for_each(|i| db.put(key(i), value(i, 2)).unwrap());
+        db.flush().unwrap();
+        (0..KEYS).for_each(|i| assert_eq!(db.get(key(i)).unwrap().unwrap(), value(i, 2)));
+        assert!(!files(&fs, ".blb").contains(&largest), "the number was given to another file");
+    }
+}
+
 #[test]
 fn dropping_a_keyspace_drops_its_files() {
     let fs = MemFs::new();

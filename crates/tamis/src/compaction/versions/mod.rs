@@ -98,8 +98,9 @@ pub(crate) struct Surroundings<'a> {
 
 /// The values of a merge's inputs that lie in blob files. They are read only where an operator or a filter needs them.
 pub(crate) trait SeparatedValues: std::fmt::Debug {
-    /// Reads the value that a reference stands for.
-    fn read(&self, reference: &[u8]) -> Result<PinnedValue, StorageError>;
+    /// Reads the value that a reference stands for. `None` if it is damaged or missing: the reference and what applies to it then
+    /// stay as they are, so that reads of the key fail, and no others.
+    fn read(&self, reference: &[u8]) -> Result<Option<PinnedValue>, StorageError>;
 }
 
 /// What the buffered operands apply to.
@@ -261,12 +262,16 @@ impl<'a> Versions<'a> {
             Kind::Merge => self.operand(key, seq, value, newest, keep),
             kind => {
                 if !self.waiting.operands.is_empty() {
-                    let read = (kind == Kind::PutBlob).then(|| self.around.values.read(value)).transpose()?;
-                    let base = match kind {
-                        Kind::Put => Base::Value(value),
-                        _ => read.as_deref().map_or(Base::Nothing, Base::Value),
+                    let read = match kind {
+                        Kind::PutBlob => self.around.values.read(value)?,
+                        _ => None,
                     };
-                    self.settle(key, base, keep)?;
+                    match (kind, &read) {
+                        (Kind::PutBlob, None) => self.give_all(key, keep)?,
+                        (Kind::PutBlob, Some(value)) => self.settle(key, Base::Value(value), keep)?,
+                        (Kind::Put, _) => self.settle(key, Base::Value(value), keep)?,
+                        _ => self.settle(key, Base::Nothing, keep)?,
+                    }
                     if self.decided {
                         return Ok(());
                     }
@@ -401,10 +406,13 @@ impl<'a> Versions<'a> {
         keep: &mut impl Keep,
     ) -> Result<(), StorageError> {
         let decision = match self.rules.filter {
-            Some(filter) if newest && kind != Kind::Delete && self.seen_by_nobody() => {
-                let read = (kind == Kind::PutBlob).then(|| self.around.values.read(value)).transpose()?;
-                filter.filter(self.around.level, key, read.as_deref().unwrap_or(value))
-            }
+            Some(filter) if newest && kind != Kind::Delete && self.seen_by_nobody() => match kind {
+                Kind::PutBlob => match self.around.values.read(value)? {
+                    Some(value) => filter.filter(self.around.level, key, &value),
+                    None => Decision::Keep,
+                },
+                _ => filter.filter(self.around.level, key, value),
+            },
             _ => Decision::Keep,
         };
         match &decision {

@@ -86,6 +86,8 @@ struct Work<'a> {
     unusable: BTreeMap<TableId, (String, u64)>,
     /// The tables that the manifest names.
     named: BTreeMap<TableId, (KeyspaceId, TableMeta)>,
+    /// The blob files that each table refers to, used or not, as far as it can be described.
+    values: BTreeMap<TableId, Vec<BlobFileId>>,
     report: SalvageReport,
 }
 
@@ -114,6 +116,7 @@ pub(crate) fn prepare(
         usable: BTreeMap::new(),
         unusable: BTreeMap::new(),
         named: BTreeMap::new(),
+        values: BTreeMap::new(),
         report: SalvageReport::default(),
     };
     work.look_at_tables(&base)?;
@@ -138,8 +141,13 @@ impl Work<'_> {
                 self.named.extend(state.tables().map(|meta| (meta.id, (keyspace, meta.clone()))));
             }
         }
+        let files = |meta: &TableMeta| meta.extra.blobs.iter().map(|blob| blob.0).collect::<Vec<_>>();
+        self.values.extend(self.named.iter().map(|(&id, (_, meta))| (id, files(meta))));
         for &id in &self.files.tables {
             let described = survey::describe(self.fs, self.dir, id)?;
+            if let Ok(d) = &described {
+                self.values.entry(id).or_default().extend(files(&d.meta));
+            }
             let named = self.named.get(&id).map(|(_, meta)| meta);
             let values = match &described {
                 Ok(d) if named.is_none() => self.lacks_values(d)?,
@@ -273,6 +281,7 @@ impl Work<'_> {
         for (&keyspace, stored) in &tree.keyspaces {
             edit.removed_filters.extend(stored.filter_files.keys().map(|file| (keyspace, *file)));
         }
+        edit.next_file = self.after_blobs();
         tree.apply(&edit).map_err(|what| StorageError::corrupt(self.dir, None, what))?;
         let (scans, unreadable) = self.scan_logs(tree.log_floor(), &HashMap::default())?;
         self.note_logs(&scans);
@@ -362,6 +371,33 @@ impl Work<'_> {
         self.report.keyspaces.push(SalvagedKeyspace { name, source, tables, entries });
     }
 
+    /// Returns the blob files that get a second name: those that no table of the tree refers to, which would be removed, and those
+    /// that a table set aside refers to, which would be once the tables of the tree no longer do. With their values, such a table can
+    /// be put back.
+    fn blobs_to_keep(&self, tree: &ManifestState) -> Vec<BlobFileId> {
+        let tables = tree.keyspaces.values().flat_map(|keyspace| keyspace.tables());
+        let in_tree: BTreeSet<BlobFileId> =
+            tables.flat_map(|meta| meta.extra.blobs.iter().map(|blob| blob.0)).collect();
+        let aside: BTreeSet<String> = self
+            .report
+            .tables
+            .iter()
+            .filter(|table| table.fate == TableFate::SetAside)
+            .map(|table| table.file.clone())
+            .collect();
+        let values =
+            self.values.iter().filter(|(id, _)| aside.contains(&name_of(&table_path(self.dir, **id))));
+        let needed: BTreeSet<BlobFileId> = values.flat_map(|(_, files)| files).copied().collect();
+        let mut keep = self.files.blobs.clone();
+        keep.retain(|id| !in_tree.contains(id) || needed.contains(id));
+        keep
+    }
+
+    /// The number after those of all blob files that a table refers to, whether or not they are there: no new file may get one.
+    fn after_blobs(&self) -> Option<u64> {
+        self.values.values().flatten().max().map(|largest| largest + 1)
+    }
+
     /// Gives every manifest and log a second name: the new manifest makes them superfluous, so they would be removed.
     fn finish(mut self, mut salvage: Salvage) -> Salvage {
         for &number in &self.files.manifests {
@@ -376,6 +412,11 @@ impl Work<'_> {
                     salvage.second_names.push((self.dir.join(&table.file), ".aside"));
                 }
             }
+        }
+        for id in self.blobs_to_keep(&salvage.tree) {
+            let path = blob_path(self.dir, id);
+            self.report.others.push(name_of(&path));
+            salvage.second_names.push((path, ".aside"));
         }
         // They are true only of the tree that they were made for.
         for &id in &self.files.filters {

@@ -156,8 +156,9 @@ impl Work<'_> {
         let gone = VersionEdit { removed: removed.collect(), ..VersionEdit::default() };
         edit.added = added.added;
         edit.next_run = Some(next_run);
-        let numbers = [&self.files.tables, &self.files.logs, &self.files.manifests];
-        edit.next_file = numbers.into_iter().flatten().max().map(|largest| largest + 1);
+        let numbers = [&self.files.tables, &self.files.logs, &self.files.manifests, &self.files.blobs];
+        let after_files = numbers.into_iter().flatten().max().map(|largest| largest + 1);
+        edit.next_file = after_files.max(self.after_blobs());
         edit.last_seq = self.usable.values().map(|d| d.meta.max_seq.max(d.origin.flushed)).max();
         let first = needed.first().copied().filter(|&first| first > floor);
         let ids: Vec<KeyspaceId> = tree.keyspaces.keys().chain(new.keys()).copied().collect();

@@ -17,7 +17,7 @@ pub struct SalvageReport {
     pub logs: Vec<SalvagedLog>,
     /// The keyspaces, by number.
     pub keyspaces: Vec<SalvagedKeyspace>,
-    /// Names of other files that are set aside: manifests, filter files, a damaged `CURRENT`.
+    /// Names of other files that are set aside: manifests, filter files, blob files, a damaged `CURRENT`.
     pub others: Vec<String>,
     /// Entries in all tables that could be opened.
     pub entries_found: u64,

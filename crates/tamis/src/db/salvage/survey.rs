@@ -9,7 +9,7 @@ use crate::collections::HashMap;
 use crate::db::open::check_state;
 use crate::db::replay::{Replayed, replay};
 use crate::error::{OpenError, StorageError};
-use crate::ids::{FilterFileId, KeyspaceId, LogId, TableId};
+use crate::ids::{BlobFileId, FilterFileId, KeyspaceId, LogId, TableId};
 use crate::io::FileSystem;
 use crate::key::{KeyBytes, KeyEnd, MAX_SEQNO, SeqNo};
 use crate::table::{Origin, ReaderConfig, Table};
@@ -27,6 +27,7 @@ pub(super) struct Files {
     pub(super) logs: Vec<LogId>,
     pub(super) manifests: Vec<u64>,
     pub(super) filters: Vec<FilterFileId>,
+    pub(super) blobs: Vec<BlobFileId>,
 }
 
 impl Files {
@@ -38,6 +39,7 @@ impl Files {
                 Some(FileKind::Log(id)) => files.logs.push(id),
                 Some(FileKind::Manifest(number)) => files.manifests.push(number),
                 Some(FileKind::Filter(id)) => files.filters.push(id),
+                Some(FileKind::Blob(id)) => files.blobs.push(id),
                 _ => {}
             }
         }
@@ -45,6 +47,7 @@ impl Files {
         files.logs.sort_unstable();
         files.manifests.sort_unstable();
         files.filters.sort_unstable();
+        files.blobs.sort_unstable();
         Ok(files)
     }
 
@@ -188,6 +191,10 @@ fn described(table: &Table, id: TableId, tombstones: &Tombstones) -> Result<Desc
     let raw_bytes = p.raw_key_bytes.checked_add(p.raw_value_bytes).ok_or("its counts are too large")?;
     if max_seq.max(p.origin.flushed) > MAX_SEQNO / 2 {
         return Err("it holds a sequence number that no database reaches");
+    }
+    if p.blobs.last().is_some_and(|blob| blob.0 >= NUMBER_LIMIT / 2) {
+        // The number of the next file would have to be larger.
+        return Err("it refers to a blob file whose number no database reaches");
     }
     let meta = TableMeta {
         id,
