@@ -158,7 +158,8 @@ fn join_small(
     let mut referred: HashMap<BlobFileId, u64> = HashMap::default();
     for (file, bytes) in inputs.iter().flat_map(|table| &table.meta.extra.blobs) {
         if small.contains_key(file) && !rewritten.contains(file) {
-            *referred.entry(*file).or_default() += bytes;
+            let referred: &mut u64 = referred.entry(*file).or_default();
+            *referred = referred.saturating_add(*bytes);
         }
     }
     referred.retain(|file, bytes| *bytes >= small[file].referenced / 2);

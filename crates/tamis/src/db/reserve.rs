@@ -5,7 +5,7 @@
 //! to tables, deletes and compactions continue, and all other writes are refused ([`WriteError::Suspended`]) until there is
 //! room for a new reserve and half as much again.
 //!
-//! The file's size is a sixteenth of the tables' bytes, or more if the logs hold more, since their contents are flushed
+//! The file's size is a forty-eighth of the tables' bytes, or more if the logs hold more, since their contents are flushed
 //! first; but at most a quarter of the tables' bytes, and at most [`reserve_bytes`](crate::Options::reserve_bytes). It is
 //! created when four times as much is free, and again when the tables have doubled or halved since. Nothing depends on its
 //! contents, its length, or its existence: it is not synced, and a power failure may lose it.
@@ -35,7 +35,7 @@ use crate::sync::{self, Mutex};
 use crate::tree::files::reserve_path;
 
 /// The reserve is the tables' bytes divided by this.
-const PART_OF_TABLES: u64 = 16;
+const PART_OF_TABLES: u64 = 48;
 
 /// For the contents of logs it may be larger, but at most the tables' bytes divided by this.
 const MOST_OF_TABLES: u64 = 4;
@@ -148,8 +148,8 @@ impl Reserve {
     fn target(&self, tables: u64, logs: u64) -> u64 {
         // The contents of logs must reach tables before anything else can continue.
         let logs = logs.min(tables / MOST_OF_TABLES);
-        let target = (tables / PART_OF_TABLES).max(logs).min(self.most);
-        target / STEP * STEP
+        let target = (tables / PART_OF_TABLES).next_multiple_of(STEP).min(tables / MOST_OF_TABLES);
+        target.max(logs).min(self.most) / STEP * STEP
     }
 
     /// At opening: accounts for the file left by an earlier session, and releases it if less than its size is free.

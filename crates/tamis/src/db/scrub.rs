@@ -359,7 +359,7 @@ impl DbInner {
         found
     }
 
-    /// Returns the damage of the first damaged table of a keyspace that overlaps the range, if there is one.
+    /// Returns the damage that stops merges of the first such table of a keyspace that overlaps the range, if there is one.
     pub(crate) fn damage_within(
         &self,
         keyspace: &KeyspaceInner,
@@ -374,7 +374,7 @@ impl DbInner {
         view.version
             .tables
             .iter()
-            .filter(|table| concerned(&table.meta))
+            .filter(|table| table.table.flaw().stops_merges() && concerned(&table.meta))
             .find_map(|table| table.table.flaw().get())
     }
 }

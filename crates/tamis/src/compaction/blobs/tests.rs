@@ -88,7 +88,8 @@ fn settled(fs: &MemFs, compaction: CompactionChoice) -> (u64, Vec<(u32, Vec<u8>)
 #[test]
 fn merges_go_on_around_a_wrong_reference() {
     use CompactionChoice::*;
-    let wrongs: [(&str, fn(Reference) -> Reference); 4] = [
+    type Wrong = fn(Reference) -> Reference;
+    let wrongs: [(&str, Wrong); 4] = [
         ("another file", |at| Reference { file: at.file ^ 0x40, ..at }),
         ("beyond the end", |at| Reference { offset: at.offset | 0x1F_C000, ..at }),
         ("a longer record", |at| Reference { span: at.span | 0x3F00, ..at }),
@@ -113,7 +114,7 @@ fn merges_go_on_around_a_wrong_reference() {
             }
             for round in 2..7 {
                 // Every table is merged with, and the wrong reference is not overwritten.
-                let written = |i: &u32| *i != hurt && (round == 6 || i % 3 == 0);
+                let written = |i: &u32| *i != hurt && (round == 6 || i.is_multiple_of(3));
                 (0..KEYS).filter(written).for_each(|i| db.put(key(i), value(i, round)).unwrap());
                 db.flush().unwrap();
             }
