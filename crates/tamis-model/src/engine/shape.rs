@@ -6,7 +6,7 @@
 //! for each flush of the last round, over which costs are averaged, and the write amplification of the whole growth.
 //!
 //! Not modelled: which tables a partial merge picks (the average overlap is assumed), concurrent merges, disk space,
-//! time. A fragmented tree is approximated by a tiered one whose runs each cover a part of the keys. Costs O(levels)
+//! time (level 0 never waits for more flushes than are due). A fragmented tree is approximated by a tiered one whose runs each cover a part of the keys. Costs O(levels)
 //! per flush; very long histories are shortened by growing the first part in larger flushes.
 
 use super::inputs::Data;
@@ -234,7 +234,11 @@ impl Growing {
     /// Returns the largest target of a base level, as the engine has it.
     fn cap(&self, level: usize, last: usize) -> f64 {
         let stacks = |n: usize| n > 0 && !self.is_leveling(n, last);
-        if stacks(level) || stacks(level - 1) { self.base * self.ratio() } else { self.base }
+        match self.shape.merge {
+            _ if stacks(level) || stacks(level - 1) => self.base * self.ratio(),
+            Merge::Partial => self.base * 2.0,
+            _ => self.base,
+        }
     }
 
     fn layout(&self) -> Layout {

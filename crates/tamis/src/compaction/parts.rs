@@ -56,8 +56,8 @@ struct Anchor {
 }
 
 /// Returns the keys before which the merge of `inputs` is cut, ascending, for up to `parts` parts of about equal bytes.
-/// Where an output must end near a cut anyway (at one of the plan's borders or guards), the cut moves there, so that no
-/// extra small table results.
+/// Where an output must end near a cut anyway (at one of the plan's borders or guards) or had better (at an edge), the cut
+/// moves there, so that no extra small table results.
 pub(crate) fn cuts(inputs: &[Arc<OpenTable>], plan: &Plan, parts: usize) -> Vec<KeyBytes> {
     let total: u64 = inputs.iter().map(|t| t.meta.file_bytes).sum();
     let least = plan.max_table_bytes.saturating_mul(LEAST_TABLES_OF_A_PART).max(1);
@@ -71,7 +71,8 @@ pub(crate) fn cuts(inputs: &[Arc<OpenTable>], plan: &Plan, parts: usize) -> Vec<
     }
     let is_guard = |key: &KeyBytes| plan.guard_bits.is_some_and(|bits| is_guard(Digest::of(key), bits));
     anchors.iter_mut().for_each(|anchor| anchor.border = is_guard(&anchor.key));
-    anchors.extend(plan.borders.iter().map(|key| Anchor { key: key.clone(), bytes: 0, border: true }));
+    let ends = plan.borders.iter().chain(&plan.edges);
+    anchors.extend(ends.map(|key| Anchor { key: key.clone(), bytes: 0, border: true }));
     anchors.sort_by(|a, b| a.key.cmp(&b.key));
     choose(&anchors, total, parts)
 }

@@ -87,6 +87,9 @@ pub(crate) struct Plan {
     pub(crate) max_table_bytes: u64,
     /// Ascending keys before which an output table also ends, so that no output overlaps too much of the level below.
     pub(crate) borders: Vec<KeyBytes>,
+    /// Ascending keys, at which tables of the level below begin: an output table that is half full ends before one, so
+    /// that it overlaps no table below in part only.
+    pub(crate) edges: Vec<KeyBytes>,
     pub(crate) reason: Reason,
     pub(crate) work: Work,
     /// For levels with guards: an output table also ends before each key whose digest ends in this many zero bits.
@@ -123,6 +126,7 @@ impl Plan {
             inputs,
             max_table_bytes: u64::MAX,
             borders: Vec::new(),
+            edges: Vec::new(),
             reason,
             work: Work::Drop,
             guard_bits: None,

@@ -55,6 +55,7 @@ pub(crate) fn rewrite_heaviest(
         range,
         max_table_bytes,
         borders: Vec::new(),
+        edges: Vec::new(),
         reason,
         work: Work::Merge,
         guard_bits: None,

@@ -107,6 +107,8 @@ pub(crate) struct Shape {
     pub(crate) expired: SeqNo,
     /// Live snapshots, ascending.
     pub(crate) snapshots: Vec<SeqNo>,
+    /// Somebody waits until nothing is due: nothing should be put off.
+    pub(crate) settling: bool,
 }
 
 impl Shape {

@@ -195,6 +195,7 @@ impl<P: CompactionPolicy> Sim<P> {
             now: self.now,
             expired: self.expired,
             snapshots: Vec::new(),
+            settling: false,
         }
     }
 
@@ -308,13 +309,14 @@ impl<P: CompactionPolicy> Sim<P> {
         while let Some((key, version)) = newest.next() {
             entries.push((key, version));
             let is_full = entries.len() as u64 * ENTRY >= plan.max_table_bytes;
+            let is_half_full = entries.len() as u64 * ENTRY >= plan.max_table_bytes / 2;
+            let at_edge =
+                is_half_full && newest.peek().is_some_and(|(next, _)| is_between(&plan.edges, key, *next));
             let at_border = newest.peek().is_some_and(|(next, _)| {
-                plan.guard_bits.is_some_and(|bits| is_guard(Digest::of(&next.to_be_bytes()), bits)) || {
-                    let border = plan.borders.partition_point(|border| border[..] <= key.to_be_bytes()[..]);
-                    plan.borders.get(border).is_some_and(|border| border[..] <= next.to_be_bytes()[..])
-                }
+                plan.guard_bits.is_some_and(|bits| is_guard(Digest::of(&next.to_be_bytes()), bits))
+                    || is_between(&plan.borders, key, *next)
             });
-            if is_full || at_border || newest.peek().is_none() {
+            if is_full || at_border || at_edge || newest.peek().is_none() {
                 let table = self.table(std::mem::take(&mut entries), written, |smallest, largest| {
                     let map = EpochMap::merge(&parts, smallest, largest);
                     if plan.bottommost { map.reaching_down() } else { map }
@@ -396,6 +398,12 @@ impl<P: CompactionPolicy> Sim<P> {
             assert!(intervals.windows(2).all(|w| w[0].1 <= w[1].0), "epochs at key {key}: {intervals:?}");
         }
     }
+}
+
+/// Reports whether a table that ends at one of `keys` ends between these two.
+fn is_between(keys: &[KeyBytes], last: u16, next: u16) -> bool {
+    let at = keys.partition_point(|key| key[..] <= last.to_be_bytes()[..]);
+    keys.get(at).is_some_and(|key| key[..] <= next.to_be_bytes()[..])
 }
 
 /// Leveling with memtables and tables of `batch` bytes, for building a tree that another policy takes over.

@@ -49,6 +49,8 @@ pub(crate) struct TableSink<'a> {
     pub(crate) max_table_bytes: u64,
     /// Keys before which a table ends, ascending.
     pub(crate) borders: &'a [KeyBytes],
+    /// Keys before which a table ends if it is half full, ascending.
+    pub(crate) edges: &'a [KeyBytes],
     /// Sequence numbers of live snapshots, ascending.
     pub(crate) snapshots: &'a [SeqNo],
     /// The newest sequence number visible to readers.
@@ -246,7 +248,7 @@ impl Writer<'_, '_> {
         let mut prefix = 0;
         let end_prefix = end.as_deref().map_or(u64::MAX, prefix_of);
         let mut digest = Digest::from_u64(0);
-        let mut next_border = 0;
+        let (mut next_border, mut next_edge) = (0, 0);
         let (mut steps, mut stretch) = (0u64, 0u64);
         match start.is_empty() {
             true => input.seek_to_first()?,
@@ -280,7 +282,12 @@ impl Writer<'_, '_> {
                     next_border += 1;
                     border = true;
                 }
-                let full = |table: &Open| table.builder.reaches(self.sink.max_table_bytes);
+                let mut most = self.sink.max_table_bytes;
+                while self.sink.edges.get(next_edge).is_some_and(|edge| edge[..] <= new[..]) {
+                    next_edge += 1;
+                    most = self.sink.max_table_bytes / 2;
+                }
+                let full = |table: &Open| table.builder.reaches(most);
                 if open.as_ref().is_some_and(|table| border || full(table)) {
                     self.finish(open.take(), &lower, Some(new), &kept_tombstones)?;
                     lower.clone_from(new);

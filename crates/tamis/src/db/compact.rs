@@ -285,6 +285,7 @@ impl DbInner {
                     new_keys: NewKeys::None,
                     max_table_bytes: plan.max_table_bytes,
                     borders: &plan.borders,
+                    edges: &plan.edges,
                     snapshots: &snapshots,
                     visible: self.visible(),
                     guard_bits: plan.guard_bits,

@@ -160,6 +160,7 @@ impl DbInner {
             new_keys: NewKeys::All,
             max_table_bytes: u64::MAX,
             borders: &[],
+            edges: &[],
             snapshots: &snapshots,
             visible: self.visible(),
             guard_bits: None,

@@ -452,6 +452,7 @@ impl DbInner {
             now: self.now(),
             expired,
             snapshots: self.live_snapshots(),
+            settling: self.background.is_settling(),
         }
     }
 

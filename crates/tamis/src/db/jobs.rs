@@ -28,6 +28,8 @@ pub(crate) struct Background {
     pub(crate) helpers: Helpers,
     /// The number of live pause guards.
     pauses: AtomicUsize,
+    /// The number of callers that wait until nothing is due.
+    settling: AtomicUsize,
 }
 
 impl Background {
@@ -36,7 +38,13 @@ impl Background {
             pace: Pace::new(options.background_bytes_per_second),
             helpers: Helpers::new(options.sub_jobs.saturating_sub(1)),
             pauses: AtomicUsize::new(0),
+            settling: AtomicUsize::new(0),
         }
+    }
+
+    /// Reports whether somebody waits until nothing is due.
+    pub(crate) fn is_settling(&self) -> bool {
+        self.settling.load(Relaxed) > 0
     }
 
     pub(crate) fn is_paused(&self) -> bool {
@@ -291,6 +299,25 @@ impl Drop for CompactionPause {
         self.db.background.pauses.fetch_sub(1, Relaxed);
         drop(state);
         self.db.monitor.notify();
+    }
+}
+
+/// While this is alive, compactions that could be put off are due.
+pub(crate) struct Settling<'d>(&'d DbInner);
+
+impl<'d> Settling<'d> {
+    pub(crate) fn new(db: &'d DbInner) -> Settling<'d> {
+        let _state = db.state();
+        db.background.settling.fetch_add(1, Relaxed);
+        db.monitor.notify();
+        Settling(db)
+    }
+}
+
+impl Drop for Settling<'_> {
+    fn drop(&mut self) {
+        let _state = self.0.monitor.lock();
+        self.0.background.settling.fetch_sub(1, Relaxed);
     }
 }
 

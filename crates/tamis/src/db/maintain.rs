@@ -9,7 +9,7 @@ use crate::db::compact::Ended;
 use crate::db::covered::covered_tables;
 use crate::db::expiry::expired_tables;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
-use crate::db::jobs::{CancelToken, CompactOptions};
+use crate::db::jobs::{CancelToken, CompactOptions, Settling};
 use crate::error::AdminError;
 use crate::ids::{KeyspaceId, TableId};
 use crate::key::SeqNo;
@@ -50,6 +50,7 @@ impl DbInner {
                 || !state.scheduler.running(ks.id).is_empty() || self.next_plan(state, ks).is_some();
             flushes || state.filters.is_busy(ks) || !self.background.is_paused() && compacts()
         };
+        let _settling = Settling::new(self);
         let mut state = self.state();
         while state.catalogue.keyspaces().values().any(|ks| busy(&state, ks)) {
             self.health.check_writable()?;
@@ -102,6 +103,7 @@ impl DbInner {
             range: table.range(),
             max_table_bytes: keyspace.shaping.load().options.table_bytes,
             borders: Vec::new(),
+            edges: Vec::new(),
             reason: Reason::Manual,
             work: Work::Merge,
             guard_bits: None,

@@ -307,8 +307,9 @@ options_table! {
             "Size at which a compaction starts the next table. Smaller tables make for smaller compactions and more \
              files.";
         Performance, level0_runs: usize = "4", Count { min: 1, max: NO_LIMIT },
-            "Runs in level 0 that trigger a compaction. A larger number saves rewriting but adds runs that reads \
-             must search.";
+            "Runs in level 0 that trigger a compaction. While flushes follow each other within seconds, a leveling level \
+             takes twice as many at once (but fewer than slowdown_runs). A larger number saves rewriting but adds runs \
+             that reads must search.";
         Performance, slowdown_runs: usize = "20", Count { min: 1, max: NO_LIMIT },
             "Runs in level 0 at which writes are slowed down; at least level0_runs.";
         Performance, stop_runs: usize = "36", Count { min: 1, max: NO_LIMIT },

@@ -1,7 +1,10 @@
-//! Databases whose trees are shaped by policies other than leveling.
+//! Databases whose trees are shaped by policies other than leveling, and when level 0 of a leveled one is merged.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use tamis::clock::ManualClock;
 use tamis::options::CompactionChoice;
 use tamis::{Db, KeyspaceOptions, Options};
 
@@ -157,4 +160,37 @@ fn a_deterministic_tree_keeps_the_lengths_of_its_blocks_over_a_reopening() {
         let expected = if i % 100 == 0 { b"149".to_vec() } else { vec![7; 100] };
         assert_eq!(db.get(format!("key {i:05}")).unwrap().unwrap(), expected);
     }
+}
+
+/// Level 0 collects runs while flushes follow each other. Nothing but time or a caller that waits ends that, and both do.
+#[test]
+fn collected_runs_are_merged_after_a_pause_without_a_write_and_by_settle() {
+    let clock = Arc::new(ManualClock::new(1_700_000_000));
+    let mut options = options(CompactionChoice::Leveling);
+    options.clock = Some(clock.clone());
+    options.keyspace.read_compaction = false;
+    // No flush but those below.
+    options.keyspace.memtable_bytes = 1 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), options).unwrap();
+    let level0 = || db.stats().keyspaces[0].levels[0].runs.len();
+    let load = || {
+        for run in 0..4u8 {
+            (0..100u8).for_each(|key| db.put([key], [run]).unwrap());
+            db.flush().unwrap();
+        }
+    };
+    load();
+    clock.advance(4);
+    assert_eq!(level0(), 4, "three are enough, and five too many to collect");
+    clock.advance(1);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while level0() > 0 && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(level0(), 0, "nothing was merged within a minute");
+    load();
+    assert_eq!(level0(), 4);
+    db.settle().unwrap();
+    assert_eq!(level0(), 0);
 }

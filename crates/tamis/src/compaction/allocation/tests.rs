@@ -116,7 +116,7 @@ fn the_total_stays_near_while_a_tree_is_rewritten_in_pieces() {
     let mut options = options(FilterAllocation::Mnemosyne);
     options.keyspace.auto_compaction = true;
     options.keyspace.table_bytes = 64 << 10;
-    options.keyspace.memtable_bytes = 256 << 10;
+    options.keyspace.memtable_bytes = 128 << 10;
     options.keyspace.size_ratio = 4.into();
     options.keyspace.level0_runs = 2;
     let db = Db::open("/db", options).unwrap();

@@ -139,6 +139,7 @@ pub(super) fn join(
         range,
         max_table_bytes,
         borders: Vec::new(),
+        edges: Vec::new(),
         reason,
         work,
         guard_bits: None,

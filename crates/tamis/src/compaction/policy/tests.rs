@@ -266,6 +266,10 @@ impl World {
             place +=
                 &format!(", cut before {}", plan.borders.iter().map(letter).collect::<Vec<_>>().join(" "));
         }
+        if !plan.edges.is_empty() && plan.work == Work::Merge {
+            let edges = plan.edges.iter().map(letter).collect::<Vec<_>>().join(" ");
+            place += &format!(", half-full tables cut before {edges}");
+        }
         let all = || shape.levels.iter().flat_map(|level| level.tables());
         if plan.work == Work::Merge && all().any(|table| named.contains(&table.id()) && table.holds_deletes())
         {

@@ -83,6 +83,7 @@ fn plan(db: &Db, runs: &[usize], work: Work) -> Plan {
         range: KeyRange::hull(runs().flat_map(|run| &run.tables)).unwrap(),
         max_table_bytes: u64::MAX,
         borders: Vec::new(),
+        edges: Vec::new(),
         reason: Reason::Manual,
         work,
         guard_bits: None,

@@ -125,7 +125,7 @@ fn fragments_rewrite_less_than_leveling() {
         leveling.work(2);
     }
     assert!(
-        fragmented.compacted_bytes * 3 < leveling.compacted_bytes * 2,
+        fragmented.compacted_bytes < leveling.compacted_bytes,
         "{} and {} bytes",
         fragmented.compacted_bytes,
         leveling.compacted_bytes

@@ -124,6 +124,7 @@ impl Layered {
             output,
             max_table_bytes: draft.max_table_bytes,
             borders: self.borders(shape, layout, output_level, &range),
+            edges: self.edges(shape, layout, output_level, &range),
             bottommost: !older(shape, output_level, output).any(stays),
             stretch: (output_level == layout.last)
                 .then(|| draft.stretch.clone().or_else(|| self.stretch(shape, layout)))
@@ -190,6 +191,18 @@ impl Layered {
             overlapped += table.bytes();
         }
         borders
+    }
+
+    /// The keys at which tables of the next level begin, if outputs are later merged into it with what they overlap: a
+    /// table that ends at one spares the rewriting of a table that it would only touch.
+    fn edges(&self, shape: &Shape, layout: &Layout, output_level: usize, range: &KeyRange) -> Vec<KeyBytes> {
+        let next = output_level + 1;
+        let by_pieces = self.granularity == MergeGranularity::Partial
+            && output_level < layout.last
+            && self.kind(next, layout.last) == Kind::Leveling;
+        let below = shape.runs(next).first().filter(|_| by_pieces);
+        let tables = below.map_or(&[][..], |run| &run.tables[range.overlap(&run.tables)]);
+        tables.iter().map(|table| table.meta.smallest.clone()).collect()
     }
 
     /// Merges runs of one level (newest first, adjacent in age) into one, in place of the newest.

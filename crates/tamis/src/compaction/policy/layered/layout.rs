@@ -20,6 +20,14 @@
 
 use super::*;
 
+/// The largest target of a leveling base level under partial merges, in batches of level 0.
+///
+/// A batch that is merged into a level of g batches costs 1 + g. With a level of g/T batches before it, it costs 1 + g/T
+/// there, and then 1 + g/(1 + g/T), as more of it meets the same tables. That is less only from g = T/(√T − 1) on, between
+/// 4 and 5 for usual T. But such a batch is merged as a whole, and the tables it replaces stay until its end: 2 saves nearly
+/// as much and leaves half of the space to be kept free.
+pub(super) const BASE_BATCHES: u64 = 2;
+
 /// How a level is compacted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -68,6 +76,9 @@ impl Layered {
         match self.deterministic || stacks(level) || stacks(level - 1) {
             true if stacks(level) || level < 2 => self.base_bytes.saturating_mul(self.ratio(level)),
             true => self.base_bytes.saturating_mul(self.ratio(level - 1)),
+            false if self.granularity == MergeGranularity::Partial => {
+                self.base_bytes.saturating_mul(BASE_BATCHES)
+            }
             false => self.base_bytes,
         }
     }

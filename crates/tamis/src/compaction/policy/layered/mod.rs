@@ -78,6 +78,8 @@ pub(crate) struct Layered {
     pub(crate) size_ratio: PerLevel<u64>,
     /// Runs in level 0 that start a compaction.
     pub(crate) level0_runs: usize,
+    /// Runs in level 0 that start a compaction while flushes follow each other quickly; at least `level0_runs`.
+    pub(crate) batch_runs: usize,
     /// Bytes in a run merged from level 0; the largest size of a leveling base level.
     pub(crate) base_bytes: u64,
     /// Number of levels, including level 0.
@@ -93,6 +95,9 @@ pub(crate) struct Layered {
     /// Debt in bytes at which writes stall.
     pub(crate) stop_debt: u64,
 }
+
+/// How long after a flush a level 0 that has `level0_runs` runs waits for another one.
+const COLLECTING_SECONDS: u64 = 5;
 
 /// A level that is due, with its urgency.
 struct Due {
@@ -128,6 +133,11 @@ impl Layered {
             deterministic: options.deterministic,
             size_ratio: options.size_ratio.clone(),
             level0_runs: options.level0_runs,
+            batch_runs: options
+                .level0_runs
+                .saturating_mul(2)
+                .min(options.slowdown_runs.saturating_sub(1))
+                .max(options.level0_runs),
             base_bytes: options.memtable_bytes.saturating_mul(options.level0_runs as u64),
             levels: options.levels,
             table_bytes: options.table_bytes,
@@ -183,7 +193,7 @@ impl Layered {
     fn due(&self, shape: &Shape, layout: &Layout) -> Vec<Due> {
         let mut due = Vec::new();
         let runs = shape.runs(0).len();
-        if runs >= self.level0_runs {
+        if runs >= self.level0_runs && !self.may_collect(shape, layout) {
             let score = runs as f64 / self.level0_runs as f64;
             due.push(Due { level: 0, score, reason: Reason::Level0Runs });
         }
@@ -214,6 +224,24 @@ impl Layered {
         }
         due.sort_by(|a, b| b.score.total_cmp(&a.score));
         due
+    }
+
+    /// Reports whether level 0 may go on collecting runs although it has enough: they arrive quickly, and the more of them
+    /// are merged at once, the less of a leveling level is rewritten for each. Not where space or patience is short.
+    fn may_collect(&self, shape: &Shape, layout: &Layout) -> bool {
+        let runs = shape.runs(0);
+        let flushes = runs.iter().flat_map(|run| &run.tables).map(|table| table.meta.extra.written.1);
+        // 0 is unknown.
+        let newest = flushes.max().filter(|&flushed| flushed > 0);
+        let is_young = |flushed| shape.now.checked_sub(flushed).is_some_and(|age| age < COLLECTING_SECONDS);
+        let bytes = |level: usize| shape.levels.get(level).map_or(0, LevelShape::bytes);
+        let output = layout.level0_output;
+        runs.len() < self.batch_runs
+            && !shape.settling
+            && newest.is_some_and(is_young)
+            && self.kind(output, layout.last) == Kind::Leveling
+            && shape.room.is_none_or(|room| room / 4 > bytes(0).saturating_add(bytes(output)))
+            && self.debt(shape) < self.slowdown_debt
     }
 
     /// Plans one step for a level that is due.

@@ -15,10 +15,10 @@
 //! adds 1: a byte is written once when it arrives, and not again before it leaves. A full merge into a leveling level
 //! rewrites what up to T earlier merges have added: at most (T + 1)/2 times each on average where a level is emptied
 //! every T merges, and T + 1 for the last level, which is never emptied: it is rewritten once for every G/T incoming
-//! bytes. The base level of a leveling tree receives batches as large as itself: 2. Partial merges add one for tables
-//! that overlap only in part, as leveled trees are known for: T + 2. Skipping levels only saves writes. Pure tiering:
-//! one for every level in use; and the last allowed level, which is merged in place, is rewritten for every T − 1
-//! incoming runs.
+//! bytes. Under partial merges the base level of a leveling tree receives batches of B and holds up to two: 1 + its target/B,
+//! at most 3; the levels below it add one for tables that overlap only in part, as leveled trees are known for: T + 2.
+//! Skipping levels only saves writes, and so do larger batches. Pure tiering: one for every level in use; and the last
+//! allowed level, which is merged in place, is rewritten for every T − 1 incoming runs.
 
 use super::*;
 
@@ -53,7 +53,9 @@ impl Layered {
                 Kind::Tiering if level == layout.last => 1.0 + self.closing(shape, &layout),
                 Kind::Tiering => 1.0,
                 Kind::Leveling if partial && is_base && level == layout.last => self.fill(&layout) + 1.0,
-                Kind::Leveling if partial && is_base => 2.0,
+                Kind::Leveling if partial && is_base => {
+                    1.0 + layout.targets[level] as f64 / self.base_bytes as f64
+                }
                 Kind::Leveling if partial => above + 2.0,
                 // Full merges into the level until it is due, by its own ratio.
                 Kind::Leveling if level < layout.last => {

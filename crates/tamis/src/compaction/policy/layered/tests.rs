@@ -1,11 +1,15 @@
 //! The policy on the simulated tree.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
+use super::layout::BASE_BATCHES;
 use super::*;
 use crate::compaction::simulator::{ENTRY, Entries, FLUSH, Sim};
-use crate::key::KeyEnd;
+use crate::key::{KeyBytes, KeyEnd};
 use crate::tree::epochs::EpochMap;
+use crate::tree::meta::TableMeta;
 
 /// Leveling by partial merges, with tables of one flush's size.
 fn policy(size_ratio: u64, levels: usize) -> Layered {
@@ -64,6 +68,52 @@ fn write_amplification_and_space_stay_within_the_documented_bounds_over_thousand
 }
 
 #[test]
+fn level_0_collects_while_flushes_follow_quickly_and_no_longer() {
+    let mut sim = Sim::new(policy(10, 5), 5, 3);
+    sim.now = 1_000;
+    let flush = |sim: &mut Sim<Layered>| {
+        let keys: Vec<u16> = (0..FLUSH).map(|_| sim.random(5000) as u16).collect();
+        sim.flush(keys, 0);
+    };
+    (0..5).for_each(|_| flush(&mut sim));
+    let is_due = |sim: &Sim<Layered>, change: &dyn Fn(&mut Shape)| {
+        let mut shape = sim.shape();
+        change(&mut shape);
+        sim.policy.plan(&shape).is_some_and(|plan| plan.reason == Reason::Level0Runs)
+    };
+    assert!(sim.policy.batch_runs == 8 && !is_due(&sim, &|_| {}));
+    assert!(!is_due(&sim, &|shape| shape.now += 4));
+    assert!(is_due(&sim, &|shape| shape.now += 5), "flushes have paused");
+    assert!(is_due(&sim, &|shape| shape.now -= 1), "the clock has gone back");
+    assert!(is_due(&sim, &|shape| shape.settling = true), "somebody waits");
+    let bytes = sim.bytes(0);
+    assert!(!is_due(&sim, &|shape| shape.room = Some(5 * bytes)));
+    assert!(is_due(&sim, &|shape| shape.room = Some(3 * bytes)), "space is short");
+    let mut others = sim.under(Layered { slowdown_debt: 1, ..policy(10, 5) });
+    assert!(is_due(&others, &|_| {}), "writers are slowed down");
+    others.policy = Layered { leveling: 0, ..policy(10, 5) };
+    assert!(is_due(&others, &|_| {}), "a stack rewrites nothing for level 0");
+    let mut sim = others.under(policy(10, 5));
+    (0..3).for_each(|_| flush(&mut sim));
+    assert!(is_due(&sim, &|_| {}), "it has collected enough");
+}
+
+#[test]
+fn tables_end_where_tables_of_the_next_level_begin() {
+    let mut sim = Sim::new(policy(10, 5), 5, 3);
+    uniform_flushes(&mut sim, 900, 30_000, 2);
+    sim.settle();
+    let (upper, lower) = (&sim.levels[3][0].1, &sim.levels[4][0].1);
+    let begins_between = |pair: &&[Arc<TableMeta>]| {
+        let is_between = |key: &KeyBytes| !pair[0].largest.reaches(key) && *key <= pair[1].smallest;
+        lower.iter().any(|table| is_between(&table.smallest))
+    };
+    let pairs = upper.windows(2).filter(begins_between);
+    let (pairs, all) = (pairs.count(), upper.len() - 1);
+    assert!(all > 10 && pairs * 4 > all * 3, "{pairs} of {all}");
+}
+
+#[test]
 fn ascending_keys_are_moved_and_never_rewritten() {
     let mut sim = Sim::new(policy(10, 5), 5, 3);
     for i in 0..1000u16 {
@@ -96,14 +146,15 @@ fn added_levels_are_used_when_the_options_allow_them() {
     let mut sim = Sim::new(policy(4, 3), 3, 5);
     uniform_flushes(&mut sim, 600, 20_000, 1);
     sim.settle();
-    assert!(sim.policy.level_targets(&sim.shape())[1] > sim.policy.base_bytes);
+    let most = BASE_BATCHES * sim.policy.base_bytes;
+    assert!(sim.policy.level_targets(&sim.shape())[1] > most);
     sim.policy.levels = 6;
     sim.levels.resize(6, Vec::new());
     sim.settle();
     check_settled(&sim);
     sim.check_reads();
     assert!(sim.shape().deepest() > Some(2));
-    assert!(sim.policy.level_targets(&sim.shape()).iter().any(|&t| t > 0 && t <= sim.policy.base_bytes));
+    assert!(sim.policy.level_targets(&sim.shape()).iter().any(|&t| t > 0 && t <= most));
 }
 
 #[test]
@@ -186,6 +237,7 @@ proptest! {
     }
 }
 
+mod amplification;
 mod counted;
 mod family;
 mod merges;

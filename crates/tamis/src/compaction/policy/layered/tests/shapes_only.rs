@@ -19,17 +19,21 @@ const KEYS: f64 = 100.0;
 const SPACE: f64 = (1u64 << 32) as f64;
 
 /// The sizes of a tree whose keys are drawn from `universe` at random.
-struct Sizes {
-    policy: Layered,
-    shape: Shape,
+pub(super) struct Sizes {
+    pub(super) policy: Layered,
+    pub(super) shape: Shape,
     next_epoch: u64,
     universe: f64,
+    /// Keys of a flush.
+    pub(super) flush_keys: f64,
+    /// Whether no key is written twice, as in a load; otherwise each is drawn from the whole universe.
+    pub(super) distinct: bool,
     next_id: u64,
     /// Share of the universe ever written.
-    live: f64,
-    total: u64,
-    flushed: u64,
-    written: u64,
+    pub(super) live: f64,
+    pub(super) total: u64,
+    pub(super) flushed: u64,
+    pub(super) written: u64,
 }
 
 /// A key range of a run: from, to, and the share of all keys there that it holds.
@@ -44,13 +48,15 @@ fn key(position: f64) -> KeyBytes {
 }
 
 impl Sizes {
-    fn new(policy: Layered, universe: f64) -> Self {
+    pub(super) fn new(policy: Layered, universe: f64) -> Self {
         let shape = Shape { levels: vec![LevelShape::default(); policy.levels], ..Shape::default() };
         Sizes {
             policy,
             shape,
             next_epoch: 1,
             universe,
+            flush_keys: KEYS,
+            distinct: false,
             next_id: 1,
             live: 0.0,
             total: 0,
@@ -86,12 +92,14 @@ impl Sizes {
         TableShape { meta: Arc::new(meta), busy: false, free: true }
     }
 
-    fn flush(&mut self) {
+    pub(super) fn flush(&mut self) {
         let epoch = self.next_epoch;
         self.next_epoch = epoch + 1;
-        let share = KEYS / self.universe;
-        self.live = 1.0 - (1.0 - self.live) * (1.0 - share);
-        let table = self.table(0.0, SPACE - 1.0, KEYS * ENTRY as f64, (epoch, epoch + 1));
+        let share = self.flush_keys / self.universe;
+        self.live = if self.distinct { self.live + share } else { 1.0 - (1.0 - self.live) * (1.0 - share) };
+        let bytes = self.flush_keys * ENTRY as f64;
+        let mut table = self.table(0.0, SPACE - 1.0, bytes, (epoch, epoch + 1));
+        Arc::make_mut(&mut table.meta).extra.written = (self.shape.now, self.shape.now);
         self.flushed += table.bytes();
         self.next_id += 1;
         self.shape.levels[0].runs.insert(0, RunShape { id: self.next_id, tables: vec![table] });
@@ -106,7 +114,7 @@ impl Sizes {
         }
     }
 
-    fn apply(&mut self, plan: &Plan) {
+    pub(super) fn apply(&mut self, plan: &Plan) {
         let mut runs: Vec<Vec<TableShape>> = Vec::new();
         for input in &plan.inputs {
             let run = self.shape.levels[input.level].runs.iter_mut().find(|run| run.id == input.run).unwrap();
@@ -152,8 +160,9 @@ impl Sizes {
             .collect();
         self.total -= runs.iter().flatten().map(TableShape::bytes).sum::<u64>();
         let borders: Vec<f64> = plan.borders.iter().map(|border| position(border)).collect();
-        let mut cuts: Vec<f64> =
-            stretches.iter().flatten().flat_map(|s| [s.0, s.1]).chain(borders.clone()).collect();
+        let edges: Vec<f64> = plan.edges.iter().map(|edge| position(edge)).collect();
+        let ends = borders.iter().chain(&edges).copied();
+        let mut cuts: Vec<f64> = stretches.iter().flatten().flat_map(|s| [s.0, s.1]).chain(ends).collect();
         cuts.sort_by(f64::total_cmp);
         cuts.dedup();
         let mut places = vec![0; runs.len()];
@@ -161,15 +170,18 @@ impl Sizes {
         let max = plan.max_table_bytes as f64;
         for pair in cuts.windows(2) {
             let (mut from, to) = (pair[0], pair[1]);
-            let mut absent = 1.0;
+            let (mut absent, mut sum) = (1.0, 0.0f64);
             for (run, place) in stretches.iter().zip(&mut places) {
                 while run.get(*place).is_some_and(|s| s.1 <= from) {
                     *place += 1;
                 }
-                absent *= run.get(*place).filter(|s| s.0 <= from).map_or(1.0, |s| 1.0 - s.2.min(1.0));
+                let share = run.get(*place).filter(|s| s.0 <= from).map_or(0.0, |s| s.2.min(1.0));
+                absent *= 1.0 - share;
+                sum += share;
             }
-            let share = 1.0 - absent;
-            if bytes > 0.0 && borders.binary_search_by(|border| border.total_cmp(&from)).is_ok() {
+            let share = if self.distinct { sum.min(1.0) } else { 1.0 - absent };
+            let is_among = |keys: &[f64]| keys.binary_search_by(|key| key.total_cmp(&from)).is_ok();
+            if bytes > 0.0 && (is_among(&borders) || bytes >= max / 2.0 && is_among(&edges)) {
                 outputs.push(self.table(start.take().unwrap(), from, bytes, epochs));
                 bytes = 0.0;
             }
