@@ -249,7 +249,7 @@ impl MappedWriter {
         if self.next.front().is_some_and(|(_, end)| *end <= self.written) {
             self.drop_overtaken(self.written);
         }
-        while self.next.len() < AHEAD {
+        while self.maps && self.next.len() < AHEAD {
             let from = match (self.next.back(), &self.window) {
                 (Some((_, end)), _) => *end,
                 (None, Some(window)) => window.to,

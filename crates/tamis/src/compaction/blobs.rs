@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::blob::{BlobFile, BlobWriter, Reference};
+use crate::blob::{BlobWriter, Reference};
 use crate::collections::{HashMap, HashSet};
 use crate::compaction::plan::{Plan, Reason};
 use crate::compaction::released;
@@ -38,16 +38,29 @@ use crate::tree::version::{BlobUse, Version};
 /// Merges join small files once a keyspace has more of them than this.
 const SMALL_FILES: usize = 8;
 
-/// A file is small below this part of [`blob_file_bytes`](crate::KeyspaceOptions::blob_file_bytes).
+/// A file is small below this part of [`blob_file_bytes`](crate::KeyspaceOptions::blob_file_bytes), and below this part of a memtable:
+/// the file of a full one is not.
 const SMALL_PART: u64 = 4;
 
-/// Values move out of a small file only to one that is expected to be this many times as large.
-const GROWTH: u64 = 2;
+/// Values move out of a small file only to one that is expected to be this many times as large. An output table may end at half of its
+/// size: then it is half as large.
+const GROWTH: u64 = 4;
+
+/// Values move because of size only if the merge takes at most this part of the free space: it can do without.
+const ROOM_PART: u64 = 4;
+
+/// A blob file that inputs of a merge refer to.
+#[derive(Debug)]
+struct Listed {
+    blob: Arc<OpenBlob>,
+    /// The most bytes that a table may list of it: its length, or, of a lost file, what the inputs list.
+    most: u64,
+}
 
 /// The blob files that the inputs of a merge refer to; the default has none.
 #[derive(Debug, Default)]
 pub(crate) struct BlobInputs {
-    files: HashMap<BlobFileId, Arc<OpenBlob>>,
+    files: HashMap<BlobFileId, Listed>,
     /// Those whose values are written to new files.
     rewritten: HashSet<BlobFileId>,
     /// The tables' directory, to name in errors.
@@ -55,41 +68,50 @@ pub(crate) struct BlobInputs {
 }
 
 impl BlobInputs {
-    /// The inputs of a merge into tables of at most `max_table_bytes`.
+    /// The inputs of a merge into tables of at most `max_table_bytes`, with `room` bytes free, if known.
     pub(crate) fn of(
         inputs: &[Arc<OpenTable>],
         version: &Version,
         options: &KeyspaceOptions,
         max_table_bytes: u64,
+        room: Option<u64>,
     ) -> BlobInputs {
-        let files = inputs.iter().flat_map(|table| table.blobs.iter());
-        let files: HashMap<_, _> = files.map(|blob| (blob.file.id(), blob.clone())).collect();
+        let mut files: HashMap<BlobFileId, Listed> = HashMap::default();
+        for blob in inputs.iter().flat_map(|table| table.blobs.iter()) {
+            let most = if blob.file.why_lost().is_some() { 0 } else { blob.file.data_bytes() };
+            files.entry(blob.file.id()).or_insert_with(|| Listed { blob: blob.clone(), most });
+        }
         if files.is_empty() {
             return BlobInputs::default();
         }
+        for (file, bytes) in inputs.iter().flat_map(|table| &table.meta.extra.blobs) {
+            if let Some(listed) = files.get_mut(file).filter(|listed| listed.blob.file.why_lost().is_some()) {
+                listed.most = listed.most.saturating_add(*bytes);
+            }
+        }
         let mut rewritten = over(version, options.blob_garbage);
-        join_small(inputs, version, options, max_table_bytes, &mut rewritten);
+        join_small(inputs, version, options, max_table_bytes, room, &mut rewritten);
         let dir = inputs[0].table.path().parent().unwrap_or(Path::new("")).to_owned();
         BlobInputs { files, rewritten, dir }
     }
 
-    /// Returns the place of the value that a reference stands for, in a file that an input lists. Of a lost file, nothing is known
-    /// about the place. Errors: the reference is wrong.
-    pub(crate) fn place(&self, reference: &[u8]) -> Result<(&BlobFile, Reference), StorageError> {
-        self.find(reference).map(|(blob, at)| (&blob.file, at))
+    /// Returns the place of the value that a reference stands for, in a file that an input lists, and the most bytes that an output may
+    /// list of the file. Of a lost file, nothing is known about the place. Errors: the reference is wrong.
+    pub(crate) fn place(&self, reference: &[u8]) -> Result<(Reference, u64), StorageError> {
+        self.find(reference).map(|(listed, at)| (at, listed.most))
     }
 
-    fn find(&self, reference: &[u8]) -> Result<(&OpenBlob, Reference), StorageError> {
+    fn find(&self, reference: &[u8]) -> Result<(&Listed, Reference), StorageError> {
         let at = Reference::decode(reference)
             .map_err(|damage| StorageError::corrupt(&self.dir, None, damage.0))?;
-        let blob = self.files.get(&at.file).ok_or_else(|| {
+        let listed = self.files.get(&at.file).ok_or_else(|| {
             let what = format!("an entry refers to blob file {}, which no table of the merge lists", at.file);
             StorageError::corrupt(&self.dir, None, what)
         })?;
-        if blob.file.why_lost().is_none() {
-            blob.file.check_place(&at)?;
+        if listed.blob.file.why_lost().is_none() {
+            listed.blob.file.check_place(&at)?;
         }
-        Ok((blob, at))
+        Ok((listed, at))
     }
 
     /// Reports whether that value is moved to a new file.
@@ -105,10 +127,10 @@ impl BlobInputs {
 
 impl SeparatedValues for BlobInputs {
     fn read(&self, reference: &[u8]) -> Result<Option<PinnedValue>, StorageError> {
-        let Ok((blob, at)) = self.find(reference) else { return Ok(None) };
-        match blob.file.read(&at, false, &mut ()) {
+        let Ok((listed, at)) = self.find(reference) else { return Ok(None) };
+        match listed.blob.file.read(&at, false, &mut ()) {
             Err(why) if why.is_lasting() => {
-                blob.note_unreadable(&why);
+                listed.blob.note_unreadable(&why);
                 Ok(None)
             }
             read => read.map(Some),
@@ -136,16 +158,18 @@ fn over(version: &Version, garbage: f64) -> HashSet<BlobFileId> {
 /// Adds the small files whose values a merge joins in larger ones.
 ///
 /// A file is joined if the merge refers to at least half of its live values, so that one byte moved makes at most one other garbage
-/// to be collected, and if the new files, one for each output table, can be expected to be [`GROWTH`] times as large. So a value
-/// moves because of size at most log2(largest small file / its first file) times.
+/// to be collected, and if the new files, one for each output table, can be expected to be [`GROWTH`] times as large. With outputs of half
+/// the size, they are twice as large: so a value moves because of size at most log2(size of a small file / size of its first file) + 1
+/// times. Nothing is joined that takes much of the free space.
 fn join_small(
     inputs: &[Arc<OpenTable>],
     version: &Version,
     options: &KeyspaceOptions,
     max_table_bytes: u64,
+    room: Option<u64>,
     rewritten: &mut HashSet<BlobFileId>,
 ) {
-    let small_bytes = options.blob_file_bytes / SMALL_PART;
+    let small_bytes = options.blob_file_bytes.min(options.memtable_bytes as u64) / SMALL_PART;
     let small: HashMap<BlobFileId, &BlobUse> = version
         .blobs
         .iter()
@@ -172,6 +196,9 @@ fn join_small(
     let mut joined = 0;
     for (at, (size, _, bytes)) in candidates.iter().enumerate() {
         moved = moved.saturating_add(*bytes);
+        if room.is_some_and(|room| table_bytes.saturating_add(moved) > room / ROOM_PART) {
+            break;
+        }
         if moved / outputs >= size * GROWTH {
             joined = at + 1;
         }

@@ -51,7 +51,7 @@ impl Part {
 struct Anchor {
     key: KeyBytes,
     bytes: u64,
-    /// An output table ends here in any case.
+    /// An output table ends here: in any case, or, at an edge, if it is half full.
     border: bool,
 }
 

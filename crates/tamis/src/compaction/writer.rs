@@ -355,7 +355,7 @@ impl Writer<'_, '_> {
         let (sink, value) = (self.sink, kept.value);
         let at = match kept.kind {
             Kind::PutBlob => {
-                let (file, at) = match sink.blobs.place(value) {
+                let (at, most) = match sink.blobs.place(value) {
                     Ok(found) => found,
                     // It stays as it is, and refers to nothing: reads of the key fail, and no others.
                     Err(why) => {
@@ -367,7 +367,7 @@ impl Writer<'_, '_> {
                 };
                 let moved = if sink.blobs.moves(&at) { sink.blobs.read(value)? } else { None };
                 let Some(value) = moved else {
-                    table.refer(&at, file.data_bytes(), kept.pinned);
+                    table.refer(&at, most, kept.pinned);
                     return table.add(key, digest, kept);
                 };
                 if !sink.separates(&value) {
@@ -504,11 +504,11 @@ impl TableSink<'_> {
 }
 
 impl Open {
-    /// Counts a value in a blob file of `data_bytes`, which the next entry refers to. Wrong references may name one record twice: a
-    /// table that lists more than the file has would not be opened.
-    fn refer(&mut self, at: &Reference, data_bytes: u64, pinned: Option<SeqNo>) {
+    /// Counts a value in a blob file of which at most `most` bytes can be listed, which the next entry refers to. Wrong references may name
+    /// one record twice: a table that lists more than the file has would not be opened.
+    fn refer(&mut self, at: &Reference, most: u64, pinned: Option<SeqNo>) {
         let refers = self.blobs.entry(at.file).or_default();
-        *refers = refers.saturating_add(at.span).min(data_bytes);
+        *refers = refers.saturating_add(at.span).min(most);
         self.separated = self.separated.saturating_add(at.len);
         if let Some(snapshot) = pinned {
             *self.pinned.entry(snapshot).or_default() += at.len;

@@ -52,14 +52,14 @@ enum Due {
     NoRoom(u64, u64),
 }
 
-/// Returns the bytes of the plan's inputs, with the values in blob files that a merge of them moves.
-pub(crate) fn input_bytes(keyspace: &KeyspaceInner, plan: &Plan) -> u64 {
+/// Returns the bytes of the plan's inputs, with the values in blob files that a merge of them moves if `room` bytes are free.
+pub(crate) fn input_bytes(keyspace: &KeyspaceInner, plan: &Plan, room: Option<u64>) -> u64 {
     let inputs: HashSet<TableId> = plan.tables().collect();
     let view = keyspace.view.load();
     let tables = view.version.tables.iter().filter(|table| inputs.contains(&table.meta.id));
     let tables: Vec<Arc<OpenTable>> = tables.cloned().collect();
     let shaping = keyspace.shaping.load();
-    let blobs = BlobInputs::of(&tables, &view.version, &shaping.options, plan.max_table_bytes);
+    let blobs = BlobInputs::of(&tables, &view.version, &shaping.options, plan.max_table_bytes, room);
     tables.iter().map(|table| table.meta.file_bytes).sum::<u64>() + blobs.moved_bytes(&tables)
 }
 
@@ -123,7 +123,7 @@ impl DbInner {
         room: Option<u64>,
     ) -> Option<(u64, u64)> {
         let room = room.filter(|_| plan.work == Work::Merge)?;
-        let needed = input_bytes(keyspace, plan);
+        let needed = input_bytes(keyspace, plan, Some(room));
         (needed > room).then_some((needed, room))
     }
 
@@ -271,7 +271,8 @@ impl DbInner {
                 let accesses = keyspace.filter.accesses().map(|accesses| &**accesses);
                 let bits = FilterBits::for_plan(options, &version, accesses, plan);
                 let (mark, before) = (self.numbers.next(), self.still_there(keyspace, &inputs));
-                let blobs = BlobInputs::of(&inputs, &version, options, plan.max_table_bytes);
+                let room = self.room.free();
+                let blobs = BlobInputs::of(&inputs, &version, options, plan.max_table_bytes, room);
                 let sink = TableSink {
                     fs: &*self.fs,
                     dir: &self.dir,

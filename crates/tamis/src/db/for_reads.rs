@@ -119,7 +119,8 @@ impl DbInner {
             }
             let shape = self.shape(state, &keyspace);
             let Some(mut plan) = shaping.policy.manual(&shape, None) else { continue };
-            let price = if plan.work == Work::Merge { input_bytes(&keyspace, &plan) } else { 0 };
+            let price =
+                if plan.work == Work::Merge { input_bytes(&keyspace, &plan, self.room.free()) } else { 0 };
             if debt < price || self.lack_of_room(&keyspace, &plan, shape.room).is_some() {
                 continue;
             }

@@ -237,7 +237,7 @@ impl Scheduler {
             output: plan.output,
             range: plan.range.clone(),
         };
-        let progress = Arc::new(Progress::new(plan, input_bytes(keyspace, plan)));
+        let progress = Arc::new(Progress::new(plan, input_bytes(keyspace, plan, None)));
         let jobs = self.of(keyspace.id);
         jobs.busy.extend(plan.tables());
         jobs.running.push(ActiveJob { number, shape, progress: progress.clone() });

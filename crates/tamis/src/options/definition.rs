@@ -229,8 +229,8 @@ options_table! {
              be decompressed into the cache before they are read.";
         Performance, blob_threshold: u64 = "0", Bytes { min: 0, max: NO_LIMIT },
             "Size from which flushes and compactions store a value apart from its key, in a blob file; 0 stores all \
-             values in the tables. Such a value is not rewritten by later compactions, and reading it takes one more \
-             read. A change applies to values written from then on.";
+             values in the tables. Compactions rewrite such a value only with its file: because of garbage, or to \
+             join small files. Reading it takes one more read. A change applies to values written from then on.";
         Performance, blob_garbage: f64 = "0.3", Real { min: 0.05, max: 1.0, unit: "parts of 1" },
             "Share of a blob file that no table refers to any more at which compactions write its other values to \
              a new file. A smaller share takes less space and rewrites more.";

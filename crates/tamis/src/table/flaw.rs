@@ -2,7 +2,7 @@
 //!
 //! Every read that finds damaged bytes records it here: a get, an iterator, a compaction, an examination. Compactions skip a
 //! table of which a part cannot be read, as they could only fail; its readable parts stay readable. A value in a blob file that
-//! cannot be read stops none: they carry the reference along.
+//! cannot be read stops none: they carry the reference along, to a table without a flaw, until a get or an examination meets it there.
 //!
 //! # Threads
 //!

@@ -69,7 +69,7 @@ pub(crate) trait CompactionPolicy: Send + Sync + Debug {
         if self.plan(shape).is_some() {
             return None;
         }
-        let plan = self.plan(&Shape { room: None, ..shape.clone() })?;
+        let plan = self.plan(&Shape { room: None, settling: true, ..shape.clone() })?;
         let named: HashSet<_> = plan.tables().collect();
         let inputs = shape.levels.iter().flat_map(|level| level.tables());
         Some(inputs.filter(|table| named.contains(&table.id())).map(TableShape::bytes).sum())

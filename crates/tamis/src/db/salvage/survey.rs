@@ -192,8 +192,8 @@ fn described(table: &Table, id: TableId, tombstones: &Tombstones) -> Result<Desc
     if max_seq.max(p.origin.flushed) > MAX_SEQNO / 2 {
         return Err("it holds a sequence number that no database reaches");
     }
-    if p.blobs.last().is_some_and(|blob| blob.0 >= NUMBER_LIMIT / 2) {
-        // The number of the next file would have to be larger.
+    if p.blobs.last().is_some_and(|blob| blob.0 >= NUMBER_LIMIT / 4) {
+        // The numbers of later files have to be larger, and below half of the limit.
         return Err("it refers to a blob file whose number no database reaches");
     }
     let meta = TableMeta {

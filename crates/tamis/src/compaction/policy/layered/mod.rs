@@ -80,7 +80,7 @@ pub(crate) struct Layered {
     pub(crate) level0_runs: usize,
     /// Runs in level 0 that start a compaction while flushes follow each other quickly; at least `level0_runs`.
     pub(crate) batch_runs: usize,
-    /// Bytes in a run merged from level 0; the largest size of a leveling base level.
+    /// Bytes in a run merged from level 0; the largest size of a leveling base level, or half of it under partial merges.
     pub(crate) base_bytes: u64,
     /// Number of levels, including level 0.
     pub(crate) levels: usize,
