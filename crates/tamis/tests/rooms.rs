@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 /// The rooms of the engine, from the bottom up. A room may use those before it.
 const ROOMS: &[&str] = &[
     "collections",
+    "idle",
     "codec",
     "ids",
     "key",
