@@ -169,7 +169,7 @@ fn join_small(
     room: Option<u64>,
     rewritten: &mut HashSet<BlobFileId>,
 ) {
-    let small_bytes = options.blob_file_bytes.min(options.memtable_bytes as u64) / SMALL_PART;
+    let small_bytes = options.blob_file_bytes.min(options.memtable_bytes) / SMALL_PART;
     let small: HashMap<BlobFileId, &BlobUse> = version
         .blobs
         .iter()
