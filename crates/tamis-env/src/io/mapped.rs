@@ -21,7 +21,7 @@
 //!
 //! # Threads
 //!
-//! A writer has one owner. It shares with the mapping thread the window that it waits for, behind a mutex that neither holds while it
+//! A writer has one owner. It shares with the mapping thread the windows to come, each behind a mutex that neither holds while it
 //! works.
 
 use std::collections::VecDeque;

@@ -1,5 +1,5 @@
-//! The promises of the layered policies when nothing is due and level 0 does not collect runs of a load. T is each level's own ratio, B the size of level 0 when it
-//! is due (`level0_runs` memtables), and G the size that the last level grows towards.
+//! The promises of the layered policies when nothing is due and level 0 does not collect runs of a load. T is each level's own
+//! ratio, B the size of level 0 when it is due (`level0_runs` memtables), and G the size that the last level grows towards.
 //!
 //! **Runs.** Level 0 holds at most `level0_runs` − 1, a tiering level T − 1, a leveling level one: a level that would
 //! have more is merged first. Levels between level 0 and the base level hold none.
