@@ -102,14 +102,14 @@ fn flush_loop(db: &DbInner) {
                 drop(state);
                 guarded(db, "replacing the log", || db.resume());
             }
-            ToFlush::Memtable(keyspace, slot) => {
+            ToFlush::Memtables(keyspace, slots) => {
                 state.scheduler.start_flush(keyspace.id);
                 drop(state);
                 // First: the writer may need it before the flush ends.
-                let size = slot.memtable.memory_bytes() as u64;
+                let size: u64 = slots.iter().map(|slot| slot.memtable.memory_bytes() as u64).sum();
                 db.log.prepare(size >= keyspace.options.memtable_bytes / 2);
                 db.log.trim();
-                let flushed = guarded(db, "a flush", || db.flush_memtable(&keyspace, &slot));
+                let flushed = guarded(db, "a flush", || db.flush_memtables(&keyspace, &slots));
                 if let Some(Err(error)) = &flushed {
                     db.flush_failed(&keyspace, error);
                 }
@@ -125,7 +125,8 @@ fn flush_loop(db: &DbInner) {
 /// The next task of the flush thread.
 enum ToFlush {
     Nothing,
-    Memtable(Arc<KeyspaceInner>, Arc<MemtableSlot>),
+    /// The oldest ones of a keyspace, newest first, for one run.
+    Memtables(Arc<KeyspaceInner>, Vec<Arc<MemtableSlot>>),
     /// All memtables, to replace logs that could not be written.
     Everything,
 }
@@ -138,7 +139,7 @@ impl ToFlush {
             Ok(()) => state
                 .scheduler
                 .next_flush(&state.catalogue)
-                .map_or(ToFlush::Nothing, |(keyspace, slot)| ToFlush::Memtable(keyspace, slot)),
+                .map_or(ToFlush::Nothing, |(keyspace, slots)| ToFlush::Memtables(keyspace, slots)),
         }
     }
 }

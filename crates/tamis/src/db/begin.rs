@@ -194,7 +194,8 @@ impl DbInner {
         }
         let run = self.numbers.take();
         let Some(epoch) = self.state().catalogue.take_epoch(keyspace.id) else { return Ok(()) };
-        let written = self.write_memtable(keyspace, &view.memtables.active, epoch, false)?;
+        let written =
+            self.write_memtables(keyspace, std::slice::from_ref(&view.memtables.active), epoch, false)?;
         let (tables, bytes) = written.expect("cannot be cancelled");
         flushed.edit.added.extend(tables.iter().map(|table| (keyspace.id, 0, run, (*table.meta).clone())));
         flushed.tables.extend(tables.into_iter().map(|table| (keyspace.id, table)));

@@ -200,10 +200,15 @@ impl Catalogue {
 
     /// Returns, for every keyspace, the oldest log that holds writes which are in no table once `flushed` is: at the latest
     /// `current`.
-    pub(crate) fn log_floors(&self, current: LogId, flushed: &Arc<MemtableSlot>) -> Vec<(KeyspaceId, LogId)> {
+    pub(crate) fn log_floors(
+        &self,
+        current: LogId,
+        flushed: &[Arc<MemtableSlot>],
+    ) -> Vec<(KeyspaceId, LogId)> {
         let floor = |ks: &Arc<KeyspaceInner>| {
             let view = ks.view.load();
-            let waits = |slot: &&Arc<MemtableSlot>| !slot.memtable.is_empty() && !Arc::ptr_eq(flushed, slot);
+            let is_flushed = |slot: &Arc<MemtableSlot>| flushed.iter().any(|gone| Arc::ptr_eq(gone, slot));
+            let waits = |slot: &&Arc<MemtableSlot>| !slot.memtable.is_empty() && !is_flushed(slot);
             let waiting = view.memtables.iter().filter(waits);
             let oldest = waiting.map(|slot| slot.first_log.load(Ordering::Relaxed)).min();
             (ks.id, oldest.unwrap_or(current))

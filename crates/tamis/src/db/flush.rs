@@ -1,7 +1,7 @@
-//! Flushes: turning a sealed memtable into a run in level 0, and releasing the logs behind it.
+//! Flushes: turning sealed memtables into a run in level 0, and releasing the logs behind it.
 //!
 //! The single flush thread writes tables, and so does opening before there are any threads; any holder of the log's lock seals. A
-//! flush that fails before its edit changes nothing and is retried ([`health`](super::health)): the memtable stays readable, and the
+//! flush that fails before its edit changes nothing and is retried ([`health`](super::health)): the memtables stay readable, and the
 //! logs behind it stay. After a failed edit the manifest is written anew first ([`catalogue`](super::catalogue)).
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::db::jobs::FlushControl;
 use crate::db::log::Current;
 use crate::error::StorageError;
 use crate::read::merge::{MergeCursor, Tables};
-use crate::read::{MemtableSlot, Memtables};
+use crate::read::{MemtableSlot, Memtables, key_range};
 use crate::select::TakenEpoch;
 use crate::sync;
 use crate::table::CursorOptions;
@@ -26,7 +26,7 @@ use crate::tree::meta::TableMeta;
 use crate::tree::open_table::OpenTable;
 use crate::tree::tombstones::Tombstones;
 
-/// The open tables of a memtable, and the bytes written.
+/// The open tables of memtables, and the bytes written.
 type Written = (Vec<Arc<OpenTable>>, u64);
 
 impl DbInner {
@@ -80,15 +80,15 @@ impl DbInner {
         Some((epoch, keyspace.filter.note_taken(epoch)))
     }
 
-    /// Writes one sealed memtable to a new run in level 0 and publishes it.
-    pub(crate) fn flush_memtable(
+    /// Writes the oldest sealed memtables of a keyspace, newest first, to one new run in level 0 and publishes it.
+    pub(crate) fn flush_memtables(
         &self,
         keyspace: &KeyspaceInner,
-        slot: &Arc<MemtableSlot>,
+        slots: &[Arc<MemtableSlot>],
     ) -> Result<(), StorageError> {
         let started = sync::now();
         let Some((epoch, taken)) = self.take_epoch(keyspace) else { return Ok(()) };
-        let Some((opened, bytes)) = self.write_memtable(keyspace, slot, epoch, true)? else {
+        let Some((opened, bytes)) = self.write_memtables(keyspace, slots, epoch, true)? else {
             return Ok(());
         };
         // If this flush survives a crash, so must earlier writes in other keyspaces.
@@ -109,9 +109,9 @@ impl DbInner {
         // Not earlier: an ingestion may meanwhile have been merged with older runs, and those must not sort above this flush.
         let run = self.numbers.take();
         edit.added.extend(opened.iter().map(|table| (keyspace.id, 0, run, (*table.meta).clone())));
-        edit.log_floor = state.catalogue.log_floors(state.logs.current(), slot);
-        let without = |memtables: &Memtables| memtables.without(std::slice::from_ref(slot));
-        self.keep_for_transactions(keyspace, std::slice::from_ref(slot));
+        edit.log_floor = state.catalogue.log_floors(state.logs.current(), slots);
+        let without = |memtables: &Memtables| memtables.without(slots);
+        self.keep_for_transactions(keyspace, slots);
         if edit.added.is_empty() {
             // Everything in it was shadowed: no table is needed, but neither is the log any more.
             self.commit_edit(&mut state, edit, opened, |_, _| unreachable!("no tables change"))?;
@@ -121,11 +121,13 @@ impl DbInner {
         }
         // Under the lock: an image that is taken next has this flush.
         drop(taken);
-        state.reshaping.tuning(keyspace.id).flushed += slot.memtable.entries() as u64;
+        let memtables = || slots.iter().map(|slot| &slot.memtable);
+        state.reshaping.tuning(keyspace.id).flushed += memtables().map(|m| m.entries() as u64).sum::<u64>();
         state.scheduler.allow_flushes(keyspace.id);
         self.release_logs(&mut state);
         // Under the lock, so that threads that waited for the flush find it counted.
-        self.throttle.note_flush(slot.memtable.memory_bytes() as u64, sync::since(started));
+        let flushed = memtables().map(|m| m.memory_bytes() as u64).sum();
+        self.throttle.note_flush(flushed, sync::since(started));
         self.write_counters.flushes.add(1);
         self.write_counters.flush_bytes.add(bytes);
         drop(state);
@@ -133,12 +135,12 @@ impl DbInner {
         Ok(())
     }
 
-    /// Writes a memtable's contents to a table (or to none, if no reader can see any of it) and opens it. `None` if
-    /// cancelled. An error leaves no files behind.
-    pub(crate) fn write_memtable(
+    /// Writes the contents of memtables that succeed one another, newest first, to a table (or to none, if no reader can see any of it)
+    /// and opens it. `None` if cancelled. An error leaves no files behind.
+    pub(crate) fn write_memtables(
         &self,
         keyspace: &KeyspaceInner,
-        slot: &MemtableSlot,
+        slots: &[Arc<MemtableSlot>],
         epoch: u64,
         cancellable: bool,
     ) -> Result<Option<Written>, StorageError> {
@@ -146,9 +148,9 @@ impl DbInner {
         let snapshots = self.live_snapshots();
         let (shaping, view) = (keyspace.shaping.load(), keyspace.view.load());
         let options = &shaping.options;
-        let entries = slot.memtable.entries() as u64;
+        let entries = slots.iter().map(|slot| slot.memtable.entries() as u64).sum();
         let accesses = keyspace.filter.accesses().map(|accesses| &**accesses);
-        let bits = FilterBits::for_flush(options, &view.version, accesses, entries, || slot.key_range());
+        let bits = FilterBits::for_flush(options, &view.version, accesses, entries, || key_range(slots));
         let sink = TableSink {
             fs: &*self.fs,
             dir: &self.dir,
@@ -170,9 +172,14 @@ impl DbInner {
             blobs: &BlobInputs::default(),
             control: &FlushControl { db: self, cancellable },
         };
-        let mut cursor = MergeCursor::new(Tables::List(Vec::new()), CursorOptions::default(), 1);
-        cursor.add_memtable(slot.memtable.cursor());
-        let tombstones = slot.tombstones().map_or_else(Tombstones::default, |t| t.1.clone());
+        let mut cursor = MergeCursor::new(Tables::List(Vec::new()), CursorOptions::default(), slots.len());
+        slots.iter().for_each(|slot| cursor.add_memtable(slot.memtable.cursor()));
+        let known: Vec<_> = slots.iter().filter_map(|slot| slot.tombstones()).collect();
+        let tombstones = match &known[..] {
+            [] => Tombstones::default(),
+            [one] => one.1.clone(),
+            several => Tombstones::fragment(several.iter().flat_map(|known| known.1.iter()).collect()),
+        };
         let output =
             writer::write_tables(&sink, &mut cursor, tombstones, &mut writer::Everything, &|smallest, _| {
                 EpochMap::flush(smallest.clone(), epoch)
@@ -218,3 +225,6 @@ impl DbInner {
         tables.chain(blobs).for_each(|path| self.garbage.push(path));
     }
 }
+
+#[cfg(test)]
+mod tests;

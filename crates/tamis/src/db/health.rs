@@ -370,7 +370,9 @@ impl DbInner {
         for slot in &rescued.slots {
             let Some((epoch, taken)) = self.take_epoch(keyspace) else { break };
             rescued.taken.extend(taken);
-            let Some((tables, bytes)) = self.write_memtable(keyspace, slot, epoch, true)? else {
+            let Some((tables, bytes)) =
+                self.write_memtables(keyspace, std::slice::from_ref(slot), epoch, true)?
+            else {
                 return Ok(None);
             };
             rescued.tables.0.extend(tables);

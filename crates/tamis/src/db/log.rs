@@ -79,6 +79,9 @@ const RECORD_BYTES: u64 = 96;
 /// After so long without an append, logs that are not needed are given back.
 const IDLE: Duration = Duration::from_secs(5);
 
+/// An obsolete log is kept only if it was synced once in so many bytes, or more often.
+const BYTES_BY_SYNC: u64 = 64 << 10;
+
 /// An obsolete log is kept only if the disk has this many times as much free as all kept logs take.
 const FREE_TO_KEEP: u64 = 8;
 
@@ -92,13 +95,15 @@ pub(crate) struct Current {
     last_seq: SeqNo,
     /// Whether anything was appended since the last sync.
     dirty: bool,
+    /// How often this log was synced.
+    syncs: u64,
     /// Kept for its allocation.
     header: Vec<u8>,
 }
 
 impl Current {
     fn new(writer: Option<LogWriter>, id: LogId, last_seq: SeqNo) -> Current {
-        Current { writer, id, last_seq, dirty: false, header: Vec::new() }
+        Current { writer, id, last_seq, dirty: false, syncs: 0, header: Vec::new() }
     }
 
     /// Returns the number of the log.
@@ -160,6 +165,17 @@ struct ClosedLog {
     allocated: u64,
     /// Whether the file must not be overwritten: it has another name (in a checkpoint), or its state on the device is unknown.
     keep: bool,
+    /// How often it was synced while it took writes.
+    syncs: u64,
+}
+
+impl ClosedLog {
+    /// Reports whether overwriting the file is cheaper than creating one. For syncs it is: they find blocks that the file system has to
+    /// record nothing about. For appends alone it is not: pages that the system has reclaimed would be read before they change, by the
+    /// thread that maps them or, late, by a writer, which waited for up to 0.2 s.
+    fn was_synced(&self) -> bool {
+        self.syncs.saturating_mul(BYTES_BY_SYNC) >= self.bytes
+    }
 }
 
 /// The files of all logs.
@@ -392,7 +408,7 @@ impl Log {
         if log.dirty {
             log.writer().sync().inspect_err(|error| self.health.suspend(error))?;
             self.counters.log_syncs.add(1);
-            log.dirty = false;
+            (log.dirty, log.syncs) = (false, log.syncs + 1);
         }
         Ok(())
     }
@@ -429,7 +445,13 @@ impl Log {
             // The log ends with a torn record, after everything acknowledged; and the next log is empty.
             self.health.suspend(error);
         }
-        let closed = ClosedLog { id: log.id, bytes: old.len(), allocated: old.allocated(), keep: false };
+        let closed = ClosedLog {
+            id: log.id,
+            bytes: old.len(),
+            allocated: old.allocated(),
+            keep: false,
+            syncs: log.syncs,
+        };
         {
             let mut state = self.monitor.lock();
             state.logs.rolled.push(closed);
@@ -439,7 +461,7 @@ impl Log {
             unsynced.push(RolledLog { id: log.id, writer: old, is_trimmed: false });
             self.has_unsynced.store(true, Release);
         }
-        (log.id, log.dirty) = (id, false);
+        (log.id, log.dirty, log.syncs) = (id, false, 0);
         finished.map(drop)
     }
 
@@ -591,11 +613,11 @@ impl Log {
         self.note_size(&next.writer);
         if let Some(old) = log.writer.replace(next.writer) {
             let (bytes, allocated) = (old.len(), old.allocated());
-            files.rolled.push(ClosedLog { id: log.id, bytes, allocated, keep: true });
+            files.rolled.push(ClosedLog { id: log.id, bytes, allocated, keep: true, syncs: 0 });
             self.note_rolled(files);
         }
         files.current = next.id;
-        (log.id, log.dirty) = (next.id, false);
+        (log.id, log.dirty, log.syncs) = (next.id, false, 0);
         self.unsynced.lock().clear();
         self.has_unsynced.store(false, Release);
         next.id
@@ -622,7 +644,7 @@ impl Log {
 
     /// Records a log of an earlier session that is part of the state shown: `verify` reads it again, statistics count it.
     pub(crate) fn note_found(&self, files: &mut LogFiles, id: LogId, bytes: u64) {
-        files.rolled.push(ClosedLog { id, bytes, allocated: bytes, keep: true });
+        files.rolled.push(ClosedLog { id, bytes, allocated: bytes, keep: true, syncs: 0 });
         self.note_rolled(files);
     }
 
@@ -716,11 +738,12 @@ impl Log {
         }
     }
 
-    /// Reports whether an obsolete log may be kept to be overwritten: it is not much longer than logs are expected to be,
-    /// logs are far from their limit, and the disk has room.
+    /// Reports whether an obsolete log may be kept to be overwritten: it was synced often, is not much longer than logs are expected to
+    /// be, logs are far from their limit, and the disk has room.
     fn may_recycle(&self, files: &LogFiles, log: &ClosedLog) -> bool {
         let (most, kept) = (self.limits.most, files.recyclable_bytes() + log.allocated);
-        files.recyclable.len() < self.limits.recycled
+        log.was_synced()
+            && files.recyclable.len() < self.limits.recycled
             && log.allocated <= self.limits.expected.saturating_mul(2)
             && self.needed() + kept <= most - most / 4
             && self.room.free().is_none_or(|free| kept.saturating_mul(FREE_TO_KEEP) <= free)

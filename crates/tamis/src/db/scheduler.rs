@@ -132,11 +132,12 @@ impl Scheduler {
         self.jobs.get(&keyspace)
     }
 
-    /// Returns the memtable to flush next: the one that holds the oldest log. Memtables in backoff are skipped.
+    /// Returns the memtables to flush next into one run, newest first: the one that holds the oldest log, and those of its keyspace that
+    /// can go with it. Memtables in backoff are skipped.
     pub(crate) fn next_flush(
         &self,
         catalogue: &Catalogue,
-    ) -> Option<(Arc<KeyspaceInner>, Arc<MemtableSlot>)> {
+    ) -> Option<(Arc<KeyspaceInner>, Vec<Arc<MemtableSlot>>)> {
         let oldest = |ks: &Arc<KeyspaceInner>| {
             ks.view.load().memtables.sealed.last().cloned().map(|slot| (ks.clone(), slot))
         };
@@ -145,7 +146,34 @@ impl Scheduler {
         };
         let idle = |ks: &&Arc<KeyspaceInner>| !self.get(ks.id).is_some_and(held_back);
         let due = catalogue.keyspaces().values().filter(idle).filter_map(oldest);
-        due.min_by_key(|(_, slot)| slot.first_log.load(Ordering::Relaxed))
+        let (keyspace, _) = due.min_by_key(|(_, slot)| slot.first_log.load(Ordering::Relaxed))?;
+        let sealed = &keyspace.view.load().memtables.sealed;
+        let together = Scheduler::flushed_together(
+            sealed.iter().rev().map(|slot| slot.memtable.memory_bytes() as u64),
+            keyspace.options.memtable_bytes,
+            keyspace.options.max_memtables - 1,
+        );
+        let slots = sealed[sealed.len() - together..].to_vec();
+        Some((keyspace, slots))
+    }
+
+    /// Returns how many of the sealed memtables, of these sizes and oldest first, are flushed into one run. A run more costs every read
+    /// and merge, and versions overwritten from one memtable to the next need not be written. But a writer that has filled `most` waits for
+    /// room, and gets it sooner by a flush of one: then only as many go together as are a full memtable of `full` bytes.
+    pub(crate) fn flushed_together(
+        sizes: impl ExactSizeIterator<Item = u64>,
+        full: u64,
+        most: usize,
+    ) -> usize {
+        if sizes.len() < most {
+            return sizes.len();
+        }
+        let mut total = 0;
+        let fits = |size: &u64| {
+            total += size;
+            total <= full
+        };
+        sizes.take_while(fits).count().max(1)
     }
 
     pub(crate) fn start_flush(&mut self, keyspace: KeyspaceId) {

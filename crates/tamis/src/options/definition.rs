@@ -153,8 +153,8 @@ options_table! {
              they take from reads.";
         Performance, recycled_logs: usize = "2", Count { min: 0, max: 16 },
             "Old log files kept for new ones to overwrite, which saves the file system from growing a file in every \
-             sync. Fewer are kept where they would take more than `max_log_bytes` allows or an eighth of the free \
-             disk.";
+             sync. Only those that were synced at least once in 64 KiB are kept, and fewer where they would take more \
+             than `max_log_bytes` allows or an eighth of the free disk.";
     }
     besides {
         /// The options of the default keyspace.

@@ -27,5 +27,5 @@ pub(crate) use iter::{Bounds, IterContext};
 pub(crate) use lookup::{Lookup, Recorder};
 pub(crate) use overlay::Overlay;
 pub(crate) use read_at::ReadAt;
-pub(crate) use view::{MemtableSlot, Memtables, View};
+pub(crate) use view::{MemtableSlot, Memtables, View, key_range};
 pub(crate) use watch::RangeRead;

@@ -81,6 +81,12 @@ impl MemtableSlot {
     }
 }
 
+/// Returns the key range that the table of these memtables will have; `None` if they are empty.
+pub(crate) fn key_range(slots: &[Arc<MemtableSlot>]) -> Option<(KeyBytes, KeyEnd)> {
+    let ranges = slots.iter().filter_map(|slot| slot.key_range());
+    ranges.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+}
+
 /// Returns the first key after `key`.
 fn after(key: &[u8]) -> KeyBytes {
     [key, &[0]].concat().into()

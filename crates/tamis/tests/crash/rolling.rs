@@ -96,7 +96,7 @@ fn a_recycled_log_shows_none_of_its_old_contents() {
         for i in 0..60u8 {
             let put = Step::Write {
                 writes: vec![Write::Put { space: 0, key: i % 5, len: 900 }],
-                synced: i % 11 == 0,
+                synced: i % 5 == 0,
             };
             session.run(&put, false).unwrap();
             if i % 6 == 0 {
