@@ -15,10 +15,13 @@
 use std::sync::{LockResult, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
+mod bell;
 pub mod channel;
 #[cfg(feature = "simulation")]
 pub mod simulated;
 pub mod thread;
+
+pub use bell::Bell;
 
 /// A mutex whose [`lock`](Mutex::lock) cannot fail.
 #[derive(Debug, Default)]
@@ -237,6 +240,19 @@ pub fn spin_until(done: impl Fn() -> bool) {
     let backoff = crossbeam_utils::Backoff::new();
     while !done() && !backoff.is_completed() {
         backoff.snooze();
+    }
+}
+
+/// Lets other threads run until `done`, or until `limit` has passed: for waits shorter than it takes to sleep and be woken. In a
+/// simulation, where time passes only while all threads wait, it sleeps.
+pub fn wait_up_to(limit: Duration, done: impl Fn() -> bool) {
+    #[cfg(feature = "simulation")]
+    if simulated::current().is_some() {
+        return thread::sleep(limit);
+    }
+    let started = Instant::now();
+    while !done() && started.elapsed() < limit {
+        std::thread::yield_now();
     }
 }
 

@@ -36,12 +36,14 @@
 //! error and the next writer leads: it finds the log's lock poisoned and stops writes for good. If a writer panics in flight, nothing
 //! after it becomes visible any more, those in flight get an error, and writes stop for good.
 
+mod gathering;
 mod turns;
 
-use crate::sync::{self, Condvar, Mutex, MutexGuard};
+use crate::sync::{self, Bell, Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
 
 use arc_swap::Guard;
 use smallvec::SmallVec;
@@ -57,6 +59,7 @@ use crate::ids::KeyspaceId;
 use crate::key::{Kind, SeqNo};
 use crate::memtable::MemWriter;
 use crate::read::View;
+use gathering::Gathering;
 use turns::{Ticket, Turns};
 
 const PANICKED: &str = "a panic while writes were committed";
@@ -72,8 +75,10 @@ const MAX_GROUP_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Committer {
     queue: Mutex<Queue>,
+    bells: [Bell; 3],
     visible_seq: AtomicU64,
     turns: Turns,
+    gathering: Gathering,
     /// A writer in flight panicked: no later number becomes visible.
     broken: AtomicBool,
     /// The number of threads that sleep until a number is visible. Raised under `asleep`.
@@ -87,6 +92,21 @@ struct Queue {
     /// Whether a writer leads. Until it ends, all others are queued.
     leading: bool,
     pending: VecDeque<Pending>,
+    /// How many groups were gathered.
+    groups: usize,
+    /// The size of the last group, and when it ended.
+    last: Option<(usize, Instant)>,
+}
+
+impl Queue {
+    /// Queues a batch. The writer that is to lead next sleeps at a bell of its own, so that it is woken alone; the members of its group
+    /// sleep at another, so that one ring wakes all of them, and not those of the group after it.
+    fn push(&mut self, batch: WriteBatch, sync: bool, condition: Option<Arc<Condition>>) -> Arc<Waiter> {
+        let bell = if self.pending.is_empty() { HEIR } else { 1 + self.groups % 2 };
+        let waiter = Arc::new(Waiter { bell, given: AtomicBool::new(false), turn: Mutex::default() });
+        self.pending.push_back(Pending { batch, sync, condition, waiter: waiter.clone() });
+        waiter
+    }
 }
 
 #[derive(Debug)]
@@ -105,46 +125,56 @@ struct Members<'g> {
     conditions: SmallVec<[Option<&'g Condition>; 4]>,
 }
 
-/// The place where one writer waits for its turn. The turn, and whether the writer sleeps, are behind the lock. `given` is a hint that
-/// lets a spinning writer avoid the lock; the turn itself is read under it, so `Relaxed` suffices.
-#[derive(Debug, Default)]
+/// The place where one writer waits for its turn. The turn is stored before `given` (`Release` and `Acquire`), and that before the bell
+/// rings.
+#[derive(Debug)]
 struct Waiter {
+    /// Where it sleeps. Others may sleep there, too: it is woken now and then for nothing.
+    bell: usize,
     given: AtomicBool,
-    turn: Mutex<(Option<Turn>, bool)>,
-    changed: Condvar,
+    turn: Mutex<Option<Turn>>,
 }
+
+/// The bell of the writer that leads next.
+const HEIR: usize = 0;
 
 #[derive(Debug)]
 enum Turn {
     Done(Result<(), WriteError>),
-    Lead(WriteBatch, bool, Option<Arc<Condition>>),
+    Lead(Lead),
+}
+
+/// What a writer leads with.
+#[derive(Debug)]
+struct Lead {
+    batch: WriteBatch,
+    sync: bool,
+    condition: Option<Arc<Condition>>,
+    /// How many writers are expected to commit again, those of the group that ended just now, and how many wait besides.
+    returning: usize,
+    waiting: usize,
 }
 
 impl Waiter {
+    /// Stores the turn, for a ring of the bell.
     fn give(&self, turn: Turn) {
-        let mut state = self.turn.lock();
-        state.0 = Some(turn);
-        self.given.store(true, Ordering::Relaxed);
-        // Waking a thread costs a system call whether or not it sleeps.
-        if state.1 {
-            self.changed.notify_one();
-        }
+        *self.turn.lock() = Some(turn);
+        self.given.store(true, Ordering::Release);
     }
 
     /// An unsynced commit takes a microsecond or two, while going to sleep and being woken take several: so spin for about as
-    /// long first.
-    fn wait(&self) -> Turn {
-        sync::spin_until(|| self.given.load(Ordering::Relaxed));
-        let mut state = self.turn.lock();
+    /// long first. A sync takes longer than that in any case, and the processor is of more use to others.
+    fn wait(&self, bells: &[Bell], sync: bool) -> Turn {
+        if !sync {
+            sync::spin_until(|| self.given.load(Ordering::Relaxed));
+        }
+        let bell = &bells[self.bell];
         loop {
-            match state.0.take() {
-                Some(turn) => return turn,
-                None => {
-                    state.1 = true;
-                    state = self.changed.wait(state);
-                    state.1 = false;
-                }
+            let rings = bell.rings();
+            if self.given.load(Ordering::Acquire) {
+                return self.turn.lock().take().expect("stored before it was given");
             }
+            bell.wait(rings);
         }
     }
 }
@@ -168,20 +198,34 @@ impl Group<'_> {
             }
             self.followers.extend(queue.pending.pop_front());
         }
+        queue.groups += 1;
     }
 }
 
 impl Drop for Group<'_> {
     fn drop(&mut self) {
         let result = self.result.take().unwrap_or_else(|| Err(panicked()));
-        for follower in &self.followers {
-            follower.waiter.give(Turn::Done(result.clone()));
+        let (bells, members) = (&self.committer.bells, self.followers.len() + 1);
+        {
+            let mut queue = self.committer.queue.lock();
+            queue.last = Some((members, sync::now()));
+            match queue.pending.pop_front() {
+                // First, so that it gathers its group while the followers of this one are woken.
+                Some(Pending { batch, sync, condition, waiter }) => {
+                    let waiting = queue.pending.len();
+                    drop(queue);
+                    waiter.give(Turn::Lead(Lead { batch, sync, condition, returning: members, waiting }));
+                    bells[waiter.bell].ring();
+                }
+                None => queue.leading = false,
+            }
         }
-        let mut queue = self.committer.queue.lock();
-        match queue.pending.pop_front() {
-            Some(next) => next.waiter.give(Turn::Lead(next.batch, next.sync, next.condition)),
-            None => queue.leading = false,
+        let mut due = [false; 3];
+        for Pending { waiter, .. } in &self.followers {
+            waiter.give(Turn::Done(result.clone()));
+            due[waiter.bell] = true;
         }
+        bells.iter().zip(due).filter(|(_, due)| *due).for_each(|(bell, _)| bell.ring());
     }
 }
 
@@ -189,8 +233,10 @@ impl Committer {
     pub(crate) fn new(visible_seq: SeqNo) -> Committer {
         Committer {
             queue: Mutex::default(),
+            bells: Default::default(),
             visible_seq: AtomicU64::new(visible_seq),
             turns: Turns::default(),
+            gathering: Gathering::default(),
             broken: AtomicBool::new(false),
             sleeping: AtomicUsize::new(0),
             asleep: Mutex::default(),
@@ -267,31 +313,33 @@ impl Committer {
         let waiter = {
             let mut queue = self.queue.lock();
             if queue.leading {
-                let waiter = Arc::<Waiter>::default();
-                queue.pending.push_back(Pending { batch, sync, condition, waiter: waiter.clone() });
-                waiter
+                queue.push(batch, sync, condition)
             } else {
                 queue.leading = true;
+                // It is the first of the last group that comes back, unless that was long ago.
+                let last = queue.last.filter(|(_, ended)| sync && self.gathering.is_recent(*ended));
                 drop(queue);
-                return self.lead(batch, sync, condition, lock, commit);
+                let returning = last.map_or(0, |(members, _)| members - 1);
+                return self.lead(Lead { batch, sync, condition, returning, waiting: 0 }, lock, commit);
             }
         };
-        match waiter.wait() {
+        match waiter.wait(&self.bells, sync) {
             Turn::Done(result) => result,
-            Turn::Lead(batch, sync, condition) => self.lead(batch, sync, condition, lock, commit),
+            Turn::Lead(lead) => self.lead(lead, lock, commit),
         }
     }
 
     fn lead<'l>(
         &self,
-        batch: WriteBatch,
-        sync: bool,
-        condition: Option<Arc<Condition>>,
+        Lead { batch, sync, condition, returning, waiting }: Lead,
         lock: impl FnOnce() -> MutexGuard<'l, Current>,
         commit: impl FnOnce(&mut Current, Members<'_>, bool) -> Result<(), WriteError>,
     ) -> Result<(), WriteError> {
         let mut group = Group { committer: self, followers: SmallVec::new(), result: None };
         let result = {
+            if sync && returning > 0 {
+                self.await_members(returning, waiting);
+            }
             let mut current = lock();
             group.gather(batch.byte_len());
             let sync = sync || group.followers.iter().any(|follower| follower.sync);
@@ -301,10 +349,21 @@ impl Committer {
                 let others = group.followers.iter().map(|follower| follower.condition.as_deref());
                 members.conditions.extend(std::iter::once(condition.as_deref()).chain(others));
             }
-            commit(&mut current, members, sync)
+            let started = sync.then(sync::now);
+            let result = commit(&mut current, members, sync);
+            started.inspect(|&started| self.gathering.note_group(sync::since(started)));
+            result
         };
         group.result = Some(result.clone());
         result
+    }
+
+    /// Gives the members of the group before, which are being woken, the time to join the next one. `waiting` others were queued.
+    fn await_members(&self, returning: usize, waiting: usize) {
+        let Some(limit) = self.gathering.limit(returning) else { return };
+        let returned = || self.queue.lock().pending.len().saturating_sub(waiting);
+        sync::wait_up_to(limit, || returned() >= returning);
+        self.gathering.note_returned(returned(), returning);
     }
 }
 

@@ -1,0 +1,108 @@
+//! How long the leader of a synced group waits for more members.
+//!
+//! Threads that commit and sync in a loop fall into two groups without this: while the device syncs the batches of one half, the other
+//! half queues up, and leads as soon as the sync ends, before the first half has come back. Each thread then waits for two syncs. Whoever
+//! takes over the lead therefore gives the members of the group before it the time to come back: a few microseconds each, and never
+//! longer than a sync. Where they don't come back, this is soon given up, and tried again more and more rarely.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use crate::sync;
+
+/// What a thread takes to be woken, return to its caller and commit again.
+const BY_MEMBER: Duration = Duration::from_micros(15);
+
+/// At most one in so many groups waits in vain.
+const MOST_SKIPPED: u32 = 255;
+
+/// What the last synced groups showed. Only the leader uses it; the lead is handed over under a lock, so `Relaxed` suffices.
+#[derive(Debug, Default)]
+pub(super) struct Gathering {
+    /// How long a synced group takes: a moving average.
+    nanos: AtomicU64,
+    /// Groups that do not wait after the next one that waits in vain.
+    penalty: AtomicU32,
+    /// Groups from now on that do not wait.
+    skipped: AtomicU32,
+}
+
+impl Gathering {
+    /// Reports whether the members of a group that ended then may still be on their way back.
+    pub(super) fn is_recent(&self, ended: Instant) -> bool {
+        sync::since(ended).as_nanos() < u128::from(self.nanos.load(Relaxed))
+    }
+
+    /// Returns how long a leader waits at most for `members` who are expected back; `None` if it should not.
+    pub(super) fn limit(&self, members: usize) -> Option<Duration> {
+        let skipped = self.skipped.load(Relaxed);
+        if skipped > 0 {
+            self.skipped.store(skipped - 1, Relaxed);
+            return None;
+        }
+        let sync = Duration::from_nanos(self.nanos.load(Relaxed));
+        // Two groups that take turns keep the device busy if each takes longer to come back than a sync.
+        let limit = BY_MEMBER * (1 + members as u32);
+        (limit <= sync).then_some(limit)
+    }
+
+    /// Records that `came` of the `members` who were expected came back in time.
+    pub(super) fn note_returned(&self, came: usize, members: usize) {
+        // A wait for fewer than half would not pay.
+        if came * 2 >= members {
+            self.penalty.store(0, Relaxed);
+            return;
+        }
+        let penalty = self.penalty.load(Relaxed);
+        self.skipped.store(penalty, Relaxed);
+        self.penalty.store((2 * penalty + 1).min(MOST_SKIPPED), Relaxed);
+    }
+
+    /// Records that a synced group took `time`.
+    pub(super) fn note_group(&self, time: Duration) {
+        let (before, now) = (self.nanos.load(Relaxed), time.as_nanos() as u64);
+        // A group that had to wait for a flush says little about syncs.
+        let now = if before > 0 { now.min(4 * before) } else { now };
+        self.nanos.store(if before > 0 { before - before / 8 + now / 8 } else { now }, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leader_waits_no_longer_than_a_sync() {
+        let gathering = Gathering::default();
+        assert_eq!(gathering.limit(4), None, "nothing was synced yet");
+        gathering.note_group(Duration::from_micros(100));
+        assert_eq!(gathering.limit(2), Some(3 * BY_MEMBER));
+        assert_eq!(gathering.limit(100), None);
+        // One that was stalled counts as four.
+        gathering.note_group(Duration::from_secs(1));
+        assert_eq!(gathering.limit(10), None);
+        assert!(gathering.is_recent(sync::now()));
+    }
+
+    #[test]
+    fn waiting_in_vain_becomes_rare_and_ends_with_the_first_success() {
+        let gathering = Gathering::default();
+        gathering.note_group(Duration::from_micros(200));
+        let waits = |groups: usize, came: usize| {
+            let waits = |_: &usize| {
+                let waits = gathering.limit(8).is_some();
+                if waits {
+                    gathering.note_returned(came, 8);
+                }
+                waits
+            };
+            (0..groups).filter(waits).count()
+        };
+        assert!((5..10).contains(&waits(500, 3)));
+        let before = waits(20_000, 0);
+        assert!((60..100).contains(&before), "{before} of 20,000");
+        while gathering.limit(8).is_none() {}
+        gathering.note_returned(4, 8);
+        assert_eq!(waits(100, 8), 100);
+    }
+}
