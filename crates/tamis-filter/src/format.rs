@@ -19,6 +19,8 @@
 //! Bytes are hostile until proven otherwise: opening never panics, checks every length against the available bytes
 //! before it allocates, and allocates no more than the payload.
 
+use std::sync::Arc;
+
 use crate::bloom::MAX_UNITS;
 use crate::error::FilterError;
 use crate::point::PointFilter;
@@ -129,6 +131,9 @@ pub trait FilterInfo {
     fn memory_bytes(&self) -> usize;
 }
 
+/// Bytes that a filter shares with others: those of a mapped file, for example.
+pub type SharedBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
+
 /// A filter of any kind. Cloning shares its memory.
 #[derive(Clone, Debug)]
 pub enum Filter {
@@ -148,6 +153,20 @@ impl Filter {
             Ok(Self::Range(RangeFilter::open(bytes)?))
         } else {
             Ok(Self::Point(PointFilter::open(bytes)?))
+        }
+    }
+
+    /// Like [`Filter::open`] for bytes that the filter shares with others, whose address and content do not change as long as it
+    /// lives. A [`BlockedBloom`](crate::BlockedBloom) that starts at a multiple of 64 stays where it is and keeps the bytes; all
+    /// other filters are copied.
+    ///
+    /// # Errors
+    /// As [`Filter::open`].
+    pub fn open_in_place(bytes: SharedBytes) -> Result<Self, FilterError> {
+        if Envelope::read((*bytes).as_ref())?.kind.is_range() {
+            Self::open((*bytes).as_ref())
+        } else {
+            Ok(Self::Point(PointFilter::open_in_place(bytes)?))
         }
     }
 
@@ -191,11 +210,19 @@ impl Filter {
         }
     }
 
-    /// Returns the bytes held in memory.
+    /// Returns the bytes held in memory, shared ones included.
     pub fn memory_bytes(&self) -> usize {
         match self {
             Self::Point(filter) => filter.memory_bytes(),
             Self::Range(filter) => filter.memory_bytes(),
+        }
+    }
+
+    /// Returns how many of them lie in bytes that were [opened in place](Filter::open_in_place).
+    pub fn in_place_bytes(&self) -> usize {
+        match self {
+            Self::Point(filter) => filter.in_place_bytes(),
+            Self::Range(_) => 0,
         }
     }
 }

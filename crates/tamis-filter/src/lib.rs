@@ -80,7 +80,7 @@ pub use elastic::{
     ElasticUnit, ElasticUnitRef, MAX_ELASTIC_UNITS,
 };
 pub use error::FilterError;
-pub use format::{Filter, FilterInfo, FilterKind, Verify};
+pub use format::{Filter, FilterInfo, FilterKind, SharedBytes, Verify};
 pub use fuse::BinaryFuse;
 pub use keys::{KeyList, KeyMap, KeyRange, Place, prefix_end};
 pub use point::{PointFilter, PointFilterRef, PointProbe, PointSpec};

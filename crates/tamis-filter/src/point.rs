@@ -1,13 +1,14 @@
 //! Point filters of any kind: they take a [`Digest`] and never a key.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use crate::blocked::{BlockedBloom, BlockedBloomRef, BlockedShape};
 use crate::bloom::{Bloom, BloomRef, BloomScheme, BloomShape};
 use crate::cuckoo::Cuckoo;
 use crate::digest::Digest;
 use crate::error::FilterError;
-use crate::format::{self, Envelope, FilterInfo, FilterKind, Head, Verify, WordFilter};
+use crate::format::{self, Envelope, FilterInfo, FilterKind, Head, SharedBytes, Verify, WordFilter};
 use crate::fuse::BinaryFuse;
 use crate::ribbon::Ribbon;
 use crate::theory;
@@ -204,6 +205,19 @@ impl PointFilter {
         Ok(PointFilterRef::open(bytes)?.to_owned())
     }
 
+    /// Like [`PointFilter::open`] for bytes that the filter shares with others. See
+    /// [`Filter::open_in_place`](crate::Filter::open_in_place).
+    ///
+    /// # Errors
+    /// As [`PointFilter::open`].
+    pub fn open_in_place(bytes: SharedBytes) -> Result<Self, FilterError> {
+        let view = PointFilterRef::open((*bytes).as_ref())?;
+        Ok(match view {
+            PointFilterRef::BlockedBloom(filter) => filter.to_shared(Arc::clone(&bytes)).into(),
+            view => view.to_owned(),
+        })
+    }
+
     /// Returns a view of bytes written by [`PointFilter::write_to`], without copying. See [`PointFilterRef::open`].
     ///
     /// # Errors
@@ -251,9 +265,17 @@ impl PointFilter {
         each!(self, filter => filter.expected_rate())
     }
 
-    /// Returns the bytes held in memory.
+    /// Returns the bytes held in memory, shared ones included.
     pub fn memory_bytes(&self) -> usize {
         each!(self, filter => filter.memory_bytes())
+    }
+
+    /// Returns how many of them lie in bytes that were [opened in place](PointFilter::open_in_place).
+    pub fn in_place_bytes(&self) -> usize {
+        match self {
+            Self::BlockedBloom(filter) => filter.in_place_bytes(),
+            _ => 0,
+        }
     }
 }
 

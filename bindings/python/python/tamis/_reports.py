@@ -378,6 +378,8 @@ class KeyspaceStats(_Report):
     filter_file_bytes: int
     #: The number of filter files, which hold parts of the global filter.
     filter_files: int
+    #: The part of the filters' bytes that lies in mapped tables.
+    filter_mapped_bytes: int
     #: The keyspace's global filter, if it has one.
     global_filter: Optional[GlobalFilterStats]
     #: The bytes of the indexes in memory.
@@ -596,6 +598,8 @@ class Stats(_Report):
     elastic: Optional[ElasticStats]
     #: The size of all filters in memory.
     filter_bytes: int
+    #: The part of it that lies in mapped tables: page cache, of which the system may take back what is not read.
+    filter_mapped_bytes: int
     #: The size of all indexes in memory.
     index_bytes: int
     #: The running compactions.

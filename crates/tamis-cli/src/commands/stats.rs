@@ -76,9 +76,10 @@ pub(crate) fn page(stats: &Stats, pictures: &[String], runs: bool) -> String {
     line(
         "memory",
         format!(
-            "memtables {}, filters {}, indexes {}, cached blocks {} of {}",
+            "memtables {}, filters {} ({} of it mapped), indexes {}, cached blocks {} of {}",
             bytes(stats.memtable_bytes),
             bytes(stats.filter_bytes),
+            bytes(stats.filter_mapped_bytes),
             bytes(stats.index_bytes),
             bytes(stats.cache_used_bytes),
             bytes(stats.cache_capacity_bytes)

@@ -4,10 +4,8 @@
 //! the prefetches of their lines. Partitioning the digests by line first would touch each of them twice more, and
 //! pays off only where the prefetch misses themselves saturate the machine.
 
-use std::sync::Arc;
-
 use super::portable::line_insert;
-use super::{BlockedBloom, BlockedShape, Line, locate};
+use super::{BlockedBloom, BlockedShape, Line, Lines, locate};
 use crate::bloom::units_for;
 use crate::digest::Digest;
 use crate::error::FilterError;
@@ -86,12 +84,9 @@ impl BlockedBloom {
 fn build(digests: &[Digest], keys: u64, bits_per_key: f64, salt: u64) -> Result<BlockedBloom, FilterError> {
     let count = units_for(keys, bits_per_key, f64::from(theory::LINE_BITS))?;
     let probes = theory::optimal_blocked_probes(bits_per_key) as u8;
-    // Collecting an iterator of known length, which writes straight into the shared allocation: no copy of the filter.
-    let mut lines: Arc<[Line]> = std::iter::repeat_n(Line::ZERO, count as usize).collect();
-    if let Some(lines) = Arc::get_mut(&mut lines) {
-        fill(lines, digests, probes, salt);
-    }
-    Ok(BlockedBloom::from_parts(BlockedShape { salt, keys, probes }, lines))
+    let mut lines: Box<[Line]> = std::iter::repeat_n(Line::ZERO, count as usize).collect();
+    fill(&mut lines, digests, probes, salt);
+    Ok(BlockedBloom::from_parts(BlockedShape { salt, keys, probes }, Lines::own(lines)))
 }
 
 fn fill(lines: &mut [Line], digests: &[Digest], probes: u8, salt: u64) {

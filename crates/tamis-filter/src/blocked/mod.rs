@@ -13,13 +13,13 @@
 //! Immutable after building. Cloning shares the lines.
 
 mod build;
+mod lines;
 pub(crate) mod portable;
 mod view;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 use std::fmt;
-use std::sync::Arc;
 
 use crate::bloom::reduce;
 use crate::digest::{Digest, SpreadSalt};
@@ -27,6 +27,7 @@ use crate::theory;
 use crate::words::prefetch;
 
 pub use build::BlockedBloomBuilder;
+pub(crate) use lines::Lines;
 pub use view::BlockedBloomRef;
 
 /// Maximum number of filters, or keys, in one batch: a result is one bit of a `u64`.
@@ -74,7 +75,7 @@ pub(crate) fn locate(hash: u64, lines: usize) -> (usize, u32) {
 /// A blocked Bloom filter over a run's digests. Cloning shares the lines.
 #[derive(Clone)]
 pub struct BlockedBloom {
-    lines: Arc<[Line]>,
+    lines: Lines,
     spread: SpreadSalt,
     salt: u64,
     probes: u8,
@@ -82,7 +83,7 @@ pub struct BlockedBloom {
 }
 
 impl BlockedBloom {
-    pub(crate) fn from_parts(shape: BlockedShape, lines: Arc<[Line]>) -> Self {
+    pub(crate) fn from_parts(shape: BlockedShape, lines: Lines) -> Self {
         let spread = SpreadSalt::new(shape.salt);
         Self { lines, spread, salt: shape.salt, probes: shape.probes, keys: shape.keys }
     }
@@ -120,9 +121,14 @@ impl BlockedBloom {
         size_of_val(&*self.lines)
     }
 
-    /// Returns the bytes held in memory.
+    /// Returns the bytes held in memory, shared ones included.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.line_bytes()
+    }
+
+    /// Returns how many of them lie in bytes that were [opened in place](crate::Filter::open_in_place).
+    pub fn in_place_bytes(&self) -> usize {
+        if self.lines.are_in_place() { self.line_bytes() } else { 0 }
     }
 
     /// Returns the number of keys the filter was built over.

@@ -1,7 +1,11 @@
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::*;
-use crate::FilterError;
+use crate::format::{Filter, SharedBytes};
+use crate::point::PointFilter;
+use crate::{FilterError, PointSpec, Verify};
 
 fn digests(range: std::ops::Range<u64>) -> Vec<Digest> {
     range.map(|i| Digest::of(&i.to_le_bytes())).collect()
@@ -137,4 +141,69 @@ proptest! {
         prop_assert_eq!(batch.test(), batch.test_portable());
         prop_assert_eq!(batch.test() & 0x5555_5555 & ((1 << seeds.len()) - 1), 0x5555_5555 & ((1 << seeds.len()) - 1));
     }
+}
+
+/// Bytes from byte `shift` of a cache line on.
+struct Placed {
+    lines: Vec<Line>,
+    shift: usize,
+    len: usize,
+}
+
+impl Placed {
+    fn bytes(bytes: &[u8], shift: usize) -> SharedBytes {
+        let mut lines = vec![Line::ZERO; (shift + bytes.len()).div_ceil(64)];
+        for (i, &byte) in bytes.iter().enumerate().map(|(i, byte)| (shift + i, byte)) {
+            lines[i / 64].0[i % 64 / 4] |= u32::from(byte) << (i % 4 * 8);
+        }
+        Arc::new(Placed { lines, shift, len: bytes.len() })
+    }
+}
+
+impl AsRef<[u8]> for Placed {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: a line is 64 bytes of integers.
+        let (_, bytes, _) = unsafe { self.lines.align_to::<u8>() };
+        &bytes[self.shift..self.shift + self.len]
+    }
+}
+
+#[cfg(target_endian = "little")]
+#[test]
+fn a_filter_on_cache_lines_stays_where_it_is_and_any_other_is_copied() {
+    let (keys, others) = (digests(0..500), digests(500..3000));
+    let built = PointFilter::from(BlockedBloom::build(&keys, 10.0, 7).unwrap());
+    let bytes = built.to_bytes();
+    for shift in [0, 1, 4, 32, 63] {
+        let placed = Placed::bytes(&bytes, shift);
+        let opened = Filter::open_in_place(Arc::clone(&placed)).unwrap();
+        let in_place = shift == 0;
+        assert_eq!(Arc::strong_count(&placed), 1 + usize::from(in_place), "the filter keeps what it uses");
+        assert_eq!(opened.in_place_bytes(), if in_place { bytes.len() - 40 } else { 0 });
+        assert_eq!(opened.memory_bytes(), built.memory_bytes(), "memory counts wherever it is");
+        drop(placed);
+        let copy = opened.clone();
+        assert_eq!(opened.to_bytes(), bytes);
+        drop(opened);
+        let Filter::Point(copy) = copy else { panic!("a point filter") };
+        assert!(keys.iter().all(|&key| copy.contains(key)));
+        assert!(others.iter().all(|&key| copy.contains(key) == built.contains(key)));
+    }
+}
+
+#[test]
+fn bytes_in_place_are_checked_like_others() {
+    let keys = digests(0..300);
+    let bytes = PointFilter::from(BlockedBloom::build(&keys, 10.0, 7).unwrap()).to_bytes();
+    for cut in [0, 1, 40, 64, bytes.len() - 64, bytes.len() - 1] {
+        assert!(Filter::open_in_place(Placed::bytes(&bytes[..cut], 0)).is_err(), "{cut}");
+    }
+    for at in (0..bytes.len()).step_by(13) {
+        let mut bad = bytes.clone();
+        bad[at] ^= 4;
+        assert!(Filter::open_in_place(Placed::bytes(&bad, 0)).is_err(), "{at}");
+    }
+    let ribbon = PointFilter::build(PointSpec::Ribbon, &keys, 10.0, 1, Verify::No).unwrap();
+    let opened = Filter::open_in_place(Placed::bytes(&ribbon.to_bytes(), 0)).unwrap();
+    assert_eq!((opened.in_place_bytes(), opened.to_bytes()), (0, ribbon.to_bytes()));
 }

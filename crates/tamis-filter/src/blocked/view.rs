@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use super::{BlockedBloom, BlockedShape, Line, line_contains, locate};
+use super::{BlockedBloom, BlockedShape, Line, Lines, line_contains, locate};
 use crate::digest::Digest;
+use crate::format::SharedBytes;
 use crate::words::prefetch;
 
 /// A blocked Bloom filter over borrowed bytes. Any alignment is correct; if [`BlockedBloomRef::is_aligned`] is false
@@ -65,7 +66,15 @@ impl<'a> BlockedBloomRef<'a> {
             }
             line
         };
-        BlockedBloom::from_parts(self.shape, self.lines.iter().map(line).collect())
+        BlockedBloom::from_parts(self.shape, Lines::own(self.lines.iter().map(line).collect()))
+    }
+
+    /// Makes a filter of `bytes`, which begin with what this is a view of; a copy where the lines cannot be used as they lie.
+    pub(crate) fn to_shared(self, bytes: SharedBytes) -> BlockedBloom {
+        match Lines::in_place(bytes, self.lines.len()) {
+            Some(lines) => BlockedBloom::from_parts(self.shape, lines),
+            None => self.to_owned(),
+        }
     }
 }
 

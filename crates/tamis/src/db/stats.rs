@@ -54,6 +54,8 @@ pub struct Stats {
     pub transaction_history_bytes: u64,
     /// The size of all filters in memory.
     pub filter_bytes: u64,
+    /// The part of it that lies in mapped tables: page cache, of which the system may take back what is not read.
+    pub filter_mapped_bytes: u64,
     /// The elastic filters of all keyspaces, if any table has one.
     pub elastic: Option<ElasticStats>,
     /// The size of all indexes in memory.
@@ -172,6 +174,8 @@ pub struct KeyspaceStats {
     pub expired_seq: u64,
     /// The bytes of the filters in memory.
     pub filter_bytes: u64,
+    /// The part of the filters' bytes that lies in mapped tables.
+    pub filter_mapped_bytes: u64,
     /// The bytes of the indexes in memory.
     pub index_bytes: u64,
     /// Filter bits in memory per key version on disk.
@@ -263,6 +267,7 @@ impl Stats {
             memtable_bytes: sum(|k| k.memtable_bytes) + db.chunks.bytes() as u64,
             transaction_history_bytes: db.history.bytes(),
             filter_bytes: sum(|k| k.filter_bytes),
+            filter_mapped_bytes: sum(|k| k.filter_mapped_bytes),
             elastic: db.elastic.report(),
             index_bytes: sum(|k| k.index_bytes),
             snapshots: snapshots.len(),
@@ -378,6 +383,7 @@ impl KeyspaceStats {
             },
             expired_seq: db.expiry.expired(keyspace),
             filter_bytes,
+            filter_mapped_bytes: sum(|t| t.mapped_filter_memory() as u64),
             index_bytes: sum(|t| t.table.memory_bytes() as u64)
                 + version.blobs.iter().map(|blob| blob.file.file.memory_bytes() as u64).sum::<u64>(),
             filter_bits_per_key: if entries == 0 { 0.0 } else { filter_bytes as f64 * 8.0 / entries as f64 },

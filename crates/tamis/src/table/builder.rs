@@ -10,7 +10,7 @@ use tamis_filter::Digest;
 
 use super::block_builder::BlockBuilder;
 use super::footer::{Footer, Part};
-use super::frame::{self, Sealer};
+use super::frame::{self, Sealer, TRAILER_BYTES};
 use super::index::{IndexBuilder, separator};
 use super::origin::Origin;
 use super::properties::{DIGEST_FUNCTION, Properties};
@@ -30,6 +30,12 @@ const PENDING_BYTES: usize = 2 * APPEND_BYTES;
 
 /// Values of at least this length are appended separately if they are not to be compressed.
 const HUGE_VALUE_BYTES: usize = 1 << 20;
+
+/// A filter of at least this length begins on a cache line in the file, so that readers of a mapped table can use it where it is.
+const ALIGNED_FILTER_BYTES: usize = 4 << 10;
+
+/// Bytes of a cache line.
+const LINE_BYTES: u64 = 64;
 
 /// Options for writing a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -213,9 +219,26 @@ impl TableBuilder {
 
     /// Finishes the current block, which must not be empty.
     fn finish_block(&mut self) -> Result<(), StorageError> {
+        self.finish_block_as(self.options.compression, 0)
+    }
+
+    /// Finishes the last block, which must not be empty, before a filter of `filter_bytes`. Where that is to begin on a cache line
+    /// the block is padded, and stored uncompressed if that costs little beside the filter: the length of a compressed block
+    /// cannot be chosen.
+    fn finish_last_block(&mut self, filter_bytes: usize) -> Result<(), StorageError> {
+        let bytes = self.block.estimated_bytes();
+        let cheap = self.options.compression == Compression::None || filter_bytes / 4 >= bytes;
+        if filter_bytes < ALIGNED_FILTER_BYTES || !cheap {
+            return self.finish_block();
+        }
+        let end = self.offset() + (bytes + TRAILER_BYTES) as u64;
+        self.finish_block_as(Compression::None, (end.next_multiple_of(LINE_BYTES) - end) as usize)
+    }
+
+    fn finish_block_as(&mut self, compression: Compression, padding: usize) -> Result<(), StorageError> {
         let (offset, start) = (self.offset(), self.pending.len() - self.block.inside());
-        self.block.finish(&mut self.pending);
-        self.sealer.seal_next(&mut self.pending, start, offset, self.options.compression);
+        self.block.finish(padding, &mut self.pending);
+        self.sealer.seal_next(&mut self.pending, start, offset, compression);
         let last = self.block.last_key();
         self.block.reset();
         self.unseparated = Some((self.offset() - offset, last));
@@ -235,7 +258,7 @@ impl TableBuilder {
         let offset = self.offset();
         self.block.add_with_value_outside(key, digest, seq, kind, value.len());
         self.append(value)?;
-        self.block.finish(&mut self.pending);
+        self.block.finish(0, &mut self.pending);
         let trailer = frame::trailer_of_pieces(value, &self.pending, offset);
         self.pending.extend_from_slice(&trailer);
         self.unseparated = Some((self.offset() - offset, key.to_vec()));
@@ -291,7 +314,7 @@ impl TableBuilder {
         extra: ExtraProperties,
     ) -> Result<FinishedTable, StorageError> {
         if !self.block.is_empty() {
-            self.finish_block()?;
+            self.finish_last_block(filter.as_ref().map_or(0, Vec::len))?;
         }
         if let Some((span, last)) = self.unseparated.take() {
             self.index.add(span, &last);

@@ -89,6 +89,12 @@ pub(crate) enum BlockData {
     },
 }
 
+impl AsRef<[u8]> for BlockData {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
 /// A pinned value, key or opaque part of a table.
 pub(crate) type PinnedValue = BlockData;
 

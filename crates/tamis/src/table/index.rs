@@ -4,9 +4,10 @@
 //! `last <= s < first`, or the key itself if the versions of one key span both. The block of a key is the first whose
 //! separator is not less.
 //!
-//! In memory the common prefix of the separators is stripped and the next eight bytes go into a [`SearchTree`]; whole
-//! separators are compared only among equals. Blocks are adjacent from the start of the file, so one array of offsets locates
-//! all of them.
+//! In memory the common prefix of the separators is stripped and the next eight bytes, the *head*, go into a [`SearchTree`]; lengths
+//! and what follows the head are compared only among equals. Few separators have anything there, since they are as short as the
+//! keys allow, so a head is not stored twice. Blocks are adjacent from the start of the file, so one array of offsets locates all
+//! of them.
 //!
 //! Immutable; shared by all threads.
 
@@ -76,6 +77,9 @@ pub(crate) fn separator(last: &[u8], next: &[u8]) -> Vec<u8> {
     }
 }
 
+/// Bytes of a separator that are searched as one number.
+const HEAD_BYTES: usize = 8;
+
 /// Ascending numbers, in four bytes each if all of them fit.
 #[derive(Debug)]
 enum Ends {
@@ -84,7 +88,7 @@ enum Ends {
 }
 
 impl Ends {
-    fn new(numbers: Vec<u64>) -> Ends {
+    fn new(numbers: &[u64]) -> Ends {
         if numbers.iter().all(|&n| u32::try_from(n).is_ok()) {
             Ends::Small(numbers.iter().map(|&n| n as u32).collect())
         } else {
@@ -128,10 +132,12 @@ pub(crate) struct Index {
     heads: SearchTree,
     /// Block `i` lies at `offsets[i]..offsets[i + 1]` of the file.
     offsets: Ends,
-    /// The separators without `common`, concatenated.
-    separators: Box<[u8]>,
-    /// Separator `i` is `separators[ends[i]..ends[i + 1]]`.
-    separator_ends: Ends,
+    /// How many bytes of separator `i` its head holds.
+    head_lens: Box<[u8]>,
+    /// What follows the heads, concatenated; separators with less than a whole head have nothing there.
+    rests: Box<[u8]>,
+    /// The rest of separator `i` is `rests[rest_ends[i]..rest_ends[i + 1]]`; no numbers if all are empty.
+    rest_ends: Ends,
 }
 
 impl Index {
@@ -145,8 +151,8 @@ impl Index {
         if blocks > input.remaining() / 2 {
             return Err(Damage("an index that promises more blocks than it holds"));
         }
-        let mut offsets = Vec::with_capacity(blocks + 1);
-        let mut keys: Vec<&[u8]> = Vec::with_capacity(blocks);
+        let mut offsets = PageVec::with_capacity(blocks + 1);
+        let mut keys: PageVec<&[u8]> = PageVec::with_capacity(blocks);
         let mut offset = 0u64;
         offsets.push(0);
         for _ in 0..blocks {
@@ -169,19 +175,25 @@ impl Index {
             (Some(first), Some(last)) => common_prefix_len(first, last),
             _ => 0,
         };
-        let heads: Vec<u64> = keys.iter().map(|key| prefix_of(&key[common..])).collect();
-        let mut separators = Vec::with_capacity(keys.iter().map(|key| key.len() - common).sum());
-        let mut separator_ends = vec![0];
-        for key in &keys {
-            separators.extend_from_slice(&key[common..]);
-            separator_ends.push(separators.len() as u64);
+        let tails = || keys.iter().map(|key| &key[common..]);
+        let mut heads = PageVec::with_capacity(blocks);
+        heads.extend(tails().map(prefix_of));
+        let mut rests = PageVec::new();
+        let mut rest_ends = PageVec::new();
+        if tails().any(|tail| tail.len() > HEAD_BYTES) {
+            rest_ends.push(0);
+            for tail in tails() {
+                rests.extend_from_slice(tail.get(HEAD_BYTES..).unwrap_or_default());
+                rest_ends.push(rests.len() as u64);
+            }
         }
         Ok(Index {
             common: keys.first().map_or(&[][..], |key| &key[..common]).into(),
             heads: SearchTree::new(&heads),
-            offsets: Ends::new(offsets),
-            separators: separators.into(),
-            separator_ends: Ends::new(separator_ends),
+            offsets: Ends::new(&offsets),
+            head_lens: tails().map(|tail| tail.len().min(HEAD_BYTES) as u8).collect(),
+            rests: rests[..].into(),
+            rest_ends: Ends::new(&rest_ends),
         })
     }
 
@@ -206,15 +218,19 @@ impl Index {
         self.block(self.len().wrapping_sub(1))
     }
 
-    /// The separator behind block `i < len`, without the common prefix.
-    fn tail(&self, i: usize) -> &[u8] {
-        &self.separators[self.separator_ends.get(i) as usize..self.separator_ends.get(i + 1) as usize]
+    /// What follows the head of separator `i < len`.
+    fn rest(&self, i: usize) -> &[u8] {
+        if self.rests.is_empty() {
+            return &[];
+        }
+        &self.rests[self.rest_ends.get(i) as usize..self.rest_ends.get(i + 1) as usize]
     }
 
     /// The separator behind block `i < len`: no key of the block is greater, and every key of the next one is greater, or equal
     /// if the versions of one key span both.
     pub(crate) fn separator(&self, i: usize) -> Vec<u8> {
-        [&self.common, self.tail(i)].concat()
+        let head = self.heads.get(i).unwrap_or_default().to_be_bytes();
+        [&self.common, &head[..usize::from(self.head_lens[i])], self.rest(i)].concat()
     }
 
     /// The number of the first block whose separator is at least `key`: the only one that may hold it (or its newest versions).
@@ -237,12 +253,14 @@ impl Index {
         }
     }
 
-    fn find_among_equals(&self, first: usize, head: u64, rest: &[u8]) -> Option<usize> {
+    fn find_among_equals(&self, first: usize, head: u64, tail: &[u8]) -> Option<usize> {
+        let (bytes, tail) = (head.to_be_bytes(), tail.split_at(tail.len().min(HEAD_BYTES)));
         let (mut low, mut high) =
             (first, head.checked_add(1).map_or(self.len(), |next| self.heads.lower_bound(next)));
         while low < high {
             let middle = low + (high - low) / 2;
-            if self.tail(middle) < rest {
+            // A head of fewer than eight bytes has no rest, so the pairs compare as the whole separators do.
+            if (&bytes[..usize::from(self.head_lens[middle])], self.rest(middle)) < tail {
                 low = middle + 1;
             } else {
                 high = middle;
@@ -257,8 +275,9 @@ impl Index {
             + self.common.len()
             + self.heads.memory_bytes()
             + self.offsets.memory_bytes()
-            + self.separators.len()
-            + self.separator_ends.memory_bytes()
+            + self.head_lens.len()
+            + self.rests.len()
+            + self.rest_ends.memory_bytes()
     }
 }
 
@@ -317,6 +336,18 @@ mod tests {
         fn hostile_index_bytes_are_rejected_or_read(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
             let _ = Index::decode(&bytes, 1000);
         }
+    }
+
+    #[test]
+    fn what_a_head_holds_is_not_stored_again() {
+        let short: Vec<Vec<u8>> = (0..9000u32).map(|i| (i * 7001).to_be_bytes().to_vec()).collect();
+        let index = index_of(&short);
+        // Head and bound, offset, length.
+        assert!(index.memory_bytes() < 9000 * (8 + 1 + 4 + 1) + 1200, "{}", index.memory_bytes());
+        let mut long = short.clone();
+        long[5].extend_from_slice(b"123456789");
+        assert_eq!(index_of(&long).separator(5), long[5]);
+        assert!(index_of(&long).memory_bytes() < index.memory_bytes() + 4 * 9001 + 20);
     }
 
     #[test]

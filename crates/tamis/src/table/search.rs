@@ -42,37 +42,26 @@ impl SearchTree {
     /// Builds the tree of `sorted`, which must ascend (equal neighbours allowed).
     pub(crate) fn new(sorted: &[u64]) -> SearchTree {
         debug_assert!(sorted.is_sorted());
-        let mut levels: Vec<Vec<Node>> = vec![fill(sorted)];
-        while levels.last().is_some_and(|level| level.len() > 1) {
-            let below = levels.last().map_or(0, Vec::len);
-            let depth = levels.len() as u32 - 1;
-            // The last child of a level has no bound: nothing follows it.
-            let largest = |child: usize| match child + 1 < below {
-                true => sorted[last_entry_below(child, depth).min(sorted.len() - 1)],
-                false => u64::MAX,
-            };
-            let parents =
-                (0..below.div_ceil(WIDTH + 1))
-                    .map(|parent| {
-                        let first = parent * (WIDTH + 1);
-                        Node(std::array::from_fn(|i| {
-                            if first + i < below { largest(first + i) } else { u64::MAX }
-                        }))
-                    })
-                    .collect();
-            levels.push(parents);
+        // Nodes per level, from the leaves up.
+        let mut counts = vec![sorted.len().div_ceil(WIDTH).max(1)];
+        while let Some(&below) = counts.last().filter(|&&below| below > 1) {
+            counts.push(below.div_ceil(WIDTH + 1));
         }
-        levels.reverse();
-        let starts: Box<[usize]> = levels
-            .iter()
-            .scan(0, |next, level| {
-                let start = *next;
-                *next += level.len();
-                Some(start)
-            })
-            .collect();
-        let leaves = starts[starts.len() - 1];
-        SearchTree { nodes: levels.concat().into(), levels: starts, leaves, len: sorted.len() }
+        let mut nodes: Box<[Node]> =
+            std::iter::repeat_n(Node([u64::MAX; WIDTH]), counts.iter().sum()).collect();
+        let mut levels: Box<[usize]> = counts.iter().map(|_| 0).collect();
+        let mut end = nodes.len();
+        for (depth, &count) in counts.iter().enumerate() {
+            let level = &mut nodes[end - count..end];
+            end -= count;
+            levels[counts.len() - 1 - depth] = end;
+            match depth.checked_sub(1) {
+                None => fill(level, sorted),
+                Some(under) => bound(level, counts[under], under as u32, sorted),
+            }
+        }
+        let leaves = levels[levels.len() - 1];
+        SearchTree { nodes, levels, leaves, len: sorted.len() }
     }
 
     /// The length of the sequence.
@@ -108,13 +97,21 @@ fn last_entry_below(child: usize, depth: u32) -> usize {
     (child + 1) * (WIDTH + 1).pow(depth) * WIDTH - 1
 }
 
-/// Leaves of `sorted`, at least one.
-fn fill(sorted: &[u64]) -> Vec<Node> {
-    let mut nodes = vec![Node([u64::MAX; WIDTH]); sorted.len().div_ceil(WIDTH).max(1)];
-    for (node, chunk) in nodes.iter_mut().zip(sorted.chunks(WIDTH)) {
+/// Fills the leaves with `sorted`.
+fn fill(leaves: &mut [Node], sorted: &[u64]) {
+    for (node, chunk) in leaves.iter_mut().zip(sorted.chunks(WIDTH)) {
         node.0[..chunk.len()].copy_from_slice(chunk);
     }
-    nodes
+}
+
+/// Fills a level above one of `children` nodes, which is `depth` levels above the leaves. The last child has no bound: nothing follows
+/// it.
+fn bound(parents: &mut [Node], children: usize, depth: u32, sorted: &[u64]) {
+    for (node, first) in parents.iter_mut().zip((0..).step_by(WIDTH + 1)) {
+        for (slot, child) in node.0.iter_mut().zip(first..children.saturating_sub(1)) {
+            *slot = sorted[last_entry_below(child, depth).min(sorted.len() - 1)];
+        }
+    }
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ use crate::tree::tombstones::{EXTERNAL_TOMBSTONE_SEQ, Tombstones};
 pub(crate) enum TableFilter {
     /// The table was built without one.
     None,
-    /// Kept in memory as long as the table is open.
+    /// Kept as long as the table is open, in memory or in the file's mapping.
     Pinned(Filter),
     /// Fetched through the block cache on demand.
     Cached,
@@ -146,7 +146,7 @@ impl OpenTable {
                 }
             },
             true if !config.pin_metadata => TableFilter::Cached,
-            true => match read_filter(&table) {
+            true => match pin_filter(&table) {
                 Ok(filter) => TableFilter::Pinned(filter),
                 Err(why) => {
                     log::warn!("{}: reading without its filter: {why}", path.display());
@@ -327,11 +327,19 @@ impl OpenTable {
         }
     }
 
-    /// Memory of the pinned filter, or of the directory of an elastic one, in bytes.
+    /// Memory of the pinned filter, in the file's mapping or outside it, or of the directory of an elastic one, in bytes.
     pub(crate) fn filter_memory(&self) -> usize {
         match &self.filter {
             TableFilter::Pinned(filter) => filter.memory_bytes(),
             TableFilter::Elastic(filter) => filter.memory_bytes() as usize,
+            _ => 0,
+        }
+    }
+
+    /// How much of it lies in the file's mapping.
+    pub(crate) fn mapped_filter_memory(&self) -> usize {
+        match &self.filter {
+            TableFilter::Pinned(filter) => filter.in_place_bytes(),
             _ => 0,
         }
     }
@@ -360,6 +368,16 @@ pub(crate) fn read_filter(table: &Table) -> Result<Filter, FilterLoadError> {
     Ok(Filter::open(&bytes)?)
 }
 
+/// The same for a filter that lives as long as the table: it stays in the file's mapping, if there is one and the filter's kind and
+/// place allow that.
+fn pin_filter(table: &Table) -> Result<Filter, FilterLoadError> {
+    let bytes = table.filter_bytes()?.ok_or(FilterLoadError::Missing)?;
+    Ok(match bytes {
+        PinnedValue::Mapped { .. } => Filter::open_in_place(Arc::new(bytes))?,
+        PinnedValue::Heap { .. } => Filter::open(&bytes)?,
+    })
+}
+
 impl Drop for OpenTable {
     fn drop(&mut self) {
         if *self.obsolete.get_mut() {
@@ -372,10 +390,10 @@ impl Drop for OpenTable {
 mod tests {
     use std::path::Path;
 
-    use tamis_filter::{BlockedBloom, Digest, PointFilter};
+    use tamis_filter::{BlockedBloom, Digest, PointFilter, PointSpec, Verify};
 
     use super::*;
-    use crate::io::{MemFs, Usage};
+    use crate::io::{DiskFs, MemFs, Usage};
     use crate::key::{KeyEnd, Kind};
     use crate::table::{ExtraProperties, TableBuilder, TableOptions};
     use crate::tree::epochs::EpochMap;
@@ -386,6 +404,10 @@ mod tests {
     fn table(filter: Vec<u8>, pin_metadata: bool) -> Arc<OpenTable> {
         let (fs, dir) = (MemFs::new(), Path::new("/t"));
         fs.create_dir_all(dir).unwrap();
+        table_in(&fs, dir, filter, ReaderConfig { pin_metadata, ..ReaderConfig::default() })
+    }
+
+    fn table_in(fs: &dyn FileSystem, dir: &Path, filter: Vec<u8>, config: ReaderConfig) -> Arc<OpenTable> {
         let path = table_path(dir, 1);
         let file = fs.create(&path, Usage::Table).unwrap();
         let mut builder = TableBuilder::new(file, path, TableOptions::default());
@@ -406,8 +428,49 @@ mod tests {
             extra: Default::default(),
         };
         let cache = Some(Arc::new(BlockCache::new(1 << 20, 4096)));
-        let config = ReaderConfig { cache, pin_metadata, ..ReaderConfig::default() };
-        OpenTable::open(&fs, dir, Arc::new(meta), &config, &Arc::default()).unwrap()
+        let config = ReaderConfig { cache, ..config };
+        OpenTable::open(fs, dir, Arc::new(meta), &config, &Arc::default()).unwrap()
+    }
+
+    #[test]
+    fn the_filter_of_a_mapped_table_stays_in_the_file() {
+        let digests: Vec<Digest> = (0..5000u64).map(Digest::from_u64).collect();
+        let built = PointFilter::from(BlockedBloom::build(&digests, 10.0, 1).unwrap());
+        let ribbon = PointFilter::build(PointSpec::Ribbon, &digests, 10.0, 1, Verify::No).unwrap();
+        let small = PointFilter::from(BlockedBloom::build(&digests[..9], 10.0, 1).unwrap());
+        let (plain, calls) = (DiskFs::new(), DiskFs::without_mapping());
+        let (pinned, cached) = (true, false);
+        let cases: [(&dyn FileSystem, _, _, _); 5] = [
+            (&plain, pinned, &built, true),
+            (&plain, pinned, &ribbon, false),
+            (&plain, pinned, &small, false),
+            // The cache counts what its entries hold, so they hold it.
+            (&plain, cached, &built, false),
+            (&calls, pinned, &built, false),
+        ];
+        for (i, (fs, pin_metadata, filter, in_place)) in cases.into_iter().enumerate() {
+            let dir = tempfile::tempdir().unwrap();
+            let config = ReaderConfig { map: true, pin_metadata, ..ReaderConfig::default() };
+            let table = table_in(fs, dir.path(), filter.to_bytes(), config);
+            assert_eq!(table.table.is_mapped(), i < 4);
+            let expected = if in_place { filter.memory_bytes() - size_of::<BlockedBloom>() } else { 0 };
+            assert_eq!(table.mapped_filter_memory(), expected, "case {i}");
+            assert_eq!(table.filter_memory(), if pin_metadata { filter.memory_bytes() } else { 0 });
+            assert_eq!(table.fixed_filter_bytes(), filter.encoded_len() as u64);
+            let same = |found: &Filter| {
+                let Filter::Point(found) = found else { panic!("a point filter") };
+                (0..20_000).map(Digest::from_u64).all(|d| found.contains(d) == filter.contains(d))
+            };
+            assert_eq!(table.with_filter(same), Some(true), "case {i}");
+            // What a selector holds on to outlives the table and its file.
+            let kept = match &table.filter {
+                TableFilter::Pinned(filter) => Some(filter.clone()),
+                _ => None,
+            };
+            table.mark_obsolete();
+            drop((table, dir));
+            assert!(kept.is_none_or(|kept| same(&kept)));
+        }
     }
 
     #[test]

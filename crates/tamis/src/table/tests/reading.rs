@@ -74,6 +74,34 @@ fn appends_end_where_huge_pages_do() {
 }
 
 #[test]
+fn a_filter_of_some_size_begins_on_a_cache_line_and_a_small_one_costs_no_padding() {
+    for compression in [Compression::None, Compression::Lz4] {
+        for (entries, filter_bytes) in
+            [(1, 4096), (40, 4095), (41, 20_000), (42, 20_001), (43, 70_000), (5000, 20_000)]
+        {
+            let fs = TestFs::default();
+            let model = numbered(entries, 97);
+            let options = TableOptions { compression, ..TableOptions::default() };
+            let mut lengths = [Some(vec![7; filter_bytes]), Some(vec![7; 100])].map(|filter| {
+                let len = filter.as_ref().map_or(0, Vec::len) as u64;
+                write(&fs, &model, &options, filter, None);
+                let table = open(&fs, mapped()).unwrap();
+                let aligned = table.footer().filter.offset.is_multiple_of(64);
+                assert!(aligned || len < 4096, "{entries} entries, {compression:?}");
+                assert_eq!(table.check().problems, vec![]);
+                assert_eq!(scan(&table, CursorOptions::default()).unwrap(), model);
+                table.file_bytes() - len
+            });
+            lengths.reverse();
+            let padding = lengths[1] - lengths[0];
+            // Uncompressed, the last block is at most as long as its limit.
+            let most = if compression == Compression::None { 63 } else { 4096 };
+            assert!(if filter_bytes < 4096 { padding == 0 } else { padding <= most }, "{padding}");
+        }
+    }
+}
+
+#[test]
 fn keys_may_be_empty_or_of_the_largest_size() {
     let long = |last: u8| {
         let mut key = vec![b'x'; 64 << 10];
