@@ -78,6 +78,8 @@ struct Bench {
     /// The latest time the clock has shown.
     furthest: u64,
     counter: u64,
+    /// Longer values are in blob files; 0: none.
+    blob_threshold: u64,
 }
 
 fn options(fs: &FaultyFs, clock: &Arc<ManualClock>, ttl: Option<u64>) -> Options {
@@ -111,13 +113,16 @@ impl Bench {
             snapshots: Vec::new(),
             furthest: START,
             counter: 0,
+            blob_threshold: [0, 1, 300][seed as usize % 3],
         };
         bench.open();
         bench
     }
 
     fn open(&mut self) {
-        self.db = Some(Db::open("/db", options(&self.fs, &self.clock, self.ttl)).unwrap());
+        let mut options = options(&self.fs, &self.clock, self.ttl);
+        (options.keyspace.blob_threshold, options.keyspace.blob_file_bytes) = (self.blob_threshold, 4 << 10);
+        self.db = Some(Db::open("/db", options).unwrap());
     }
 
     fn db(&self) -> &Db {

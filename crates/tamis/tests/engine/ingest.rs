@@ -548,8 +548,10 @@ proptest! {
         shape in prop::sample::select(vec!["leveling", "tiering", "lazy-leveling", "fragmented", "fifo"]),
         filter in prop::sample::select(vec!["blocked-bloom", "grafite", "surf", "none"]),
         auto_compaction in any::<bool>(),
+        blob_threshold in prop::sample::select(vec![0, 1, 200]),
     ) {
         let mut machine = Machine::new();
+        (machine.keyspace.blob_threshold, machine.keyspace.blob_file_bytes) = (blob_threshold, 4 << 10);
         machine.keyspace.auto_compaction = auto_compaction;
         machine.keyspace.set("compaction", shape).unwrap();
         machine.keyspace.set("filter", filter).unwrap();
