@@ -20,6 +20,24 @@ struct Edit {
 
 const MUTATIONS: &[Mutation] = &[
     Mutation {
+        name: "gaps-not-cut",
+        story: "a value that is written among deleted keys does not cut the gap that iterators jump over",
+        edits: &[Edit {
+            file: "crates/tamis/src/db/commit.rs",
+            find: r#"view.gaps.written(batch.ops().filter_map(|op| live_key(&op.ok()?, *id)));"#,
+            replace: r#"view.gaps.written(batch.ops().filter_map(|op| live_key(&op.ok()?, *id)).take(0));"#,
+        }],
+    },
+    Mutation {
+        name: "climb-too-high",
+        story: "an iterator that moves backwards takes the newest of many versions, whatever its snapshot",
+        edits: &[Edit {
+            file: "crates/tamis/src/read/iter.rs",
+            find: r#"cursor.climb(coming, self.context.snapshot)?;"#,
+            replace: r#"cursor.climb(coming, MAX_SEQNO)?;"#,
+        }],
+    },
+    Mutation {
         name: "read-only-moments",
         story: "a read-only opening does not check whether the manifest has changed meanwhile",
         edits: &[Edit {

@@ -97,10 +97,12 @@ pub mod clock {
 }
 
 pub mod explain {
-    //! The path of a read, step by step: what [`Db::explain_get`](crate::Db::explain_get) returns.
+    //! The path of a read, step by step: what [`Db::explain_get`](crate::Db::explain_get) and
+    //! [`Db::explain_range`](crate::Db::explain_range) return.
 
     pub use crate::read::{
-        ExplainBlock, ExplainOutcome, ExplainStep, ExplainUnits, Explanation, FilterAnswer,
+        ExplainBlock, ExplainOutcome, ExplainStep, ExplainUnits, Explanation, FilterAnswer, RangeExplanation,
+        RangeSource,
     };
 }
 

@@ -132,12 +132,19 @@ class ReadCost(_Report):
     #: Table filters probed by iterators, for a key range. A probe of a global filter counts once, however many runs it covers; one
     #: that the filter cannot answer does not count.
     range_probes: int
+    #: Runs of which iterators opened a table; counted once for each end of an iterator.
+    runs_opened: int
     #: Runs whose data was searched by a point lookup.
     runs_searched: int
     #: Iterators positioned, by a seek or by the first item requested at an end.
     scans: int
     #: Cursors positioned in a run by iterators.
     seeks: int
+    #: Keys without a value that iterators stepped over: deleted, or expired.
+    tombstones_skipped: int
+    #: Versions that iterators stepped over: newer than what they read, or older than the one that counts. Not counted are those that
+    #: they passed by a seek.
+    versions_skipped: int
 
 
 @dataclass(frozen=True)

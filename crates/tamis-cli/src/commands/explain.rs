@@ -5,7 +5,10 @@ use std::io::Write;
 
 use clap::Args;
 use serde_json::{Value, json};
-use tamis::explain::{ExplainBlock, ExplainOutcome, ExplainStep, ExplainUnits, Explanation, FilterAnswer};
+use tamis::explain::{
+    ExplainBlock, ExplainOutcome, ExplainStep, ExplainUnits, Explanation, FilterAnswer, RangeExplanation,
+    RangeSource,
+};
 use tamis_bench::report::{Align, Table, bytes, grouped};
 
 use crate::args::{DbArgs, KEYS_HELP, KeyspaceArgs};
@@ -14,7 +17,7 @@ use crate::json as to_json;
 use crate::output::Out;
 use crate::text::{self, small};
 
-/// Show the path of one read: digest, memtables, runs, filters, blocks, outcome
+/// Show the path of one read: digest, memtables, runs, filters, blocks, outcome; or what a scan touches
 #[derive(Args)]
 #[command(after_help = KEYS_HELP, after_long_help = format!("{KEYS_HELP}\n\nThe read is really executed. The exit code is 0 whether or not the key has a \
     value.\n\nExample:\n  tamis explain --db ./tamis-demo 'FR/Auvergne-Rhône-Alpes/Lyon@45.74906,4.84789'"))]
@@ -25,6 +28,9 @@ pub(crate) struct ExplainArgs {
     keyspace: KeyspaceArgs,
     /// The key
     key: OsString,
+    /// Explain a scan of up to N entries from the key on instead
+    #[arg(long, value_name = "N")]
+    scan: Option<usize>,
     /// The key is hexadecimal
     #[arg(long)]
     hex: bool,
@@ -38,6 +44,15 @@ pub(crate) fn run(args: ExplainArgs, out: &mut Out) -> Result<Outcome, Failure> 
     let keyspace = args.keyspace.open_read_only(&args.db)?;
     // Show the filters that a long-open database would probe, not those this opening has loaded so far.
     keyspace.database().settle_filters()?;
+    if let Some(limit) = args.scan {
+        let explanation = keyspace.explain_range(&key[..].., limit)?;
+        if args.json {
+            writeln!(out, "{}", range_object(&explanation, args.hex))?;
+        } else {
+            out.write_all(range_page(&explanation, args.hex).as_bytes())?;
+        }
+        return Ok(Outcome::Done);
+    }
     let explanation = keyspace.explain_get(&key)?;
     if args.json {
         writeln!(out, "{}", object(&explanation, args.hex))?;
@@ -94,6 +109,76 @@ fn page(explanation: &Explanation, hex: bool) -> String {
         page.push_str(&format!("merged   {} operands\n", cost.merge_operands));
     }
     page
+}
+
+/// Returns the explanation of a scan as text.
+fn range_page(explanation: &RangeExplanation, hex: bool) -> String {
+    use Align::{Left, Right};
+    let shown = |key: &[u8]| if hex { text::hex(key) } else { text::printable(key) };
+    let mut page = format!("from     {}\nfilter   {}\n\n", shown(&explanation.start), explanation.filter);
+    let mut table = Table::new(&[
+        ("where", Left),
+        ("in range", Left),
+        ("seeks", Right),
+        ("blocks", Right),
+        ("read", Right),
+    ]);
+    for source in &explanation.sources {
+        table.row(match source {
+            RangeSource::Memtable { active, entries, in_range } => vec![
+                if *active { "memtable, active".to_owned() } else { "memtable, full".to_owned() },
+                format!("{} of {} entries", grouped(*in_range), grouped(*entries)),
+                "-".to_owned(),
+                "-".to_owned(),
+                "-".to_owned(),
+            ],
+            RangeSource::Run { level, run, tables, seeks, blocks, bytes: read } => vec![
+                format!("level {level}, run {run}"),
+                format!("{} tables", grouped(*tables as u64)),
+                grouped(*seeks),
+                grouped(*blocks),
+                bytes(*read),
+            ],
+            other => vec![format!("{other:?}")],
+        });
+    }
+    page.push_str(&table.render());
+    let last = explanation.last.as_deref().map_or_else(String::new, |key| format!(", up to {}", shown(key)));
+    let cost = &explanation.cost;
+    page.push_str(&format!("\noutcome  {} entries{last}\n", grouped(explanation.entries)));
+    page.push_str(&format!(
+        "cost     {} runs opened, {} versions and {} deleted keys stepped over, {} range filters probed, {} blocks ({})\n",
+        cost.runs_opened,
+        grouped(cost.versions_skipped),
+        grouped(cost.tombstones_skipped),
+        cost.range_probes,
+        cost.block_reads,
+        bytes(cost.bytes_read)
+    ));
+    page
+}
+
+fn range_object(explanation: &RangeExplanation, hex: bool) -> Value {
+    let source = |source: &RangeSource| match source {
+        RangeSource::Memtable { active, entries, in_range } => {
+            json!({ "kind": "memtable", "active": active, "entries": entries, "in_range": in_range })
+        }
+        RangeSource::Run { level, run, tables, seeks, blocks, bytes } => json!({
+            "kind": "run", "level": level, "run": run, "tables": tables, "seeks": seeks, "blocks": blocks,
+            "bytes": bytes,
+        }),
+        other => json!({ "kind": format!("{other:?}") }),
+    };
+    let mut object = serde_json::Map::new();
+    to_json::bytes(&mut object, "start", &explanation.start, hex);
+    if let Some(last) = &explanation.last {
+        to_json::bytes(&mut object, "last", last, hex);
+    }
+    object.insert("filter".into(), explanation.filter.clone().into());
+    object.insert("sources".into(), explanation.sources.iter().map(source).collect());
+    object.insert("entries".into(), explanation.entries.into());
+    object.insert("cost".into(), to_json::read_cost(&explanation.cost));
+    Value::Object(object)
 }
 
 fn cells(step: &ExplainStep) -> [String; 6] {
@@ -292,6 +377,32 @@ mod tests {
         ] {
             assert!(page.contains(part), "{part:?} in\n{page}");
         }
+    }
+
+    #[test]
+    fn a_scan_shows_what_it_touches_in_each_source() {
+        let mut options = Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() };
+        options.keyspace.auto_compaction = false;
+        let db = Db::open("db", options).unwrap();
+        ["a", "b", "c"].iter().for_each(|key| db.put(key, "value").unwrap());
+        db.flush().unwrap();
+        db.delete("b").unwrap();
+        let explanation = db.explain_range("a".., 10).unwrap();
+        let page = range_page(&explanation, false);
+        for part in [
+            "from     a\n",
+            "1 of 1 entries",
+            "1 tables",
+            "2 entries, up to c\n",
+            "1 runs opened",
+            "1 versions and 1 deleted",
+        ] {
+            assert!(page.contains(part), "{part:?} in\n{page}");
+        }
+        let object = range_object(&explanation, true);
+        assert_eq!((&object["start_hex"], &object["last_hex"]), (&json!("61"), &json!("63")));
+        assert_eq!(object["sources"][1]["seeks"], 1);
+        assert_eq!(object["cost"]["tombstones_skipped"], 1);
     }
 
     #[test]

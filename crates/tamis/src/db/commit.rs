@@ -12,7 +12,7 @@
 //! # Invariants
 //!
 //! The order within a commit is the engine's guarantee: conditions are judged; room is made (which may stall); the record is appended; it is synced if
-//! requested (earlier logs first); the operations are inserted into the memtables; the new sequence number becomes visible; the
+//! requested (earlier logs first); [gaps](crate::read::Gaps) learn of the keys; the operations are inserted into the memtables; the new sequence number becomes visible; the
 //! writers are notified. Nothing in it computes a digest: each batch brings those of its keys.
 //!
 //! Sequence numbers become visible in the order of the log, without gaps: whoever sees one sees every write up to it.
@@ -603,6 +603,11 @@ impl Targets {
 
     /// Inserts the operations of a batch, which get the numbers after `seq`.
     fn insert(&self, batch: &WriteBatch, mut seq: SeqNo) {
+        for (id, view) in &self.0 {
+            if let Some(view) = view.as_ref().filter(|view| !view.gaps.is_empty()) {
+                view.gaps.written(batch.ops().filter_map(|op| live_key(&op.ok()?, *id)));
+            }
+        }
         let mut digests = batch.digests().iter();
         let mut current: Option<(KeyspaceId, Option<MemWriter<'_>>)> = None;
         for op in batch.ops() {
@@ -619,6 +624,16 @@ impl Targets {
                 insert(writer, &op, digest, seq);
             }
         }
+    }
+}
+
+/// Returns the key to which an operation on this keyspace gives a value.
+fn live_key<'b>(op: &BatchOp<'b>, id: KeyspaceId) -> Option<&'b [u8]> {
+    match *op {
+        BatchOp::Put { keyspace, key, .. } | BatchOp::Merge { keyspace, key, .. } if keyspace == id => {
+            Some(key)
+        }
+        _ => None,
     }
 }
 

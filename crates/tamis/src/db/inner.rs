@@ -48,7 +48,7 @@
 //! 8. The in-memory state of elastic filters ([`Elastic`]).
 //!
 //! Leaf locks, which may be taken while any of these is held and under which no other is taken: the queue of writers and their turns,
-//! of threads that wait until a number is visible, a memtable's, the chunks that memtables hand on, since when a log is idle, recent commits ([`History`]), the table of [`Locks`], the reserve's, the list of opened filter files, the cause of a late beginning, those within a global filter, obsolete files, scrub, warnings,
+//! of threads that wait until a number is visible, a memtable's, the chunks that memtables hand on, a keyspace's [gaps](crate::read::Gaps) (whose holder may *try* to take the log), since when a log is idle, recent commits ([`History`]), the table of [`Locks`], the reserve's, the list of opened filter files, the cause of a late beginning, those within a global filter, obsolete files, scrub, warnings,
 //! decisions, the directory lock.
 //!
 //! The mutexes within [`Background`], [`Room`] and [`Health`] (free space, the budget of background writes, why writes are
@@ -106,7 +106,7 @@ use crate::key::SeqNo;
 use crate::memtable::{ChunkPool, Memtable};
 use crate::operators::{KeyspaceOperators, Unregistered};
 use crate::options::{KeyspaceOptions, Options};
-use crate::read::{AllReads, ReadCounters};
+use crate::read::{AllReads, Gaps, Numbering, ReadCounters};
 use crate::read::{MemtableSlot, Memtables, View};
 use crate::select::TreeFilter;
 use crate::table::ReaderConfig;
@@ -180,6 +180,7 @@ pub(crate) struct SharedParts<'a> {
     pub(crate) sampler: &'a Arc<Sampler>,
     pub(crate) reads: &'a AllReads,
     pub(crate) chunks: &'a Arc<ChunkPool>,
+    pub(crate) numbering: &'a Arc<Numbering>,
 }
 
 impl KeyspaceInner {
@@ -211,6 +212,7 @@ impl KeyspaceInner {
         let (reads, chunks) = (shared.reads.counters(filter.queries().cloned()), shared.chunks.clone());
         let memtables = Memtables::new(fresh_memtable(&options, &chunks, 0));
         let selector = Arc::new(filter.selector(&version, options.filter_allocation));
+        let gaps = Arc::new(Gaps::new(shared.numbering.clone()));
         KeyspaceInner {
             id,
             names: Names::new(name),
@@ -220,7 +222,7 @@ impl KeyspaceInner {
             options,
             operators,
             filter,
-            view: ArcSwap::from_pointee(View { memtables, version, selector }),
+            view: ArcSwap::from_pointee(View { memtables, version, selector, gaps, rotation: 0 }),
             dropped: AtomicBool::new(false),
             pressure: KnownPressure::default(),
             reads,
@@ -251,7 +253,9 @@ impl KeyspaceInner {
     /// Returns the view of a new version. Under the `state` lock.
     pub(crate) fn view_of(&self, memtables: Memtables, version: Arc<Version>) -> View {
         let allocation = self.shaping.load().options.filter_allocation;
-        View { memtables, selector: Arc::new(self.filter.selector(&version, allocation)), version }
+        let selector = Arc::new(self.filter.selector(&version, allocation));
+        let old = self.view.load();
+        View { rotation: old.rotation_of(&memtables), memtables, selector, version, gaps: old.gaps.clone() }
     }
 
     /// Tells a table that joins the tree above `version`, and that nobody reads yet, what gets it has to expect.
@@ -323,7 +327,9 @@ pub(crate) struct DbInner {
 
     pub(crate) committer: Arc<Committer>,
     pub(crate) throttle: Throttle,
-    pub(crate) log: Log,
+    pub(crate) log: Arc<Log>,
+    /// What gaps of keyspaces ask for numbers: the log.
+    pub(crate) numbering: Arc<Numbering>,
     pub(crate) monitor: Arc<Monitor>,
     pub(crate) snapshots: Mutex<LiveSnapshots>,
     /// The report if this opening was a salvage.

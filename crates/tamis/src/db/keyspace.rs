@@ -23,7 +23,7 @@ use crate::options::KeyspaceOptions;
 use crate::read::explain::ExplainRecorder;
 #[cfg(feature = "measure")]
 use crate::read::filters_alone;
-use crate::read::{Bounds, Counted, Explanation, Iter, Lookup, ReadAt};
+use crate::read::{Bounds, Counted, Explanation, Iter, Lookup, RangeExplanation, ReadAt};
 use crate::slice::Slice;
 use crate::table::ReadCost;
 
@@ -311,6 +311,25 @@ impl Keyspace {
         let why = why.map_or_else(String::new, |choice| format!(" (auto: {})", choice.reason));
         let filter = format!("{}{why}", at.view.selector.whose());
         Ok(recorder.finish(key, filter, &found, at.horizon, |segment| db.elastic.hotness_of(segment)))
+    }
+
+    /// Returns what an iteration over the first `limit` entries of `range` touches now, by memtable and run. Costs that iteration.
+    ///
+    /// # Errors
+    ///
+    /// Those of an [`Iter`].
+    pub fn explain_range<K: AsRef<[u8]>>(
+        &self,
+        range: impl RangeBounds<K>,
+        limit: usize,
+    ) -> Result<RangeExplanation, ReadError> {
+        self.check()?;
+        let at = self.read_at(None);
+        let filter = at.view.selector.whose().to_string();
+        // Like that of a get, its cost is not counted in the statistics.
+        let mut explained = at.iter(Bounds::of(&range), Arc::default(), None).explain(limit)?;
+        explained.filter = filter;
+        Ok(explained)
     }
 
     /// Asks the filters what a get of `key` asks them that finds it in no table, and reads no table. Returns the cost: filters

@@ -141,7 +141,12 @@ impl DbInner {
             options,
             &self.options,
             operators,
-            &SharedParts { sampler: &self.elastic.sampler, reads: &self.read_counters, chunks: &self.chunks },
+            &SharedParts {
+                sampler: &self.elastic.sampler,
+                reads: &self.read_counters,
+                chunks: &self.chunks,
+                numbering: &self.numbering,
+            },
         ));
         state.catalogue.add(inner.clone());
         self.publish_directory(&state);

@@ -62,6 +62,7 @@ use crate::ids::{KeyspaceId, LogId};
 use crate::io::{FileSystem, Usage};
 use crate::key::SeqNo;
 use crate::options::Options;
+use crate::read::LastNumber;
 use crate::sync::{Mutex, MutexGuard};
 use crate::tree::files::{first_log_path, log_path};
 use crate::tree::open_table::Garbage;
@@ -311,6 +312,14 @@ pub(crate) struct Log {
     health: Arc<Health>,
     room: Arc<Room>,
     counters: Arc<WriteCounters>,
+}
+
+impl LastNumber for Log {
+    fn held(&self, then: &mut dyn FnMut(SeqNo)) -> bool {
+        let Some(current) = self.current.try_lock() else { return false };
+        then(current.last_seq());
+        true
+    }
 }
 
 impl Log {

@@ -58,7 +58,7 @@ use crate::batch::WriteBatch;
 use crate::error::{AdminError, Error, OpenError, ReadError, StorageError, WriteError};
 use crate::ids::DEFAULT_KEYSPACE;
 use crate::options::{Durability, Options};
-use crate::read::Explanation;
+use crate::read::{Explanation, RangeExplanation};
 use crate::tree::edit::VersionEdit;
 
 pub use atomic::Mismatch;
@@ -617,6 +617,30 @@ impl Db {
     /// ```
     pub fn explain_get(&self, key: impl AsRef<[u8]>) -> Result<Explanation, ReadError> {
         self.default.explain_get(key)
+    }
+
+    /// Returns what an iteration over the first `limit` entries of `range` touches now, by memtable and run. Costs that iteration.
+    ///
+    /// # Errors
+    ///
+    /// Those of an [`Iter`](crate::Iter).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// db.put("a", "value")?;
+    /// db.delete("b")?;
+    /// db.put("c", "value")?;
+    /// let explanation = db.explain_range("a".., 10)?;
+    /// assert_eq!((explanation.entries, explanation.cost.tombstones_skipped), (2, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn explain_range<K: AsRef<[u8]>>(
+        &self,
+        range: impl RangeBounds<K>,
+        limit: usize,
+    ) -> Result<RangeExplanation, ReadError> {
+        self.default.explain_range(range, limit)
     }
 
     /// Reads every block of every table and every log record, and checks checksums, order, counts, filters and the invariants

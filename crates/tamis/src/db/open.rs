@@ -41,7 +41,7 @@ use crate::operators::{Names, Unregistered};
 use crate::options::{
     AsyncReads, Incompatible, KeyspaceOptions, LogWrites, OnDamage, Options, ReadMode, incompatible,
 };
-use crate::read::AllReads;
+use crate::read::{AllReads, Numbering};
 use crate::select::TreeFilter;
 use crate::table::OpenFiles;
 use crate::table::ReaderConfig;
@@ -181,6 +181,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
 
     let mut keyspaces: BTreeMap<KeyspaceId, Arc<KeyspaceInner>> = BTreeMap::new();
     let chunks = Arc::new(ChunkPool::new(kept_chunk_bytes(&options)));
+    let numbering = Arc::new(Numbering::new());
     let opening = Opening {
         fs: &*fs,
         dir,
@@ -188,7 +189,12 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         read_only,
         config: &reader_config,
         garbage: &garbage,
-        shared: SharedParts { sampler: &elastic.sampler, reads: &read_counters, chunks: &chunks },
+        shared: SharedParts {
+            sampler: &elastic.sampler,
+            reads: &read_counters,
+            chunks: &chunks,
+            numbering: &numbering,
+        },
     };
     for (&id, stored) in &tree.keyspaces {
         let opened = open_keyspace(&opening, id, stored, &mut warnings);
@@ -260,7 +266,9 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         room: &room,
         counters: &write_counters,
     };
-    let log = Log::new(dir.to_owned(), &options, parts);
+    let log = Arc::new(Log::new(dir.to_owned(), &options, parts));
+    let set = numbering.set(log.clone());
+    debug_assert!(set.is_ok(), "set once");
 
     let share = options.shared_write_memory.as_ref().filter(|_| !read_only);
     let share = share.map(|memory| memory.join(dir, Arc::new(OwnMemtables::new(&directory, &monitor))));
@@ -286,6 +294,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         throttle,
         directory,
         log,
+        numbering,
         monitor,
         health,
         room,

@@ -30,6 +30,10 @@ pub(crate) fn bytes<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Erro
     to.serialize_str(&escaped(bytes))
 }
 
+pub(crate) fn bytes_or_none<S: Serializer>(bytes: &Option<Vec<u8>>, to: S) -> Result<S::Ok, S::Error> {
+    bytes.as_deref().map(escaped).serialize(to)
+}
+
 pub(crate) fn path<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&escaped(path.as_os_str().as_encoded_bytes()))
 }

@@ -6,19 +6,23 @@ use std::sync::Arc;
 
 use super::Memtable;
 use super::node::{Node, NodeRef, Target};
+use super::skiplist::Path;
 use crate::key::{Kind, MAX_SEQNO, SeqNo};
 
 /// A cursor that moves both ways over a memtable while it grows.
 ///
 /// It finds every version whose insertion happened before the move, and may or may not find later ones: snapshot
-/// reads skip versions by sequence number. Moving forward follows one link, moving backward takes a search.
+/// reads skip versions by sequence number. Moving forward follows one link; moving backward takes a few steps, and a search where it
+/// begins.
 pub(crate) struct MemCursor {
     memtable: Arc<Memtable>,
     /// A complete node of `memtable`.
     at: Option<NonNull<Node>>,
+    /// The way to `at`, while the cursor moves backward.
+    path: Option<Box<Path>>,
 }
 
-// SAFETY: the cursor owns a share of the memtable that its pointer leads into, and the nodes of a memtable may be
+// SAFETY: the cursor owns a share of the memtable that its pointers lead into, and the nodes of a memtable may be
 // read from every thread.
 unsafe impl Send for MemCursor {}
 // SAFETY: as above; moving takes `&mut self`.
@@ -26,7 +30,7 @@ unsafe impl Sync for MemCursor {}
 
 impl MemCursor {
     pub(super) fn new(memtable: Arc<Memtable>) -> MemCursor {
-        MemCursor { memtable, at: None }
+        MemCursor { memtable, at: None, path: None }
     }
 
     #[inline]
@@ -48,28 +52,35 @@ impl MemCursor {
 
     /// Moves to the first version.
     pub(crate) fn seek_to_first(&mut self) {
+        self.go_forward();
         self.at = self.memtable.list().first().map(NodeRef::as_non_null);
     }
 
     /// Moves to the last version.
     pub(crate) fn seek_to_last(&mut self) {
-        self.at = self.memtable.list().last().map(NodeRef::as_non_null);
+        let list = self.memtable.list();
+        let path = self.path.get_or_insert_with(|| Box::new(list.path()));
+        self.at = list.last_along(path).map(NodeRef::as_non_null);
     }
 
     /// Moves to the first version that is `(key, seq)` or follows it in version order: the newest version of `key`
     /// that is not newer than `seq`, otherwise the newest one of the next key.
     pub(crate) fn seek(&mut self, key: &[u8], seq: SeqNo) {
+        self.go_forward();
         self.at = self.memtable.list().seek(&Target::new(key, seq)).map(NodeRef::as_non_null);
     }
 
     /// Moves to the last version (the oldest one) of the last key that is less than `key`.
     pub(crate) fn seek_before(&mut self, key: &[u8]) {
-        self.at = self.memtable.list().seek_before(&Target::new(key, MAX_SEQNO)).map(NodeRef::as_non_null);
+        let list = self.memtable.list();
+        let path = self.path.get_or_insert_with(|| Box::new(list.path()));
+        self.at = list.seek_before_along(&Target::new(key, MAX_SEQNO), path).map(NodeRef::as_non_null);
     }
 
     /// Moves to the next version. Panics if the cursor is not valid, as do all methods below.
     #[inline]
     pub(crate) fn next(&mut self) {
+        self.go_forward();
         let next = self.expect_node().next(0);
         if let Some(next) = next {
             next.prefetch(0);
@@ -79,9 +90,20 @@ impl MemCursor {
 
     /// Moves to the previous version.
     pub(crate) fn prev(&mut self) {
-        let node = self.expect_node();
-        let before = self.memtable.list().seek_before(&Target::new(node.key(), node.seq()));
-        self.at = before.map(NodeRef::as_non_null);
+        let list = self.memtable.list();
+        let at = self.at.expect("the cursor is on a version");
+        // SAFETY: `at` was complete when the cursor met it, and lies in this list.
+        let node = unsafe { NodeRef::new(at) };
+        let path = self.path.get_or_insert_with(|| Box::new(list.path()));
+        self.at = list.step_back(node, path).map(NodeRef::as_non_null);
+    }
+
+    /// Called by moves that leave the way to the current version unknown.
+    #[inline]
+    fn go_forward(&mut self) {
+        if let Some(path) = &mut self.path {
+            path.forget();
+        }
     }
 
     /// Returns the user key of the current version.

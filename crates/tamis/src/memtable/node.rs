@@ -235,6 +235,19 @@ impl<'l> NodeRef<'l> {
         }
     }
 
+    /// Returns the last node on `level` that is before `target`, from this one on, which is; `None` if it is more than `most` steps away.
+    #[inline]
+    pub(super) fn last_within(self, level: usize, target: &Target<'_>, most: usize) -> Option<NodeRef<'l>> {
+        let mut at = self;
+        for _ in 0..=most {
+            match at.next(level) {
+                Some(next) if next.is_before(target) => at = next,
+                _ => return Some(at),
+            }
+        }
+        None
+    }
+
     /// Prefetches the start of the next node on `level`.
     #[inline(always)]
     pub(super) fn prefetch(self, level: usize) {

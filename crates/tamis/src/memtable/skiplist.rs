@@ -58,6 +58,26 @@ struct Splice {
 // SAFETY: the pointers are only followed while the list lives, whose nodes every thread may read.
 unsafe impl Send for Splice {}
 
+/// The way to a version that a cursor stands on: on each level a node before it, mostly the last such. Nodes inserted since may lie
+/// between. A step back then changes the levels of one tower, where a search from the head visits all levels.
+///
+/// Belongs to one cursor.
+pub(super) struct Path {
+    before: [NonNull<Node>; MAX_HEIGHT],
+    /// Whether it leads to where the cursor stands.
+    placed: bool,
+}
+
+impl Path {
+    /// Forgets where the cursor stood.
+    pub(super) fn forget(&mut self) {
+        self.placed = false;
+    }
+}
+
+/// As many nodes are passed on a level in search of the one before another, if it is known to be near; more were inserted since.
+const NEAR: usize = 64;
+
 impl SkipList {
     /// Creates an empty list that allocates in chunks of `chunk_bytes`, from `pool` while it has any.
     pub(super) fn new(chunk_bytes: usize, pool: Option<Arc<ChunkPool>>) -> SkipList {
@@ -74,6 +94,11 @@ impl SkipList {
     fn head(&self) -> NodeRef<'_> {
         // SAFETY: written in `new`; the arenas live as long as the list.
         unsafe { NodeRef::new(self.head) }
+    }
+
+    /// Returns a way that leads nowhere yet.
+    pub(super) fn path(&self) -> Path {
+        Path { before: [self.head; MAX_HEIGHT], placed: false }
     }
 
     /// Returns a writer. One at a time continues where the last one was.
@@ -117,8 +142,68 @@ impl SkipList {
     }
 
     /// Returns the last version that is before `target`.
+    #[cfg(all(test, loom))]
     pub(super) fn seek_before(&self, target: &Target<'_>) -> Option<NodeRef<'_>> {
-        self.last_where(|node| node.is_before(target))
+        self.last_where(|node| node.is_before(target), |_, _| {})
+    }
+
+    /// Returns the last version that is before `target`, and the way to it.
+    pub(super) fn seek_before_along(&self, target: &Target<'_>, path: &mut Path) -> Option<NodeRef<'_>> {
+        let at = self.last_where_along(|node| node.is_before(target), path)?;
+        self.retreat(at, path);
+        Some(at)
+    }
+
+    /// Returns the last version, and the way to it.
+    pub(super) fn last_along(&self, path: &mut Path) -> Option<NodeRef<'_>> {
+        let at = self.last_where_along(|_| true, path)?;
+        self.retreat(at, path);
+        Some(at)
+    }
+
+    /// Returns the last version that is before `at`, and the way to it. `path` is the way to `at` if it is `placed`.
+    ///
+    /// Cost: a handful of steps on average if `path` is placed, a search otherwise.
+    pub(super) fn step_back(&self, at: NodeRef<'_>, path: &mut Path) -> Option<NodeRef<'_>> {
+        let target = Target::new(at.key(), at.seq());
+        if !path.placed {
+            return self.seek_before_along(&target, path);
+        }
+        // SAFETY: the path holds nodes of this list.
+        let from: NodeRef<'_> = unsafe { NodeRef::new(path.before[0]) };
+        let Some(before) = from.last_within(0, &target, NEAR) else {
+            return self.seek_before_along(&target, path);
+        };
+        if before == self.head() {
+            path.placed = false;
+            return None;
+        }
+        path.before[0] = before.as_non_null();
+        self.retreat(before, path);
+        Some(before)
+    }
+
+    /// Turns the way to what follows `at` into the way to `at`: only the levels of `at` change.
+    fn retreat(&self, at: NodeRef<'_>, path: &mut Path) {
+        let target = Target::new(at.key(), at.seq());
+        let height = at.height();
+        // SAFETY: the path holds nodes of this list.
+        let of = |path: &Path, level: usize| unsafe { NodeRef::new(path.before[level]) };
+        let mut from = if height < MAX_HEIGHT { of(path, height) } else { self.head() };
+        for level in (0..height).rev() {
+            // Another node than `at` precedes what followed it, and so precedes `at`; it is nearer than that of the level above.
+            let known: NodeRef<'_> = of(path, level);
+            if known != at {
+                from = known;
+            }
+            let Some(before) = from.last_within(level, &target, NEAR) else {
+                // Many were inserted since: the next step searches.
+                path.placed = false;
+                return;
+            };
+            path.before[level] = before.as_non_null();
+            from = before;
+        }
     }
 
     /// Returns the first version.
@@ -133,13 +218,19 @@ impl SkipList {
     }
 
     /// Returns the last version.
+    #[cfg(all(test, loom))]
     pub(super) fn last(&self) -> Option<NodeRef<'_>> {
-        self.last_where(|_| true)
+        self.last_where(|_| true, |_, _| {})
     }
 
-    /// Returns the last version for which `holds` is true; it must be true for a prefix of the list.
+    /// Returns the last version for which `holds` is true; it must be true for a prefix of the list. Shows the last such of each level
+    /// to `visit`.
     #[inline]
-    fn last_where(&self, holds: impl Fn(NodeRef<'_>) -> bool) -> Option<NodeRef<'_>> {
+    fn last_where(
+        &self,
+        holds: impl Fn(NodeRef<'_>) -> bool,
+        mut visit: impl FnMut(usize, NodeRef<'_>),
+    ) -> Option<NodeRef<'_>> {
         let mut at = self.head();
         for level in (0..self.height.load(Ordering::Relaxed)).rev() {
             while let Some(next) = at.next(level)
@@ -147,8 +238,15 @@ impl SkipList {
             {
                 at = next;
             }
+            visit(level, at);
         }
         (at != self.head()).then_some(at)
+    }
+
+    /// The same, and makes `path` the way to what follows.
+    fn last_where_along(&self, holds: impl Fn(NodeRef<'_>) -> bool, path: &mut Path) -> Option<NodeRef<'_>> {
+        *path = Path { before: [self.head; MAX_HEIGHT], placed: true };
+        self.last_where(holds, |level, node| path.before[level] = node.as_non_null())
     }
 
     /// Estimates the number of versions that are not before `from` and, if given, before `to`: counts the nodes of the highest level with

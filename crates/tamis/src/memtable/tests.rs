@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -118,6 +119,74 @@ proptest! {
             prop_assert_eq!(here(&cursor), model.range(..(at.0, Reverse(MAX_SEQNO))).next_back().map(row));
         }
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    /// A cursor that goes backward keeps the way to where it stands; what was inserted since lies beside that way.
+    #[test]
+    fn a_cursor_finds_what_was_inserted_before_each_move(
+        steps in prop::collection::vec((0..6u8, 0..3u8, 1..90u32), 1..120),
+    ) {
+        let memtable = memtable();
+        let mut model = std::collections::BTreeSet::new();
+        let mut cursor = memtable.cursor();
+        let mut seq = 0;
+        for (step, hot, count) in steps {
+            let at = cursor.valid().then(|| (cursor.key().to_vec(), Reverse(cursor.seq())));
+            match (step, at) {
+                // Versions of few keys, or of many.
+                (0 | 1, _) => {
+                    for i in 0..count {
+                        seq += 1;
+                        let key = if hot == 0 { vec![b'h', i as u8 % 3] } else { vec![hot, i as u8, seq as u8] };
+                        put(&memtable, &key, seq, b"");
+                        model.insert((key, Reverse(seq)));
+                    }
+                    continue;
+                }
+                (2, Some(at)) => {
+                    cursor.next();
+                    let expected = model.range((Excluded(at), Unbounded)).next();
+                    let found = here(&cursor).map(|row| (row.0, Reverse(row.1)));
+ prop_assert_eq!(found.as_ref(), expected);
+                }
+                (3 | 4, Some(mut at)) => {
+                    for _ in 0..count % 8 {
+                        cursor.prev();
+                        let expected = model.range(..at).next_back();
+                        let found = here(&cursor).map(|row| (row.0, Reverse(row.1)));
+ prop_assert_eq!(found.as_ref(), expected);
+                        let Some(next) = expected else { break };
+                        at = next.clone();
+                    }
+                }
+                (5, _) => cursor.seek_before(&[b'h', hot]),
+                _ => cursor.seek_to_last(),
+            }
+        }
+    }
+}
+
+/// Each step back searched from the head, over all levels.
+#[test]
+fn a_step_back_costs_a_few_comparisons() {
+    const VERSIONS: u64 = if cfg!(miri) { 300 } else { 50_000 };
+    let memtable = memtable();
+    for seq in 1..=VERSIONS {
+        put(&memtable, &(seq.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40).to_be_bytes(), seq, b"");
+    }
+    let mut cursor = memtable.cursor();
+    cursor.seek_to_last();
+    let (before, mut steps) = (COMPARISONS.get(), 0);
+    while cursor.valid() {
+        cursor.prev();
+        steps += 1;
+    }
+    assert_eq!(steps, VERSIONS);
+    let each = (COMPARISONS.get() - before) as f64 / steps as f64;
+    assert!(each < 8.0, "{each} comparisons for each step");
 }
 
 #[test]

@@ -141,6 +141,61 @@ pub struct Explanation {
     pub cost: ReadCost,
 }
 
+/// A source of an iteration.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(tag = "kind", rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum RangeSource {
+    /// A memtable.
+    Memtable {
+        /// Whether it is the one that takes writes.
+        active: bool,
+        /// Number of key versions in it.
+        entries: u64,
+        /// About how many of them are of keys within the range.
+        in_range: u64,
+    },
+    /// A run.
+    Run {
+        /// Its level.
+        level: usize,
+        /// Its id.
+        run: u64,
+        /// Number of its tables that reach into the range.
+        tables: usize,
+        /// Number of positionings in it: 0 if the iteration ended before its keys, or a filter ruled it out.
+        seeks: u64,
+        /// Number of data blocks touched in it.
+        blocks: u64,
+        /// Bytes of those blocks, as stored.
+        bytes: u64,
+    },
+}
+
+/// What an iteration from the start of a range touched, produced by the code that serves iterators.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct RangeExplanation {
+    /// The first key of the range.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::bytes"))]
+    pub start: Vec<u8>,
+    /// The first key behind the range; `None` if it has no end.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::bytes_or_none"))]
+    pub end: Option<Vec<u8>>,
+    /// The filter that can rule out runs: one `per table`, one `for the tree`, or `external`.
+    pub filter: String,
+    /// The memtables and runs, newest first.
+    pub sources: Vec<RangeSource>,
+    /// Number of entries returned.
+    pub entries: u64,
+    /// The last of their keys.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::bytes_or_none"))]
+    pub last: Option<Vec<u8>>,
+    /// The cost.
+    pub cost: ReadCost,
+}
+
 /// Returns what is in memory for the segment of a probe's key, if the table has an elastic filter.
 fn units(table: &OpenTable, probe: &Probe<'_>) -> Option<ExplainUnits> {
     let TableFilter::Elastic(filter) = &table.filter else { return None };

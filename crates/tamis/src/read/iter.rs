@@ -9,6 +9,8 @@ use crate::operators::MergeOperator;
 use crate::read::ReadCounters;
 use crate::read::View;
 use crate::read::blobs::BlobScan;
+use crate::read::explain::{RangeExplanation, RangeSource};
+use crate::read::gaps::{Gaps, Jump, WORTH};
 use crate::read::merge::{MergeCursor, Tables};
 use crate::read::operands::{Base, Operands, Order};
 use crate::read::overlay::Overlay;
@@ -18,6 +20,9 @@ use crate::table::CursorOptions;
 use crate::table::ReadCost;
 use crate::tree::open_table::OpenTable;
 use crate::tree::tombstones::Tombstones;
+
+/// How many versions of one key are stepped over, one by one, before a seek passes the rest.
+const STEPS: u64 = 4;
 
 /// The key range of an iterator, normalised: from `start` (included) up to `end` (excluded; `None`: no end).
 #[derive(Clone, Debug, Default)]
@@ -93,6 +98,8 @@ pub struct Iter {
     empty: bool,
     front: End,
     back: End,
+    /// Whether the iterator uses gaps and learns of them.
+    knows_gaps: bool,
     cost: ReadCost,
     blobs: BlobScan,
     /// The end that was positioned last, if that is a sample of the keyspace's queries; until its first item is known.
@@ -129,12 +136,65 @@ struct End {
     finished: bool,
     /// Whether it finished because of an error.
     failed: bool,
+    dead: DeadKeys,
+}
+
+/// The keys without a value that an end has passed since the last one with a value.
+#[derive(Debug, Default)]
+struct DeadKeys {
+    /// How many were stepped over.
+    count: u64,
+    /// How many since the last jump over a gap.
+    since_jump: u64,
+    /// Whether some were jumped over.
+    jumped: bool,
+    /// From here on none has a value: forwards the first of them, the start of the first gap, or that of the iteration.
+    start: Vec<u8>,
+    /// Backwards, the key with a value behind them, or the end of the iteration.
+    end: Option<Vec<u8>>,
+}
+
+impl DeadKeys {
+    /// Counts one more, and reports whether it is time to ask for gaps: at the first, and then more and more rarely.
+    #[inline]
+    fn add(&mut self) -> bool {
+        self.count += 1;
+        self.since_jump += 1;
+        self.since_jump.is_power_of_two()
+    }
+
+    /// Tells the gaps that no key from the first of these up to `end` has a value at the number `seq`, if that is worth it.
+    #[inline]
+    fn over(&mut self, gaps: &Gaps, end: Option<&[u8]>, seq: SeqNo, knows_gaps: bool) {
+        if self.are_worth_it() && knows_gaps {
+            gaps.learn(&self.start, end, seq, self.count);
+        }
+        (self.count, self.since_jump, self.jumped) = (0, 0, false);
+    }
+
+    /// The same of those from `last`, the last of these, up to the key with a value behind them.
+    #[inline]
+    fn over_backwards(&mut self, gaps: &Gaps, last: Option<&[u8]>, seq: SeqNo) {
+        if self.are_worth_it()
+            && let Some(last) = last
+        {
+            gaps.learn(last, self.end.as_deref(), seq, self.count);
+        }
+        (self.count, self.since_jump, self.jumped) = (0, 0, false);
+    }
+
+    /// Many are worth a gap, and a few at a gap that they extend.
+    #[inline]
+    fn are_worth_it(&self) -> bool {
+        self.count >= WORTH || (self.jumped && self.count > 0)
+    }
 }
 
 impl Iter {
     pub(crate) fn new(context: IterContext, bounds: Bounds) -> Iter {
         let tombstones = context.view.all_tombstones();
         Iter {
+            knows_gaps: context.view.has_all(),
             context,
             bounds,
             tombstones,
@@ -234,12 +294,29 @@ impl Iter {
         self.front = End { finished: true, failed: true, ..End::default() };
         self.cost.scans += 1;
         self.empty = true;
-        counted(&mut cursor, &mut self.cost, |cursor| cursor.seek(start, MAX_SEQNO))?;
+        let mut dead = DeadKeys::default();
+        let target = self.leap(start, &mut dead);
+        let target = target.as_deref().unwrap_or(start);
+        counted(&mut cursor, &mut self.cost, |cursor| cursor.seek(target, MAX_SEQNO))?;
         self.floor = Some(start.to_vec());
         self.positioned(Sampled::Front);
-        self.front = End { cursor: Some(cursor), ..End::default() };
+        self.front = End { cursor: Some(cursor), dead, ..End::default() };
         self.back.finished = self.back.failed;
         Ok(())
+    }
+
+    /// Returns where the front may begin in place of `start`, if that lies in a gap.
+    #[inline]
+    fn leap(&self, start: &[u8], dead: &mut DeadKeys) -> Option<Vec<u8>> {
+        let gaps = &self.context.view.gaps;
+        if gaps.is_empty() || !self.knows_gaps {
+            return None;
+        }
+        let Jump { start, end } = gaps.jump(start, self.context.snapshot)?;
+        let bound = self.back.last.as_deref().or(self.bounds.end.as_deref());
+        let end = end.filter(|end| bound.is_none_or(|bound| &end[..] < bound))?;
+        (dead.jumped, dead.start) = (true, start);
+        Some(end)
     }
 
     #[inline]
@@ -264,28 +341,91 @@ impl Iter {
         if self.front.cursor.is_none() {
             let mut cursor = self.cursor();
             self.cost.scans += 1;
-            counted(&mut cursor, &mut self.cost, |cursor| cursor.seek(&self.bounds.start, MAX_SEQNO))?;
+            let mut dead = DeadKeys::default();
+            let target = self.leap(&self.bounds.start, &mut dead);
+            let target = target.as_deref().unwrap_or(&self.bounds.start);
+            counted(&mut cursor, &mut self.cost, |cursor| cursor.seek(target, MAX_SEQNO))?;
             self.positioned(Sampled::Front);
-            self.front.cursor = Some(cursor);
+            (self.front.cursor, self.front.dead) = (Some(cursor), dead);
         }
         let cursor = self.front.cursor.as_mut().expect("positioned");
         if std::mem::take(&mut self.front.given) {
             cursor.next()?;
         }
         let end = self.back.last.as_deref().or(self.bounds.end.as_deref());
+        let mut stepped = 0;
         while cursor.valid() {
             let key = cursor.key();
             if end.is_some_and(|end| key >= end) {
                 break;
             }
             let seq = cursor.seq();
-            if seq > self.context.snapshot || self.front.last.as_deref() == Some(key) {
+            let too_new = seq > self.context.snapshot;
+            if too_new || self.front.last.as_deref() == Some(key) {
+                self.cost.versions_skipped += 1;
+                stepped += 1;
+                if stepped > STEPS {
+                    // The newest visible version may be far down, and so may the next key.
+                    let target = if too_new { self.context.snapshot } else { 0 };
+                    let coming = &mut self.front.coming;
+                    coming.clear();
+                    coming.extend_from_slice(key);
+                    stepped = 0;
+                    self.cost.versions_skipped += cursor.pass(coming, target)?.saturating_sub(1);
+                } else {
+                    cursor.next()?;
+                }
+                continue;
+            }
+            stepped = 0;
+            // The newest visible version of a key not returned yet.
+            let deleted = self.tombstones.as_ref().map_or(0, |t| t.cover(key, self.context.snapshot));
+            let cover = deleted.max(self.context.horizon);
+            let dead = &mut self.front.dead;
+            if deleted > seq || cursor.kind() == Kind::Delete {
+                if dead.count == 0 && !dead.jumped {
+                    // The first of all is the first behind where the iteration began.
+                    let began = self.floor.as_ref().unwrap_or(&self.bounds.start);
+                    let first = if self.front.last.is_some() { key } else { began };
+                    dead.start.clear();
+                    dead.start.extend_from_slice(first);
+                }
+                let ask = dead.add();
+                self.cost.tombstones_skipped += 1;
+                let gaps = &self.context.view.gaps;
+                let snapshot = self.context.snapshot;
+                if ask
+                    && self.knows_gaps
+                    && !gaps.is_empty()
+                    && let Some(Jump { start, end: gap_end }) = gaps.jump(key, snapshot)
+                {
+                    if !dead.jumped && dead.count == 1 && start < dead.start {
+                        dead.start = start;
+                    }
+                    // Those in the gap are known.
+                    (dead.jumped, dead.since_jump) = (true, 0);
+                    let last = self.front.last.get_or_insert_default();
+                    last.clear();
+                    last.extend_from_slice(key);
+                    let target = gap_end.filter(|gap_end| end.is_none_or(|end| &gap_end[..] < end));
+                    let Some(target) = target else {
+                        dead.over(gaps, end, snapshot, self.knows_gaps);
+                        return Ok(None);
+                    };
+                    if let Err(error) = cursor.seek(&target, MAX_SEQNO) {
+                        cursor.drain_cost(&mut self.cost);
+                        self.front.cursor = None;
+                        return Err(error.into());
+                    }
+                    continue;
+                }
+                let last = self.front.last.get_or_insert_default();
+                last.clear();
+                last.extend_from_slice(key);
                 cursor.next()?;
                 continue;
             }
-            // The newest visible version of a key not returned yet.
-            let cover = self.tombstones.as_ref().map_or(0, |t| t.cover(key, self.context.snapshot));
-            let cover = cover.max(self.context.horizon);
+            dead.over(&self.context.view.gaps, Some(key), self.context.snapshot, self.knows_gaps);
             if cursor.kind() == Kind::Merge && cover <= seq {
                 // An error before the end of the merge leaves the key to the back.
                 let coming = &mut self.front.coming;
@@ -297,7 +437,7 @@ impl Iter {
                 return Ok(Some(item));
             }
             // A value that cannot be read leaves the key to the back, too.
-            let shows = cover <= seq && matches!(cursor.kind(), Kind::Put | Kind::PutBlob);
+            let shows = cover <= seq;
             let value = shows.then(|| value_at(cursor, &mut self.blobs, &mut self.cost)).transpose()?;
             let last = self.front.last.get_or_insert_default();
             last.clear();
@@ -306,8 +446,10 @@ impl Iter {
                 self.front.given = true;
                 return Ok(Some((cursor.pinned_key(), value)));
             }
+            self.cost.tombstones_skipped += 1;
             cursor.next()?;
         }
+        self.front.dead.over(&self.context.view.gaps, end, self.context.snapshot, self.knows_gaps);
         Ok(None)
     }
 
@@ -341,36 +483,103 @@ impl Iter {
             // In place of `newest`, a value that is not read before it is known to be needed.
             let mut separated: Option<(Arc<OpenTable>, Slice)> = None;
             let mut operands = Operands::new(Order::OldestFirst);
+            let mut stepped = 0;
             while cursor.valid() && cursor.key() == &coming[..] {
+                if stepped == STEPS {
+                    let seq = cursor.seq();
+                    if seq > self.context.snapshot {
+                        stepped += cursor.pass(coming, 0)?;
+                        break;
+                    }
+                    // From the newest visible version down, as forwards: no older one than those left counts if that is a value.
+                    let mut newer = Operands::new(Order::NewestFirst);
+                    let climb = cursor.climb(coming, self.context.snapshot)?;
+                    while cursor.valid() && cursor.seq() >= seq.max(cover) {
+                        stepped += 1;
+                        match cursor.kind() {
+                            Kind::Merge => newer.push(coming, cursor.pinned_value(), operator),
+                            kind => {
+                                operands.clear();
+                                (newest, separated) = base_at(cursor, kind);
+                                break;
+                            }
+                        }
+                        cursor.climb_down(coming)?;
+                    }
+                    operands.add_newer(newer);
+                    cursor.leave(climb, coming)?;
+                    break;
+                }
+                stepped += 1;
                 if (cover..=self.context.snapshot).contains(&cursor.seq()) {
                     match cursor.kind() {
                         Kind::Merge => operands.push(coming, cursor.pinned_value(), operator),
                         kind => {
                             operands.clear();
-                            separated = (kind == Kind::PutBlob)
-                                .then(|| (cursor.table().clone(), cursor.pinned_value()));
-                            newest = match kind {
-                                Kind::Put => Base::Value(cursor.pinned_value()),
-                                _ => Base::Nothing,
-                            };
+                            (newest, separated) = base_at(cursor, kind);
                         }
                     }
                 }
                 cursor.prev()?;
             }
+            let counts =
+                operands.count() + u64::from(separated.is_some() || matches!(newest, Base::Value(_)));
+            self.cost.versions_skipped += stepped - counts.max(1).min(stepped);
             if let Some((table, reference)) = separated {
                 newest = Base::Value(self.blobs.read(&table, &reference, &mut self.cost)?);
             }
             if !operands.is_empty() {
                 newest = Base::Value(operands.resolve(coming, &newest, operator, &mut self.cost)?);
             }
-            let last = self.back.last.get_or_insert_default();
-            std::mem::swap(last, coming);
+            let dead = &mut self.back.dead;
+            let (gaps, snapshot) = (&self.context.view.gaps, self.context.snapshot);
             if let Base::Value(value) = newest {
+                dead.over_backwards(gaps, self.back.last.as_deref(), snapshot);
+                let last = self.back.last.get_or_insert_default();
+                std::mem::swap(last, coming);
                 return Ok(Some((Slice::copy_of(last), value)));
             }
+            self.cost.tombstones_skipped += 1;
+            if dead.count == 0 && !dead.jumped {
+                dead.end.clone_from(if self.back.last.is_some() {
+                    &self.back.last
+                } else {
+                    &self.bounds.end
+                });
+            }
+            let last = self.back.last.get_or_insert_default();
+            std::mem::swap(last, coming);
+            // Where entries expire, this may be one that has.
+            if self.context.horizon > 0 || !self.knows_gaps {
+                continue;
+            }
+            if dead.add()
+                && !gaps.is_empty()
+                && let Some(Jump { start: gap_start, .. }) = gaps.jump(last, snapshot)
+            {
+                (dead.jumped, dead.since_jump) = (true, 0);
+                *last = gap_start;
+                if let Err(error) = cursor.seek_before(last) {
+                    cursor.drain_cost(&mut self.cost);
+                    self.back.cursor = None;
+                    return Err(error.into());
+                }
+            }
         }
+        let gaps = &self.context.view.gaps;
+        self.back.dead.over_backwards(gaps, self.back.last.as_deref(), self.context.snapshot);
         Ok(None)
+    }
+}
+
+/// Returns what the version at the cursor, which is not an operand, is for newer operands. In place of a value that is not read before it
+/// is known to be needed, its table and the reference to it.
+#[inline]
+fn base_at(cursor: &MergeCursor, kind: Kind) -> (Base, Option<(Arc<OpenTable>, Slice)>) {
+    match kind {
+        Kind::Put => (Base::Value(cursor.pinned_value()), None),
+        Kind::PutBlob => (Base::Nothing, Some((cursor.table().clone(), cursor.pinned_value()))),
+        Kind::Delete | Kind::Merge => (Base::Nothing, None),
     }
 }
 
@@ -483,6 +692,56 @@ impl Iter {
         self.back.finished = !matches!(item, Some(Ok(_)));
         self.back.failed = matches!(item, Some(Err(_)));
         item
+    }
+}
+
+impl Iter {
+    /// Takes up to `limit` items from the front, and tells what that touched; all but the filter.
+    pub(crate) fn explain(mut self, limit: usize) -> Result<RangeExplanation, ReadError> {
+        let (mut entries, mut last) = (0, None);
+        for item in self.by_ref().take(limit) {
+            last = Some(item?.0.to_vec());
+            entries += 1;
+        }
+        let mut costs = Vec::new();
+        if let Some(cursor) = &mut self.front.cursor {
+            cursor.drain_each(&mut costs);
+            cursor.drain_cost(&mut self.cost);
+        }
+        for &cost in &costs {
+            self.cost = self.cost + cost;
+        }
+        let Bounds { start, end } = std::mem::take(&mut self.bounds);
+        let View { memtables, version, .. } = &*self.context.view;
+        let mut sources = Vec::new();
+        for (i, slot) in memtables.iter().enumerate() {
+            sources.push(RangeSource::Memtable {
+                active: i == 0,
+                entries: slot.memtable.entries() as u64,
+                in_range: slot.memtable.estimate(&start, end.as_deref()) as u64,
+            });
+        }
+        let mut costs = costs.into_iter();
+        for run in &version.runs {
+            let cost = match run.tables.is_empty() {
+                true => ReadCost::default(),
+                false => costs.next().unwrap_or_default(),
+            };
+            let reach = |table: &&Arc<OpenTable>| {
+                table.meta.largest.reaches(&start)
+                    && end.as_deref().is_none_or(|end| table.meta.smallest[..] < *end)
+            };
+            sources.push(RangeSource::Run {
+                level: run.level,
+                run: run.id,
+                tables: version.tables[run.tables.clone()].iter().filter(reach).count(),
+                seeks: cost.seeks,
+                blocks: cost.block_reads,
+                bytes: cost.bytes_read,
+            });
+        }
+        let cost = std::mem::take(&mut self.cost);
+        Ok(RangeExplanation { start, end, filter: String::new(), sources, entries, last, cost })
     }
 }
 

@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::error::StorageError;
 use crate::key::{Kind, MAX_SEQNO, SeqNo, compare_versions, prefix_of};
 use crate::memtable::MemCursor;
@@ -90,7 +92,7 @@ struct Ranked {
 /// All versions of several sources in version order, forwards or backwards: a binary heap of sources.
 ///
 /// Moves in one direction at a time: after a forward seek only [`next`](MergeCursor::next) may be called, after a
-/// backward seek only [`prev`](MergeCursor::prev). Cost, beyond the sources' own: one comparison of two numbers per move
+/// backward seek only [`prev`](MergeCursor::prev), or a [`climb`](MergeCursor::climb) and back. Cost, beyond the sources' own: one comparison of two numbers per move
 /// while one source supplies consecutive keys, O(log sources) otherwise. Keys are compared only where their first eight
 /// bytes are equal.
 #[derive(Debug)]
@@ -104,6 +106,15 @@ pub(crate) struct MergeCursor {
     backward: bool,
     /// Set if the tables are those of a version whose filter is global.
     lazy_runs: Option<Box<LazyRuns>>,
+}
+
+/// What a merge that moves backwards has set aside for the versions of one key; see [`MergeCursor::climb`].
+#[derive(Debug)]
+pub(crate) struct Climb {
+    /// The sources that are on other keys.
+    aside: Vec<Ranked>,
+    /// The others.
+    sources: SmallVec<[u32; 8]>,
 }
 
 impl MergeCursor {
@@ -314,6 +325,121 @@ impl MergeCursor {
         self.unpark_top()
     }
 
+    /// Moves on from the version at hand to (`key`, `seq`), forwards to the first version at or after it, `key` being that at hand, and
+    /// backwards to the last version of the last key before `key`. Costs a step in every source that has a version in between, and a
+    /// seek in those that have several.
+    ///
+    /// Returns the number of versions stepped over.
+    #[cold]
+    pub(crate) fn pass(&mut self, key: &[u8], seq: SeqNo) -> Result<u64, StorageError> {
+        let backward = self.backward;
+        let mut passed = 0;
+        let comes_before = |at: &Source| at.valid() && at.key() == key && (backward || at.seq(false) > seq);
+        while let Some(top) = self.heap.first()
+            && comes_before(&self.sources[top.source as usize])
+        {
+            // A lazy position is not at the top.
+            let source = &mut self.sources[top.source as usize];
+            passed += 1;
+            match (&mut *source, backward) {
+                (Source::Memtable(cursor), false) => cursor.next(),
+                (Source::Memtable(cursor), true) => cursor.prev(),
+                (Source::Run(run), false) => run.next(&self.context)?,
+                (Source::Run(run), true) => run.prev(&self.context)?,
+                (Source::Asleep(_), _) => unreachable!("{ASLEEP}"),
+            }
+            if comes_before(source) {
+                match source {
+                    Source::Memtable(cursor) if backward => cursor.seek_before(key),
+                    Source::Memtable(cursor) => cursor.seek(key, seq),
+                    Source::Run(run) if !run.is_lazy() => run.leave(&self.context, key, seq, backward)?,
+                    _ => {}
+                }
+            }
+            self.replace_top();
+            self.unpark_top()?;
+        }
+        Ok(passed)
+    }
+
+    /// Leads up from the version at hand of `key`, in a merge that moves backwards: to the newest version of `key` that is not newer than
+    /// `seq`, in the sources that the merge has not left yet. From there [`climb_down`](Self::climb_down) leads to older versions, and the merge
+    /// is [`valid`](Self::valid) while there is one. [`leave`](Self::leave) must follow, except after an error.
+    #[cold]
+    pub(crate) fn climb(&mut self, key: &[u8], seq: SeqNo) -> Result<Climb, StorageError> {
+        debug_assert!(self.backward, "a climb after a forward seek");
+        let prefix = !self.heap[0].rank;
+        let mut climb = Climb { aside: std::mem::take(&mut self.heap), sources: SmallVec::new() };
+        let sources = &mut self.sources;
+        climb.aside.retain(|at| match &sources[at.source as usize] {
+            // A lazy position at this key would come before its versions; it was left.
+            Source::Run(run) if run.is_lazy() => true,
+            source if source.key() == key => {
+                climb.sources.push(at.source);
+                false
+            }
+            _ => true,
+        });
+        self.backward = false;
+        for &source in &climb.sources {
+            let on_key = match &mut self.sources[source as usize] {
+                Source::Memtable(cursor) => {
+                    cursor.seek(key, seq);
+                    cursor.valid() && cursor.key() == key
+                }
+                Source::Run(run) => {
+                    run.seek_within(key, seq)?;
+                    run.is_within(key)
+                }
+                Source::Asleep(_) => unreachable!("{ASLEEP}"),
+            };
+            if on_key {
+                self.heap.push(Ranked { rank: prefix, source });
+            }
+        }
+        self.heapify();
+        Ok(climb)
+    }
+
+    /// Moves to the next older version of `key` on a [`climb`](Self::climb), if there is one.
+    pub(crate) fn climb_down(&mut self, key: &[u8]) -> Result<(), StorageError> {
+        let on_key = match &mut self.sources[self.heap[0].source as usize] {
+            Source::Memtable(cursor) => {
+                cursor.next();
+                cursor.valid() && cursor.key() == key
+            }
+            Source::Run(run) => {
+                run.next_within()?;
+                run.is_within(key)
+            }
+            Source::Asleep(_) => unreachable!("{ASLEEP}"),
+        };
+        if !on_key {
+            self.heap.swap_remove(0);
+        }
+        self.sift_down(0);
+        Ok(())
+    }
+
+    /// Ends a [`climb`](Self::climb): moves backwards to the last version of the last key before `key`.
+    pub(crate) fn leave(&mut self, climb: Climb, key: &[u8]) -> Result<(), StorageError> {
+        self.backward = true;
+        self.heap = climb.aside;
+        for &source in &climb.sources {
+            let at = &mut self.sources[source as usize];
+            match at {
+                Source::Memtable(cursor) => cursor.seek_before(key),
+                Source::Run(run) => run.leave(&self.context, key, 0, true)?,
+                Source::Asleep(_) => unreachable!("{ASLEEP}"),
+            }
+            if at.valid() {
+                self.heap.push(Ranked { rank: rank_of(at.key(), true), source });
+            }
+        }
+        self.heapify();
+        self.unpark_top()
+    }
+
     /// Reports whether the version of source `a` comes before that of source `b`.
     #[inline]
     fn precedes(&self, a: Ranked, b: Ranked) -> bool {
@@ -410,6 +536,19 @@ impl MergeCursor {
             Source::Memtable(cursor) => Slice::from_memtable(cursor.pinned_value()),
             Source::Run(run) => Slice::from_block(run.current().pinned_value()),
             Source::Asleep(_) => unreachable!("{ASLEEP}"),
+        }
+    }
+
+    /// Moves the read cost of each run so far into `costs`, in the order of their addition; not that of a global filter.
+    pub(crate) fn drain_each(&mut self, costs: &mut Vec<ReadCost>) {
+        for source in &mut self.sources {
+            let mut cost = ReadCost::default();
+            match source {
+                Source::Memtable(_) => continue,
+                Source::Run(run) => run.drain_cost(&mut cost),
+                Source::Asleep(_) => {}
+            }
+            costs.push(cost);
         }
     }
 

@@ -5,6 +5,7 @@ mod counters;
 pub(crate) mod explain;
 #[cfg(feature = "measure")]
 pub(crate) mod filters_alone;
+mod gaps;
 mod iter;
 mod lookup;
 pub(crate) mod merge;
@@ -21,7 +22,11 @@ mod view;
 mod watch;
 
 pub(crate) use counters::{AllReads, Counted, ReadCounters};
-pub use explain::{ExplainBlock, ExplainOutcome, ExplainStep, ExplainUnits, Explanation, FilterAnswer};
+pub use explain::{
+    ExplainBlock, ExplainOutcome, ExplainStep, ExplainUnits, Explanation, FilterAnswer, RangeExplanation,
+    RangeSource,
+};
+pub(crate) use gaps::{Gaps, LastNumber, Numbering};
 pub use iter::Iter;
 pub(crate) use iter::{Bounds, IterContext};
 pub(crate) use lookup::{Lookup, Recorder};

@@ -67,6 +67,12 @@ impl Operands {
         self.operands.is_empty()
     }
 
+    /// Returns how many were added.
+    #[inline]
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
     /// Removes all operands.
     pub(crate) fn clear(&mut self) {
         self.operands.clear();
@@ -87,6 +93,15 @@ impl Operands {
             }
             self.unfolded = 0;
         }
+    }
+
+    /// Adds operands that are newer than all of these, in the order opposite to that of these.
+    pub(crate) fn add_newer(&mut self, newer: Operands) {
+        debug_assert!(self.order == Order::OldestFirst && newer.order == Order::NewestFirst);
+        self.operands.extend(newer.operands.into_iter().rev());
+        self.count += newer.count;
+        // Folding was tried on them, or they are few.
+        self.unfolded = 0;
     }
 
     /// Returns the value of `key`: applies the operands, of which there must be one, to `base`. Empties the operands.

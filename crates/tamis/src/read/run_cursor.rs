@@ -66,6 +66,8 @@ pub(crate) struct RunCursor {
     admitted: Admitted,
     /// Whether the table of a lazy position is prepared for a seek to its key.
     prepared: bool,
+    /// Whether a table was opened.
+    opened: bool,
 }
 
 impl RunCursor {
@@ -81,6 +83,7 @@ impl RunCursor {
             counts: Counts::default(),
             admitted: Admitted::Unasked,
             prepared: false,
+            opened: false,
         }
     }
 
@@ -135,6 +138,7 @@ impl RunCursor {
         if self.at != table || self.cursor.is_none() {
             self.retire();
             self.at = table;
+            self.counts.opened += u64::from(!std::mem::replace(&mut self.opened, true));
             let mut cursor = TableCursor::new(context.all()[table].table.clone(), context.options);
             cursor.within(&context.start, context.end.as_deref());
             self.cursor = Some(cursor);
@@ -381,6 +385,42 @@ impl RunCursor {
             self.opened_backward(context)
         } else {
             self.opened_forward(context)
+        }
+        Ok(())
+    }
+
+    /// Moves within the open table to the first version at or after (`key`, `seq`), for a cursor on a version of `key`. At the end of the
+    /// table it has no version, until it moves on.
+    pub(crate) fn seek_within(&mut self, key: &[u8], seq: SeqNo) -> Result<(), StorageError> {
+        self.cursor.as_mut().expect("a position in an open table").seek(key, seq)
+    }
+
+    /// Reports whether the open table's cursor is on a version of `key`.
+    #[inline]
+    pub(crate) fn is_within(&self, key: &[u8]) -> bool {
+        self.cursor.as_ref().is_some_and(|cursor| cursor.valid() && cursor.key() == key)
+    }
+
+    /// Moves to the next version of the open table, or to none.
+    pub(crate) fn next_within(&mut self) -> Result<(), StorageError> {
+        self.cursor.as_mut().expect("a position in an open table").next()
+    }
+
+    /// Moves from the versions of `key`, or behind them, to the next version in the direction of the merge after them.
+    pub(crate) fn leave(
+        &mut self,
+        context: &RunContext,
+        key: &[u8],
+        seq: SeqNo,
+        backward: bool,
+    ) -> Result<(), StorageError> {
+        let cursor = self.cursor.as_mut().expect("a position in an open table");
+        if backward {
+            cursor.seek_before(key)?;
+            self.settle_backward(context);
+        } else {
+            cursor.seek(key, seq)?;
+            self.settle_forward(context);
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicU64;
 use crate::ids::LogId;
 use crate::key::{KeyBytes, KeyEnd, SeqNo};
 use crate::memtable::Memtable;
+use crate::read::gaps::Gaps;
 use crate::select::Selector;
 use crate::tree::tombstones::{RangeTombstone, Tombstones};
 use crate::tree::version::Version;
@@ -135,12 +136,37 @@ pub(crate) struct View {
     pub(crate) version: Arc<Version>,
     /// Belongs to the version.
     pub(crate) selector: Arc<Selector>,
+    /// The same in all views of a keyspace.
+    pub(crate) gaps: Arc<Gaps>,
+    /// The number of memtables that were active before.
+    pub(crate) rotation: u64,
 }
 
 impl View {
     /// Returns the same tree under other memtables.
     pub(crate) fn with_memtables(&self, memtables: Memtables) -> View {
-        View { memtables, version: self.version.clone(), selector: self.selector.clone() }
+        View {
+            rotation: self.rotation_of(&memtables),
+            memtables,
+            version: self.version.clone(),
+            selector: self.selector.clone(),
+            gaps: self.gaps.clone(),
+        }
+    }
+
+    /// Returns the number of a view with these memtables that replaces this one. To be called before that is published.
+    pub(crate) fn rotation_of(&self, memtables: &Memtables) -> u64 {
+        match Arc::ptr_eq(&self.memtables.active, &memtables.active) {
+            true => self.rotation,
+            false => self.gaps.rotate(),
+        }
+    }
+
+    /// Reports whether the view has all writes up to a number that was read as visible before this call. Otherwise it may lack the newest
+    /// of them; see [`read_at`](super::read_at).
+    #[inline]
+    pub(crate) fn has_all(&self) -> bool {
+        self.rotation == self.gaps.rotations()
     }
 
     /// Returns the newest range tombstone at or below `snapshot` that covers `key`; 0 if there is none.

@@ -107,12 +107,19 @@ counters! {
         batched_reads,
         /// Cursors positioned in a run by iterators.
         seeks,
+        /// Runs of which iterators opened a table; counted once for each end of an iterator.
+        runs_opened,
         /// Iterators positioned, by a seek or by the first item requested at an end.
         scans,
         /// Scans that ended without returning an entry.
         empty_scans,
         /// Entries returned by iterators.
         entries,
+        /// Versions that iterators stepped over: newer than what they read, or older than the one that counts. Not counted are those
+        /// that they passed by a seek.
+        versions_skipped,
+        /// Keys without a value that iterators stepped over: deleted, or expired.
+        tombstones_skipped,
         /// Blocks and records of blob files whose checksum was computed.
         checksums_verified,
     }

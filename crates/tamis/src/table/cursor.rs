@@ -224,10 +224,33 @@ impl TableCursor {
                 return self.enter(place.1);
             }
             // All entries are before: the key lies between the block's last key and its separator, or its newer versions fill
-            // the block.
-            at = index.block(block.index + 1);
+            // the block, and maybe many others.
+            at = self.following_with(&index, block, key, seq)?;
         }
         Ok(())
+    }
+
+    /// Returns the block in which the search for (`key`, `seq`) continues that found everything in `block` to be before.
+    fn following_with(
+        &mut self,
+        index: &Index,
+        block: BlockAt,
+        key: &[u8],
+        seq: SeqNo,
+    ) -> Result<Option<BlockAt>, StorageError> {
+        let (mut low, mut high) = (block.index + 1, index.behind_all_of(block.index, key));
+        // The first block whose last entry is not before, or the one behind all that end with a version of `key`.
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let Some(at) = index.block(middle) else { break };
+            let (len, first_not_before) = self.search_block(at, key, seq)?;
+            if first_not_before < len {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        Ok(index.block(low))
     }
 
     /// Moves to the last entry whose user key is less than `key`: the oldest version of the greatest such.

@@ -269,6 +269,25 @@ impl Index {
         (low < self.len()).then_some(low)
     }
 
+    /// Returns the number of the first block from `from` on whose separator is not `key`, if that of `from` is not greater than `key`:
+    /// the versions of `key` may fill those before it.
+    #[cold]
+    pub(crate) fn behind_all_of(&self, from: usize, key: &[u8]) -> usize {
+        let Some(tail) = key.strip_prefix(&*self.common) else { return from + 1 };
+        let tail = tail.split_at(tail.len().min(HEAD_BYTES));
+        let (mut low, mut high) = (from + 1, self.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let head = self.heads.get(middle).unwrap_or_default().to_be_bytes();
+            if (&head[..usize::from(self.head_lens[middle])], self.rest(middle)) <= tail {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
     /// Memory in bytes, including this value.
     pub(crate) fn memory_bytes(&self) -> usize {
         size_of::<Index>()
@@ -355,6 +374,9 @@ mod tests {
         let index = index_of(&[b"a".to_vec(), b"k".to_vec(), b"k".to_vec(), b"k".to_vec(), b"z".to_vec()]);
         assert_eq!(index.find(b"k"), Some(1));
         assert_eq!(index.find(b"k\0"), Some(4));
+        assert_eq!([1, 2, 3].map(|from| index.behind_all_of(from, b"k")), [4; 3]);
+        assert_eq!(index.behind_all_of(4, b"z"), 5);
+        assert_eq!(index.behind_all_of(0, b"a\0"), 1);
         assert_eq!(index.block(4), Some(BlockAt { index: 4, offset: 400, span: 100 }));
         assert_eq!(index.block(5), None);
     }

@@ -227,6 +227,45 @@ fn a_checkpoint_is_a_database_of_its_own() {
 }
 
 #[test]
+fn explain_shows_what_an_iteration_touches() {
+    use tamis::explain::RangeSource;
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = small();
+    options.keyspace.auto_compaction = false;
+    let db = Db::open(dir.path(), options).unwrap();
+    for run in 0..2 {
+        for i in 0..10 {
+            db.put(format!("{run}-{i}"), "value").unwrap();
+        }
+        db.flush().unwrap();
+    }
+    db.put("0-3", "newer").unwrap();
+    db.delete("0-4").unwrap();
+    let before = db.stats().read;
+    let explanation = db.explain_range("0-2".."1-3", 6).unwrap();
+    assert_eq!(db.stats().read, before, "it is not counted");
+    assert_eq!((explanation.entries, explanation.last.as_deref()), (6, Some(&b"0-8"[..])));
+    assert_eq!((&explanation.start[..], explanation.end.as_deref()), (&b"0-2"[..], Some(&b"1-3"[..])));
+    let cost = &explanation.cost;
+    assert_eq!((cost.runs_opened, cost.versions_skipped, cost.tombstones_skipped), (1, 2, 1), "{cost:?}");
+    let [RangeSource::Memtable { active: true, entries: 2, in_range: 2 }, runs @ ..] =
+        &explanation.sources[..]
+    else {
+        panic!("{explanation:?}")
+    };
+    let seeks: Vec<_> = runs
+        .iter()
+        .map(|run| match run {
+            RangeSource::Run { tables: 1, seeks, blocks, .. } => (*seeks, *blocks),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(seeks, [(0, 0), (1, 1)], "the second run is not reached: {explanation:?}");
+    assert_eq!(db.explain_range::<&str>(.., 1000).unwrap().entries, 19);
+    assert_eq!(db.explain_range("x".., 1000).unwrap().last, None);
+}
+
+#[test]
 fn explain_shows_the_path_of_a_get() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path(), small()).unwrap();

@@ -108,6 +108,31 @@ fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
     expected.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
 }
 
+/// Iterators know where nothing is, and must not jump over what was ingested there.
+#[test]
+fn an_iterator_does_not_jump_over_what_was_ingested_among_deleted_keys() {
+    let machine = Machine::new();
+    let db = machine.open();
+    let key = |i: u32| format!("{i:04}");
+    (0..200).for_each(|i| db.put(key(i), "value").unwrap());
+    (1..199).for_each(|i| db.delete(key(i)).unwrap());
+    for _ in 0..3 {
+        assert_eq!(contents(&db).len(), 2);
+    }
+    let skipped = db.stats().read.tombstones_skipped;
+    assert_eq!(contents(&db).len(), 2);
+    assert!(db.stats().read.tombstones_skipped - skipped < 3, "the gap is known");
+    let before = db.snapshot();
+    let file = machine.build(&[put("0077", "new"), put("0100", "new")]);
+    db.default_keyspace().ingest(&[&file], MOVE).unwrap();
+    assert_eq!(
+        contents(&db),
+        pairs(&[("0000", "value"), ("0077", "new"), ("0100", "new"), ("0199", "value")])
+    );
+    assert_eq!(db.iter().rev().count(), 4);
+    assert_eq!(before.iter().count(), 2);
+}
+
 #[test]
 fn an_ingested_table_is_newer_than_earlier_and_older_than_later_writes() {
     let machine = Machine::new();

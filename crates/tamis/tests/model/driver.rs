@@ -225,6 +225,27 @@ impl Driver {
                     self.write(&[(keyspace, Change::Put(key, len))], false);
                 }
             }
+            &Op::Drain { keyspace, from, count, backward } => {
+                let to = self.keys.len().min(from + count);
+                for i in from..to {
+                    let key = if backward { from + to - 1 - i } else { i };
+                    self.write(&[(keyspace, Change::Delete(key))], false);
+                }
+                self.scan(keyspace, &Range::all());
+            }
+            &Op::Rewrite { keyspace, key, count, kinds, snapshot } => {
+                for i in 0..count {
+                    if i == snapshot {
+                        self.carry_out(&Op::TakeSnapshot);
+                    }
+                    let change = match kinds >> (2 * (i % 32)) & 3 {
+                        0 | 1 => Change::Put(key, 10),
+                        2 => Change::Merge(key, 3),
+                        _ => Change::Delete(key),
+                    };
+                    self.write(&[(keyspace, change)], false);
+                }
+            }
             Op::Get(slot, key) => self.get(*slot, *key),
             Op::MultiGet(slot, keys) => self.multi_get(*slot, keys),
             Op::Scan(slot, span) => self.scan(*slot, &span.of(&self.keys)),

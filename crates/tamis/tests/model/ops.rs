@@ -131,6 +131,23 @@ pub(crate) enum Op {
         count: usize,
         len: usize,
     },
+    /// Deletes of adjacent keys, in one direction or the other, and reads of what is left around them, so that later reads know of the
+    /// gap.
+    Drain {
+        keyspace: usize,
+        from: usize,
+        count: usize,
+        backward: bool,
+    },
+    /// Changes of one key, one after the other, with a snapshot between them: many versions of it. Two bits of `kinds` choose each
+    /// change.
+    Rewrite {
+        keyspace: usize,
+        key: usize,
+        count: usize,
+        kinds: u64,
+        snapshot: usize,
+    },
     Get(usize, usize),
     MultiGet(usize, Vec<usize>),
     Scan(usize, Span),
@@ -219,6 +236,14 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
         3 => vec((keyspace(), change()), 0..8).prop_map(Op::Batch),
         4 => (keyspace(), key(), 1..20usize, 1..500usize)
             .prop_map(|(keyspace, from, count, len)| Op::Fill { keyspace, from, count, len }),
+    ];
+    let writes = prop_oneof![
+        17 => writes,
+        3 => (keyspace(), key(), 5..40usize, any::<u64>(), 0..60usize).prop_map(
+            |(keyspace, key, count, kinds, snapshot)| Op::Rewrite { keyspace, key, count, kinds, snapshot }
+        ),
+        3 => (keyspace(), key(), 3..40usize, any::<bool>())
+            .prop_map(|(keyspace, from, count, backward)| Op::Drain { keyspace, from, count, backward }),
     ];
     let reads = prop_oneof![
         4 => (keyspace(), key()).prop_map(|(ks, key)| Op::Get(ks, key)),

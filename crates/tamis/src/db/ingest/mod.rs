@@ -235,6 +235,8 @@ impl DbInner {
             self.seal(&mut log, &keyspaces)?;
         }
         let seq = self.log.append_ingestion(&mut log, keyspaces[0].id)?;
+        // Before the number is visible.
+        keyspaces.iter().for_each(|keyspace| keyspace.view.load().gaps.clear());
         let result = self.publish(&log, seq, groups, staging);
         // Even on failure: the number is spent.
         self.committer.publish(seq);

@@ -111,6 +111,7 @@ impl RunContext {
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) seeks: u64,
+    pub(super) opened: u64,
     pub(super) probes: u64,
     negatives: u64,
     pub(super) false_positives: u64,
@@ -127,8 +128,9 @@ impl Counts {
     }
 
     pub(super) fn drain(&mut self, cost: &mut ReadCost) {
-        let Counts { seeks, probes, negatives, false_positives } = std::mem::take(self);
+        let Counts { seeks, opened, probes, negatives, false_positives } = std::mem::take(self);
         cost.seeks += seeks;
+        cost.runs_opened += opened;
         cost.range_probes += probes;
         cost.range_negatives += negatives;
         cost.range_false_positives += false_positives;

@@ -11,7 +11,7 @@ use tamis_testkit::{FaultPlan, FaultyFs, OpClass};
 use super::truth::{Manner, install};
 use crate::io::MemFs;
 use crate::options::ReadMode;
-use crate::read::Iter;
+use crate::read::{Bounds, Iter, IterContext};
 use crate::{Db, Options, Snapshot};
 
 const KEYS: u16 = 120;
@@ -22,9 +22,38 @@ enum Op {
     Delete(u16),
     Merge(u16),
     DeleteRange(u16, u16),
+    /// Writes of one key, many times over, with snapshots and flushes between them.
+    Hot(u16, Vec<Again>),
+    /// Deletes of neighbours, and a walk over them, at an end and now or in the newest snapshot.
+    Drain(u16, u16, bool, bool),
     Snapshot,
     Flush,
     Compact,
+}
+
+/// What becomes of a hot key next, and how often.
+#[derive(Clone, Copy, Debug)]
+enum Again {
+    Put(u8),
+    Merge(u8),
+    Delete,
+    DeleteRange,
+    Snapshot,
+    Flush,
+}
+
+fn hot() -> impl Strategy<Value = Op> {
+    let again = prop_oneof![
+        6 => (1..12u8).prop_map(Again::Put),
+        3 => (1..8u8).prop_map(Again::Merge),
+        1 => Just(Again::Delete),
+        1 => Just(Again::DeleteRange),
+        2 => Just(Again::Snapshot),
+        1 => Just(Again::Flush),
+    ];
+    // Few keys, one after the other: an iteration goes from one into the next. And more of them, that begin with these versions.
+    let key = prop_oneof![50..56u16, 60..95u16];
+    (key, proptest::collection::vec(again, 1..10)).prop_map(|(key, all)| Op::Hot(key, all))
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -33,6 +62,9 @@ fn op() -> impl Strategy<Value = Op> {
         10 => (0..KEYS).prop_map(Op::Delete),
         10 => (0..KEYS).prop_map(Op::Merge),
         3 => (0..KEYS, 0..KEYS).prop_map(|(a, b)| Op::DeleteRange(a.min(b), a.max(b))),
+        4 => hot(),
+        3 => (0..KEYS, 3..60u16, any::<bool>(), any::<bool>())
+            .prop_map(|(from, count, forward, now)| Op::Drain(from, (from + count).min(KEYS), forward, now)),
         1 => Just(Op::Snapshot),
         5 => Just(Op::Flush),
         1 => Just(Op::Compact),
@@ -108,26 +140,69 @@ pub(super) fn options() -> Options {
 /// Returns a database after these operations, with its expected contents, including those of snapshots.
 fn carry_out(ops: &[Op]) -> (Db, Content, Vec<(Snapshot, Content)>) {
     let db = Db::open("/db", options()).expect("opening");
-    let (mut model, mut snapshots) = (Content::new(), Vec::new());
+    let (mut model, mut snapshots) = (Content::new(), Vec::<(Snapshot, Content)>::new());
     for (serial, op) in ops.iter().enumerate() {
-        match *op {
-            Op::Put(k) => {
+        match op {
+            &Op::Put(k) => {
                 let value = format!("{serial}{}", "v".repeat(serial * 31 % 300)).into_bytes();
                 db.put(key(k), &value).expect("a write");
                 model.insert(key(k), value);
             }
-            Op::Delete(k) => {
+            &Op::Delete(k) => {
                 db.delete(key(k)).expect("a write");
                 model.remove(&key(k));
             }
-            Op::Merge(k) => {
+            &Op::Merge(k) => {
                 let operand = format!("+{serial}").into_bytes();
                 db.merge(key(k), &operand).expect("a write");
                 model.entry(key(k)).or_default().extend(operand);
             }
-            Op::DeleteRange(from, to) => {
+            &Op::DeleteRange(from, to) => {
                 db.delete_range(key(from)..key(to)).expect("a write");
                 model.retain(|k, _| !(key(from)..key(to)).contains(k));
+            }
+            &Op::Drain(from, to, forward, now) => {
+                for k in from..to {
+                    db.delete(key(k)).expect("a write");
+                    model.remove(&key(k));
+                }
+                let (iter, content) = match snapshots.last() {
+                    Some((snapshot, content)) if !now => (snapshot.of(db.default_keyspace()).iter(), content),
+                    _ => (db.iter(), &model),
+                };
+                let steps = vec![if forward { Step::Next(u8::MAX) } else { Step::Back(u8::MAX) }];
+                check(iter, &Walk { low: None, high: None, steps }, content);
+            }
+            Op::Hot(k, all) => {
+                for (i, &again) in all.iter().enumerate() {
+                    let times = match again {
+                        Again::Put(times) | Again::Merge(times) => times,
+                        _ => 1,
+                    };
+                    for time in 0..times {
+                        let value = format!("{serial}.{i}.{time}").into_bytes();
+                        match again {
+                            Again::Put(_) => {
+                                db.put(key(*k), &value).expect("a write");
+                                model.insert(key(*k), value);
+                            }
+                            Again::Merge(_) => {
+                                db.merge(key(*k), &value).expect("a write");
+                                model.entry(key(*k)).or_default().extend(value);
+                            }
+                            Again::Delete => {
+                                db.delete(key(*k)).expect("a write");
+                                model.remove(&key(*k));
+                            }
+                            Again::DeleteRange => {
+                                db.delete_range(key(*k)..key(*k + 1)).expect("a write");
+                                model.remove(&key(*k));
+                            }
+                            Again::Snapshot => snapshots.push((db.snapshot(), model.clone())),
+                            Again::Flush => db.flush().expect("a flush"),
+                        }
+                    }
+                }
             }
             Op::Snapshot => snapshots.push((db.snapshot(), model.clone())),
             Op::Flush => db.flush().expect("a flush"),
@@ -217,6 +292,196 @@ proptest! {
             prop_assert!(runs == 0 || asked.select.load(Relaxed) > 0);
         }
     }
+}
+
+/// Versions of one key that an iterator does not return are passed by a seek, in memory and on disk, whatever it reads.
+#[test]
+fn an_iterator_steps_over_few_of_many_versions() {
+    const VERSIONS: u64 = 3000;
+    let db = Db::open("/db", options()).expect("opening");
+    let around = |place: u64| format!("{place:02}").into_bytes();
+    for place in (0..40).filter(|&place| place != 20) {
+        db.put(around(place), "once").expect("a write");
+    }
+    let mut snapshots = Vec::new();
+    for version in 0..VERSIONS {
+        if version % 300 == 150 {
+            snapshots.push((db.snapshot(), Some(version - 1)));
+        }
+        db.put(around(20), version.to_string()).expect("a write");
+    }
+    snapshots.push((db.snapshot(), Some(VERSIONS - 1)));
+    db.merge(around(20), "+").expect("a write");
+    let check = |what: &str| {
+        for (snapshot, version) in &snapshots {
+            let before = db.stats().read;
+            let reader = snapshot.of(db.default_keyspace());
+            let plain =
+                |item: Result<(crate::Slice, crate::Slice), _>| item.map(|(k, v)| (k.to_vec(), v.to_vec()));
+            let items: Vec<_> = reader.iter().map(plain).collect::<Result<_, _>>().expect("items");
+            let mut back: Vec<_> = reader.iter().rev().map(plain).collect::<Result<_, _>>().expect("items");
+            back.reverse();
+            assert_eq!(items, back, "{what}");
+            let here = version.map(|version| (around(20), version.to_string().into_bytes()));
+            assert_eq!((items.len(), items.get(20)), (40, here.as_ref()), "{what}");
+            let cost = db.stats().read - before;
+            assert!((1..40).contains(&cost.versions_skipped), "{what}: {cost:?}");
+        }
+        assert_eq!(db.iter().nth(20).expect("an item").expect("an item").1, "2999+", "{what}");
+        assert_eq!(db.iter().rev().nth(19).expect("an item").expect("an item").1, "2999+", "{what}");
+    };
+    check("in memory");
+    db.flush().expect("a flush");
+    check("flushed");
+    // Over other versions of it: in runs that an iteration meets at once.
+    for version in 0..VERSIONS {
+        db.put(around(20), format!("later {version}")).expect("a write");
+    }
+    for (snapshot, version) in &snapshots {
+        let here =
+            snapshot.of(db.default_keyspace()).iter().rev().nth(19).expect("an item").expect("an item");
+        assert_eq!(here.1, version.expect("one").to_string());
+    }
+    // A table in which every version counts for some snapshot: they fill many blocks.
+    let kept: Vec<_> = (0..600u64)
+        .map(|version| {
+            db.put(around(20), format!("kept {version:>80}")).expect("a write");
+            db.snapshot()
+        })
+        .collect();
+    db.flush().expect("a flush");
+    for (version, snapshot) in kept.iter().enumerate().step_by(37) {
+        let before = db.stats().read;
+        let reader = snapshot.of(db.default_keyspace());
+        let value = format!("kept {version:>80}");
+        assert_eq!(reader.iter().nth(20).expect("an item").expect("an item").1, value);
+        assert_eq!(reader.iter().rev().nth(19).expect("an item").expect("an item").1, value);
+        let cost = db.stats().read - before;
+        assert!(cost.versions_skipped < 40 && cost.block_reads < 80, "{version}: {cost:?}");
+    }
+}
+
+/// However the versions of a key are divided between those that an iterator steps over and those that it climbs to, it uses each operand
+/// once.
+#[test]
+fn an_iterator_uses_each_of_many_operands_once() {
+    for (base, flushed, count) in
+        [(false, false, 3), (false, false, 9), (true, false, 9), (true, true, 9), (true, true, 4)]
+    {
+        let db = Db::open("/db", options()).expect("opening");
+        let mut value = Vec::new();
+        if base {
+            db.put("k", "base").expect("a write");
+            value.extend(b"base");
+        }
+        if flushed {
+            db.flush().expect("a flush");
+        }
+        let mut held = vec![(db.snapshot(), value.clone())];
+        for operand in 0..count {
+            db.merge("k", operand.to_string()).expect("a write");
+            value.extend(operand.to_string().into_bytes());
+            held.push((db.snapshot(), value.clone()));
+        }
+        for (snapshot, value) in held.iter().filter(|(_, value)| !value.is_empty()) {
+            let reader = snapshot.of(db.default_keyspace());
+            for item in [reader.iter().next(), reader.iter().next_back()] {
+                assert_eq!(item.expect("an item").expect("an item").1, value[..], "{base} {flushed} {count}");
+            }
+        }
+    }
+}
+
+/// A queue whose head is taken steps over few deleted keys, whatever was taken before and wherever the deletions are, also while a
+/// snapshot is held.
+#[test]
+fn a_queue_steps_over_few_of_the_keys_taken() {
+    for held in [false, true] {
+        let db = Db::open("/db", options()).expect("opening");
+        let entry = |i: u32| i.to_be_bytes();
+        (0..100).for_each(|i| db.put(entry(i), "value").expect("a write"));
+        let snapshot = held.then(|| db.snapshot());
+        for i in 0..3000 {
+            db.put(entry(100 + i), "value").expect("a write");
+            let before = db.stats().read;
+            let (first, _) = db.iter().next().expect("an item").expect("an item");
+            assert_eq!(first, entry(i));
+            let cost = db.stats().read - before;
+            assert!(cost.tombstones_skipped < 8 && cost.versions_skipped < 20, "take {i}: {cost:?}");
+            db.delete(&first).expect("a write");
+            if i % 700 == 699 {
+                db.flush().expect("a flush");
+            }
+        }
+        if let Some(snapshot) = snapshot {
+            let all: Vec<_> = snapshot.iter().map(|item| item.expect("an item").0.to_vec()).collect();
+            assert_eq!(all, (0..100).map(|i| entry(i).to_vec()).collect::<Vec<_>>());
+        }
+        db.put(entry(1500), "again").expect("a write");
+        assert_eq!(db.iter().next().expect("an item").expect("an item").0, entry(1500));
+        assert_eq!(db.iter().rev().last().expect("an item").expect("an item").0, entry(1500));
+    }
+}
+
+/// A reader whose view was replaced before it read the visible number reads an older state than that number says: it neither learns
+/// nor jumps.
+#[test]
+fn a_reader_with_a_view_that_lacks_writes_has_nothing_to_do_with_gaps() {
+    let db = Db::open("/db", options()).expect("opening");
+    let keyspace = db.default_keyspace();
+    let entry = |i: u32| i.to_be_bytes();
+    (0..100).for_each(|i| db.put(entry(i), "value").expect("a write"));
+    (10..90).for_each(|i| db.delete(entry(i)).expect("a write"));
+    let old = keyspace.inner.view.load_full();
+    db.flush().expect("a flush");
+    db.put(entry(50), "in a new memtable").expect("a write");
+    db.delete(entry(95)).expect("a write");
+    let between = || {
+        let context = IterContext {
+            view: old.clone(),
+            snapshot: db.snapshot().seq(),
+            horizon: 0,
+            counters: Arc::default(),
+            operator: None,
+            _pin: None,
+        };
+        Iter::new(context, Bounds::default())
+    };
+    assert_eq!((between().count(), between().rev().count()), (20, 20));
+    assert!(old.gaps.is_empty(), "a value is not in the view");
+    for _ in 0..2 {
+        assert_eq!((db.iter().count(), db.iter().rev().count()), (20, 20));
+    }
+    assert!(!old.gaps.is_empty());
+    // The deletion of a later key is not seen, so nothing that came before it may be either.
+    (85..96).for_each(|i| db.delete(entry(i)).expect("a write"));
+    assert_eq!(db.iter().count(), 15);
+    assert_eq!((between().count(), between().rev().count()), (20, 20));
+}
+
+/// The second walk over deleted keys jumps, from either end, and also if the deletions are ranges.
+#[test]
+fn the_second_walk_over_deleted_keys_jumps() {
+    let db = Db::open("/db", options()).expect("opening");
+    let entry = |i: u32| i.to_be_bytes();
+    (0..1000).for_each(|i| db.put(entry(i), "value").expect("a write"));
+    (100..500).for_each(|i| db.delete(entry(i)).expect("a write"));
+    db.delete_range(entry(500)..entry(900)).expect("a write");
+    let walk = |back: bool| {
+        let before = db.stats().read;
+        let count = if back { db.iter().rev().count() } else { db.iter().count() };
+        let cost = db.stats().read - before;
+        (count, cost.tombstones_skipped)
+    };
+    assert_eq!(walk(false), (200, 800));
+    assert_eq!(walk(false), (200, 1));
+    assert_eq!(walk(true), (200, 1));
+    db.compact().expect("a compaction");
+    // Every other write into the gap leaves two parts of it.
+    db.put(entry(300), "again").expect("a write");
+    db.merge(entry(700), "again").expect("a write");
+    assert_eq!(walk(true).0, 202);
+    assert_eq!(walk(false).0, 202);
 }
 
 /// A read that fails when runs are activated in the middle of an iteration leaves some of them prepared for a seek that
