@@ -211,8 +211,8 @@ const MUTATIONS: &[Mutation] = &[
         story: "followers of a write group succeed although their leader failed",
         edits: &[Edit {
             file: "crates/tamis/src/db/commit.rs",
-            find: r#"follower.waiter.give(Turn::Done(result.clone()));"#,
-            replace: r#"follower.waiter.give(Turn::Done(Ok(())));"#,
+            find: r#"waiter.give(Turn::Done(result.clone()));"#,
+            replace: r#"waiter.give(Turn::Done(Ok(())));"#,
         }],
     },
     Mutation {
@@ -236,7 +236,7 @@ const OF_TRANSACTIONS: &[Mutation] = &[
         edits: &[
             Edit {
                 file: "crates/tamis/src/db/flush.rs",
-                find: r#"        self.keep_for_transactions(keyspace, std::slice::from_ref(slot));
+                find: r#"        self.keep_for_transactions(keyspace, slots);
 "#,
                 replace: "",
             },
@@ -245,7 +245,7 @@ const OF_TRANSACTIONS: &[Mutation] = &[
                 find: r#"        // Under the lock: an image that is taken next has this flush.
 "#,
                 replace: r#"        sync::point();
-        self.keep_for_transactions(keyspace, std::slice::from_ref(slot));
+        self.keep_for_transactions(keyspace, slots);
 "#,
             },
         ],
