@@ -157,7 +157,9 @@ pub mod transactions {
 }
 
 pub use batch::WriteBatch;
-pub use db::{Db, Keyspace, Readable, Snapshot, SnapshotView, Transaction, TransactionView, inspect};
+pub use db::{
+    Db, KeyRange, Keyspace, Readable, Snapshot, SnapshotView, Transaction, TransactionView, inspect,
+};
 pub use error::{
     AdminError, Corruption, Error, ExternalTableError, IoFailure, OpenError, OptionsError, ReadError,
     StorageError, TransactionError, WriteError,

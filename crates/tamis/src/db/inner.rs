@@ -222,7 +222,7 @@ impl KeyspaceInner {
             options,
             operators,
             filter,
-            view: ArcSwap::from_pointee(View { memtables, version, selector, gaps, rotation: 0 }),
+            view: ArcSwap::from_pointee(View { memtables, version, selector, gaps, rotation: 0, edition: 0 }),
             dropped: AtomicBool::new(false),
             pressure: KnownPressure::default(),
             reads,
@@ -255,7 +255,8 @@ impl KeyspaceInner {
         let allocation = self.shaping.load().options.filter_allocation;
         let selector = Arc::new(self.filter.selector(&version, allocation));
         let old = self.view.load();
-        View { rotation: old.rotation_of(&memtables), memtables, selector, version, gaps: old.gaps.clone() }
+        let (rotation, edition) = (old.rotation_of(&memtables), old.edition + 1);
+        View { rotation, edition, memtables, selector, version, gaps: old.gaps.clone() }
     }
 
     /// Tells a table that joins the tree above `version`, and that nobody reads yet, what gets it has to expect.

@@ -61,6 +61,7 @@ use crate::options::{Durability, Options};
 use crate::read::{Explanation, RangeExplanation};
 use crate::tree::edit::VersionEdit;
 
+pub use approximate::KeyRange;
 pub use atomic::Mismatch;
 use background::Workers;
 pub use counters::WriteCost;

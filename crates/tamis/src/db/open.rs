@@ -267,7 +267,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         counters: &write_counters,
     };
     let log = Arc::new(Log::new(dir.to_owned(), &options, parts));
-    let set = numbering.set(log.clone());
+    let set = numbering.set(Arc::<Log>::downgrade(&log));
     debug_assert!(set.is_ok(), "set once");
 
     let share = options.shared_write_memory.as_ref().filter(|_| !read_only);

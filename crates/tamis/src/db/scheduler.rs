@@ -148,30 +148,32 @@ impl Scheduler {
         let due = catalogue.keyspaces().values().filter(idle).filter_map(oldest);
         let (keyspace, _) = due.min_by_key(|(_, slot)| slot.first_log.load(Ordering::Relaxed))?;
         let sealed = &keyspace.view.load().memtables.sealed;
+        // After a failure, say on a full disk, what needs least room goes first.
+        let failed = self.get(keyspace.id).is_some_and(|jobs| jobs.flush_backoff.is_some());
         let together = Scheduler::flushed_together(
             sealed.iter().rev().map(|slot| slot.memtable.memory_bytes() as u64),
             keyspace.options.memtable_bytes,
             keyspace.options.max_memtables - 1,
         );
+        let together = if failed { 1 } else { together };
         let slots = sealed[sealed.len() - together..].to_vec();
         Some((keyspace, slots))
     }
 
     /// Returns how many of the sealed memtables, of these sizes and oldest first, are flushed into one run. A run more costs every read
-    /// and merge, and versions overwritten from one memtable to the next need not be written. But a writer that has filled `most` waits for
-    /// room, and gets it sooner by a flush of one: then only as many go together as are a full memtable of `full` bytes.
+    /// and merge, and versions overwritten from one memtable to the next need not be written. But writers may wait for the flush, now or
+    /// soon: so no more go together than two of `full` bytes, or, where all `most` that there may be are sealed, than one.
     pub(crate) fn flushed_together(
         sizes: impl ExactSizeIterator<Item = u64>,
         full: u64,
         most: usize,
     ) -> usize {
-        if sizes.len() < most {
-            return sizes.len();
-        }
+        // They are somewhat larger than full.
+        let limit = if sizes.len() < most { full.saturating_mul(5) / 2 } else { full };
         let mut total = 0;
         let fits = |size: &u64| {
             total += size;
-            total <= full
+            total <= limit
         };
         sizes.take_while(fits).count().max(1)
     }

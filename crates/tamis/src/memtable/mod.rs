@@ -255,6 +255,13 @@ impl Memtable {
         self.list().estimate(&Target::new(start, MAX_SEQNO), end.as_ref())
     }
 
+    /// Passes keys of versions, evenly spread, from `start` up to and without `end` (`None`: no end), in order. Returns for how many versions
+    /// each stands. Costs a search and a few hundred steps.
+    pub(crate) fn sample(&self, start: &[u8], end: Option<&[u8]>, mut pass: impl FnMut(&[u8])) -> usize {
+        let end = end.map(|end| Target::new(end, MAX_SEQNO));
+        self.list().sample(&Target::new(start, MAX_SEQNO), end.as_ref(), |node| pass(node.key()))
+    }
+
     /// Returns an unpositioned cursor over all versions.
     pub(crate) fn cursor(self: &Arc<Self>) -> MemCursor {
         MemCursor::new(self.clone())

@@ -249,11 +249,25 @@ impl SkipList {
         self.last_where(holds, |level, node| path.before[level] = node.as_non_null())
     }
 
-    /// Estimates the number of versions that are not before `from` and, if given, before `to`: counts the nodes of the highest level with
-    /// enough of them there, of which each stands for 4 on the level below. Exact below [`ENOUGH`].
+    /// Estimates the number of versions that are not before `from` and, if given, before `to`. Exact below [`ENOUGH`].
     ///
     /// Cost: O(log n), and a few hundred steps.
     pub(super) fn estimate(&self, from: &Target<'_>, to: Option<&Target<'_>>) -> usize {
+        let mut count = 0;
+        let each = self.sample(from, to, |_| count += 1);
+        count * each
+    }
+
+    /// Passes versions that are not before `from` and, if given, before `to`, in order: the nodes of the highest level with enough of them
+    /// there, of which each stands for 4 on the level below. Returns how many versions each stands for.
+    ///
+    /// Cost: O(log n), and a few hundred steps.
+    pub(super) fn sample<'l>(
+        &'l self,
+        from: &Target<'_>,
+        to: Option<&Target<'_>>,
+        mut pass: impl FnMut(NodeRef<'l>),
+    ) -> usize {
         let mut at = self.head();
         for level in (0..self.height.load(Ordering::Relaxed)).rev() {
             while let Some(next) = at.next(level)
@@ -261,17 +275,16 @@ impl SkipList {
             {
                 at = next;
             }
-            let (mut inside, mut count) = (at, 0usize);
-            while let Some(next) = inside.next(level)
-                && to.is_none_or(|to| next.is_before(to))
-            {
-                (inside, count) = (next, count + 1);
-            }
-            if count >= ENOUGH || level == 0 {
-                return count << (2 * level);
+            let inside = || {
+                std::iter::successors(at.next(level), |node| node.next(level))
+                    .take_while(|next| to.is_none_or(|to| next.is_before(to)))
+            };
+            if level == 0 || inside().take(ENOUGH).count() == ENOUGH {
+                inside().for_each(&mut pass);
+                return 1 << (2 * level);
             }
         }
-        0
+        1
     }
 
     /// Returns the newest version of `key` that is not newer than `snapshot`.

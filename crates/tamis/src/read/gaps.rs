@@ -1,8 +1,10 @@
 //! Stretches of keys without values, which iterators have walked over and later ones jump over.
 //!
 //! A *gap* says: no key from `start` up to `end` has a value at the number `seq`, nor at any later one, as far as this list has been told of
-//! writes. It says nothing about where the deletions are: flushes and compactions change nothing about it, and neither do deletions, which only
-//! make more keys dead. What gives a key a value, a put or an operand, cuts the gap before it becomes visible; an ingestion drops all gaps.
+//! writes. It says nothing about where the deletions are: flushes and compactions make no dead key live, and neither do deletions. They may make
+//! live keys dead, though, and some without a number: a policy drops a run, an entry expires, a filter removes one. A reader that holds the
+//! view from before still sees it. So a gap has the number of the latest view, its *edition*, by which it was proved, and is for readers
+//! of that view and later ones. What gives a key a value, a put or an operand, cuts the gap before it becomes visible; an ingestion drops all gaps.
 //!
 //! # Who calls what
 //! * An iterator at the number `S` that has passed many dead keys in a row, from key *a* up to key *b*, [learns](Gaps::learn) of [*a*, *b*).
@@ -32,7 +34,7 @@
 //! store comes before the release of the log's lock under which a watch begins, and the writers' loads after they have taken it.
 
 use std::fmt::Debug;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 #[cfg(all(test, loom))]
 use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -56,8 +58,24 @@ pub(crate) trait LastNumber: Debug + Send + Sync {
     fn held(&self, then: &mut dyn FnMut(SeqNo)) -> bool;
 }
 
-/// What assigns the numbers of a database; nothing while it is being opened.
-pub(crate) type Numbering = OnceLock<Arc<dyn LastNumber>>;
+/// What assigns the numbers of a database; nothing while it is being opened. Weak: the log has the state, which has the keyspaces, which have
+/// this.
+pub(crate) type Numbering = OnceLock<Weak<dyn LastNumber>>;
+
+/// What a reader sees: writes up to a number, in a view.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Standpoint {
+    pub(crate) seq: SeqNo,
+    /// The number of the view: see [`View::edition`](super::View::edition).
+    pub(crate) edition: u64,
+}
+
+#[cfg(test)]
+impl From<SeqNo> for Standpoint {
+    fn from(seq: SeqNo) -> Standpoint {
+        Standpoint { seq, edition: 0 }
+    }
+}
 
 /// Where an iterator may go on.
 #[derive(Debug, PartialEq, Eq)]
@@ -75,6 +93,8 @@ struct Gap {
     end: Option<Vec<u8>>,
     /// Readers at smaller numbers do not use it.
     seq: SeqNo,
+    /// Nor do those of earlier views.
+    edition: u64,
     /// What is written behind the end with a larger number is noted.
     since: SeqNo,
     /// The smallest key noted.
@@ -143,18 +163,20 @@ impl Gaps {
         self.count.load(Ordering::Acquire) == 0
     }
 
-    /// Returns the gap that holds `key` for a reader at `snapshot`.
+    /// Returns the gap that holds `key` for a reader.
     #[cold]
-    pub(crate) fn jump(&self, key: &[u8], snapshot: SeqNo) -> Option<Jump> {
+    pub(crate) fn jump(&self, key: &[u8], reader: impl Into<Standpoint>) -> Option<Jump> {
+        let reader = reader.into();
         let gaps = lock::lock(&self.gaps);
         let gap = &gaps[gaps.partition_point(|gap| gap.start[..] <= *key).checked_sub(1)?];
-        let usable = gap.is_behind(key) && gap.seq <= snapshot;
+        let usable = gap.is_behind(key) && gap.seq <= reader.seq && gap.edition <= reader.edition;
         usable.then(|| Jump { start: gap.start.clone(), end: gap.end.clone() })
     }
 
-    /// Called by an iterator at the number `seq` that found no value from `start` up to `end` (`None`: or behind), at `weight` dead keys.
+    /// Called by an iterator that found no value from `start` up to `end` (`None`: or behind), at `weight` dead keys.
     #[cold]
-    pub(crate) fn learn(&self, start: &[u8], end: Option<&[u8]>, seq: SeqNo, weight: u64) {
+    pub(crate) fn learn(&self, start: &[u8], end: Option<&[u8]>, walk: impl Into<Standpoint>, weight: u64) {
+        let walk = walk.into();
         let end = end.map(cut);
         if start.len() > KEY_BYTES || !is_before(Some(start), end) {
             return;
@@ -168,24 +190,32 @@ impl Gaps {
                 let (start, since) = (start.to_vec(), SeqNo::MAX);
                 gaps.insert(
                     place,
-                    Gap { end: Some(start.clone()), start, seq: 0, since, written: None, weight: 0 },
+                    Gap {
+                        end: Some(start.clone()),
+                        start,
+                        seq: 0,
+                        edition: 0,
+                        since,
+                        written: None,
+                        weight: 0,
+                    },
                 );
                 if gaps.len() > MOST { evict(&mut gaps, place) } else { place }
             }
         };
         gaps[at].weight = gaps[at].weight.saturating_add(weight);
         self.count.store(gaps.len(), Ordering::Release);
-        extend(&mut gaps, at, end, seq);
+        extend(&mut gaps, at, end, walk);
         if is_before(gaps[at].end.as_deref(), end) {
             // Somebody wrote on the way, or may have. From here on whatever is written is noted.
-            let renewed = self.numbers.get().is_some_and(|numbers| {
+            let renewed = self.numbers.get().and_then(Weak::upgrade).is_some_and(|numbers| {
                 numbers.held(&mut |last| {
                     let gap = &mut gaps[at];
                     (gap.since, gap.written) = (last, None);
                 })
             });
             if renewed {
-                extend(&mut gaps, at, end, seq);
+                extend(&mut gaps, at, end, walk);
             } else if gaps[at].since == SeqNo::MAX {
                 remove(&mut gaps, at, at);
             }
@@ -215,6 +245,7 @@ impl Gaps {
             let behind = [key, &[0]].concat();
             let rest = Gap {
                 seq: gap.seq,
+                edition: gap.edition,
                 since: gap.since,
                 written: gap.written.take(),
                 weight: gap.weight / 2,
@@ -237,9 +268,9 @@ impl Gaps {
     }
 }
 
-/// Extends a gap up to `end`, as far as it is watched and nothing was noted, for a walk at `seq`; joins it with those that it meets.
-fn extend(gaps: &mut Vec<Gap>, at: usize, end: Option<&[u8]>, seq: SeqNo) {
-    while gaps[at].since <= seq {
+/// Extends a gap up to `end`, as far as it is watched and nothing was noted, for a walk; joins it with those that it meets.
+fn extend(gaps: &mut Vec<Gap>, at: usize, end: Option<&[u8]>, walk: Standpoint) {
+    while gaps[at].since <= walk.seq {
         let mut limit = end;
         let next = gaps.get(at + 1).map(|next| next.start.clone());
         for other in [gaps[at].written.as_deref(), next.as_deref()].into_iter().flatten() {
@@ -251,14 +282,14 @@ fn extend(gaps: &mut Vec<Gap>, at: usize, end: Option<&[u8]>, seq: SeqNo) {
         let gap = &mut gaps[at];
         if is_before(gap.end.as_deref(), limit.as_deref()) {
             gap.end = limit;
-            gap.seq = gap.seq.max(seq);
+            (gap.seq, gap.edition) = (gap.seq.max(walk.seq), gap.edition.max(walk.edition));
         }
         if next.is_none() || is_before(gap.end.as_deref(), next.as_deref()) {
             break;
         }
         let next = gaps.remove(at + 1);
         let gap = &mut gaps[at];
-        gap.seq = gap.seq.max(next.seq);
+        (gap.seq, gap.edition) = (gap.seq.max(next.seq), gap.edition.max(next.edition));
         gap.weight = gap.weight.saturating_add(next.weight);
         (gap.end, gap.since, gap.written) = (next.end, next.since, next.written);
     }
@@ -323,7 +354,7 @@ mod tests {
     fn gaps() -> (Gaps, Arc<Clock>) {
         let clock = Arc::<Clock>::default();
         let numbers = Numbering::new();
-        numbers.set(clock.clone()).expect("set once");
+        numbers.set(Arc::<Clock>::downgrade(&clock)).expect("set once");
         (Gaps::new(Arc::new(numbers)), clock)
     }
 
@@ -380,7 +411,7 @@ mod tests {
 
     #[test]
     fn a_write_cuts_a_gap_in_two() {
-        let (gaps, _) = gaps();
+        let (gaps, _clock) = gaps();
         gaps.learn(b"b", None, 10, 100);
         gaps.written([&b"d"[..]].into_iter());
         assert_eq!(end_of(&gaps, b"c", 10), Some(Some(b"d".to_vec())));
@@ -389,6 +420,21 @@ mod tests {
         // The key is deleted again: a walk over it joins the two.
         gaps.learn(b"b", None, 12, 1);
         assert_eq!(gaps.jump(b"d", 12), Some(Jump { start: b"b".to_vec(), end: None }));
+    }
+
+    /// A run that a policy dropped, without a number, is still in the view of a snapshot.
+    #[test]
+    fn a_gap_is_for_readers_of_the_view_that_proved_it_and_later_ones() {
+        let (gaps, _clock) = gaps();
+        let at = |edition| Standpoint { seq: 10, edition };
+        gaps.learn(b"b", Some(b"d"), at(3), 100);
+        gaps.learn(b"d", Some(b"f"), at(2), 100);
+        assert_eq!(gaps.jump(b"e", at(2)), None);
+        assert!(gaps.jump(b"e", at(3)).is_some() && gaps.jump(b"b", at(9)).is_some());
+        gaps.written([&b"c"[..]].into_iter());
+        assert_eq!(gaps.jump(b"e", at(2)), None);
+        gaps.learn(b"f", Some(b"h"), at(5), 100);
+        assert_eq!(gaps.jump(b"g", at(4)), None);
     }
 
     #[test]
@@ -408,7 +454,7 @@ mod tests {
 
     #[test]
     fn there_are_no_more_gaps_than_the_most_and_the_largest_stay() {
-        let (gaps, _) = gaps();
+        let (gaps, _clock) = gaps();
         for i in 0..1000u64 {
             let start = (i.wrapping_mul(0x9E37_79B9_7F4A_7C15)).to_be_bytes();
             gaps.learn(&start, Some(&[&start[..], &[0]].concat()), 5, i % 997);
@@ -618,7 +664,7 @@ mod model {
                 Log { mistake, last: Mutex::new(0), unheld: AtomicU64::new(0), visible: AtomicU64::new(0) };
             let log = Arc::new(log);
             let numbers = Numbering::new();
-            numbers.set(log.clone()).expect("set once");
+            numbers.set(Arc::<Log>::downgrade(&log)).expect("set once");
             let db = loom::sync::Arc::new(Db {
                 log,
                 gaps: Gaps::new(Arc::new(numbers)),

@@ -10,7 +10,7 @@ use crate::read::ReadCounters;
 use crate::read::View;
 use crate::read::blobs::BlobScan;
 use crate::read::explain::{RangeExplanation, RangeSource};
-use crate::read::gaps::{Gaps, Jump, WORTH};
+use crate::read::gaps::{Gaps, Jump, Standpoint, WORTH};
 use crate::read::merge::{MergeCursor, Tables};
 use crate::read::operands::{Base, Operands, Order};
 use crate::read::overlay::Overlay;
@@ -65,6 +65,13 @@ pub(crate) struct IterContext {
     pub(crate) operator: Option<Arc<dyn MergeOperator>>,
     /// A registered snapshot that must outlive the iterator, if it reads from one.
     pub(crate) _pin: Option<Arc<dyn std::any::Any + Send + Sync>>,
+}
+
+impl IterContext {
+    #[inline]
+    fn standpoint(&self) -> Standpoint {
+        Standpoint { seq: self.snapshot, edition: self.view.edition }
+    }
 }
 
 /// A double-ended iterator over keys in ascending order, over exactly the state at the time of its creation.
@@ -163,22 +170,22 @@ impl DeadKeys {
         self.since_jump.is_power_of_two()
     }
 
-    /// Tells the gaps that no key from the first of these up to `end` has a value at the number `seq`, if that is worth it.
+    /// Tells the gaps that no key from the first of these up to `end` has a value for a reader `at`, if that is worth it.
     #[inline]
-    fn over(&mut self, gaps: &Gaps, end: Option<&[u8]>, seq: SeqNo, knows_gaps: bool) {
+    fn over(&mut self, gaps: &Gaps, end: Option<&[u8]>, at: Standpoint, knows_gaps: bool) {
         if self.are_worth_it() && knows_gaps {
-            gaps.learn(&self.start, end, seq, self.count);
+            gaps.learn(&self.start, end, at, self.count);
         }
         (self.count, self.since_jump, self.jumped) = (0, 0, false);
     }
 
     /// The same of those from `last`, the last of these, up to the key with a value behind them.
     #[inline]
-    fn over_backwards(&mut self, gaps: &Gaps, last: Option<&[u8]>, seq: SeqNo) {
+    fn over_backwards(&mut self, gaps: &Gaps, last: Option<&[u8]>, at: Standpoint) {
         if self.are_worth_it()
             && let Some(last) = last
         {
-            gaps.learn(last, self.end.as_deref(), seq, self.count);
+            gaps.learn(last, self.end.as_deref(), at, self.count);
         }
         (self.count, self.since_jump, self.jumped) = (0, 0, false);
     }
@@ -312,7 +319,7 @@ impl Iter {
         if gaps.is_empty() || !self.knows_gaps {
             return None;
         }
-        let Jump { start, end } = gaps.jump(start, self.context.snapshot)?;
+        let Jump { start, end } = gaps.jump(start, self.context.standpoint())?;
         let bound = self.back.last.as_deref().or(self.bounds.end.as_deref());
         let end = end.filter(|end| bound.is_none_or(|bound| &end[..] < bound))?;
         (dead.jumped, dead.start) = (true, start);
@@ -393,11 +400,11 @@ impl Iter {
                 let ask = dead.add();
                 self.cost.tombstones_skipped += 1;
                 let gaps = &self.context.view.gaps;
-                let snapshot = self.context.snapshot;
+                let at = self.context.standpoint();
                 if ask
                     && self.knows_gaps
                     && !gaps.is_empty()
-                    && let Some(Jump { start, end: gap_end }) = gaps.jump(key, snapshot)
+                    && let Some(Jump { start, end: gap_end }) = gaps.jump(key, at)
                 {
                     if !dead.jumped && dead.count == 1 && start < dead.start {
                         dead.start = start;
@@ -409,7 +416,7 @@ impl Iter {
                     last.extend_from_slice(key);
                     let target = gap_end.filter(|gap_end| end.is_none_or(|end| &gap_end[..] < end));
                     let Some(target) = target else {
-                        dead.over(gaps, end, snapshot, self.knows_gaps);
+                        dead.over(gaps, end, at, self.knows_gaps);
                         return Ok(None);
                     };
                     if let Err(error) = cursor.seek(&target, MAX_SEQNO) {
@@ -425,7 +432,7 @@ impl Iter {
                 cursor.next()?;
                 continue;
             }
-            dead.over(&self.context.view.gaps, Some(key), self.context.snapshot, self.knows_gaps);
+            dead.over(&self.context.view.gaps, Some(key), self.context.standpoint(), self.knows_gaps);
             if cursor.kind() == Kind::Merge && cover <= seq {
                 // An error before the end of the merge leaves the key to the back.
                 let coming = &mut self.front.coming;
@@ -449,7 +456,8 @@ impl Iter {
             self.cost.tombstones_skipped += 1;
             cursor.next()?;
         }
-        self.front.dead.over(&self.context.view.gaps, end, self.context.snapshot, self.knows_gaps);
+        let at = self.context.standpoint();
+        self.front.dead.over(&self.context.view.gaps, end, at, self.knows_gaps);
         Ok(None)
     }
 
@@ -532,9 +540,9 @@ impl Iter {
                 newest = Base::Value(operands.resolve(coming, &newest, operator, &mut self.cost)?);
             }
             let dead = &mut self.back.dead;
-            let (gaps, snapshot) = (&self.context.view.gaps, self.context.snapshot);
+            let (gaps, at) = (&self.context.view.gaps, self.context.standpoint());
             if let Base::Value(value) = newest {
-                dead.over_backwards(gaps, self.back.last.as_deref(), snapshot);
+                dead.over_backwards(gaps, self.back.last.as_deref(), at);
                 let last = self.back.last.get_or_insert_default();
                 std::mem::swap(last, coming);
                 return Ok(Some((Slice::copy_of(last), value)));
@@ -555,7 +563,7 @@ impl Iter {
             }
             if dead.add()
                 && !gaps.is_empty()
-                && let Some(Jump { start: gap_start, .. }) = gaps.jump(last, snapshot)
+                && let Some(Jump { start: gap_start, .. }) = gaps.jump(last, at)
             {
                 (dead.jumped, dead.since_jump) = (true, 0);
                 *last = gap_start;
@@ -567,7 +575,7 @@ impl Iter {
             }
         }
         let gaps = &self.context.view.gaps;
-        self.back.dead.over_backwards(gaps, self.back.last.as_deref(), self.context.snapshot);
+        self.back.dead.over_backwards(gaps, self.back.last.as_deref(), self.context.standpoint());
         Ok(None)
     }
 }

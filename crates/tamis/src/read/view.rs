@@ -140,6 +140,8 @@ pub(crate) struct View {
     pub(crate) gaps: Arc<Gaps>,
     /// The number of memtables that were active before.
     pub(crate) rotation: u64,
+    /// The number of versions before this one.
+    pub(crate) edition: u64,
 }
 
 impl View {
@@ -151,6 +153,7 @@ impl View {
             version: self.version.clone(),
             selector: self.selector.clone(),
             gaps: self.gaps.clone(),
+            edition: self.edition,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::ops::Bound;
 
+use tamis::options::CompactionChoice;
 use tamis::{
     AdminError, Db, KeyspaceOptions, OpenError, Options, OptionsError, ReadError, WriteBatch, WriteError,
 };
@@ -368,4 +369,85 @@ fn the_filter_of_new_tables_changes_while_the_keyspace_is_in_use() {
     for i in 0..7_000 {
         assert_eq!(db.get(key(i)).unwrap().map(|v| v.to_vec()), (i < 6_000).then(|| value(i)), "{i}");
     }
+}
+
+/// Parts of a range have all of its keys once, and about equal bytes, wherever the keys are.
+#[test]
+fn a_range_is_split_into_parts_of_about_equal_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = Options::default();
+    (options.keyspace.memtable_bytes, options.keyspace.table_bytes) = (1 << 20, 256 << 10);
+    let db = Db::open(dir.path(), options).unwrap();
+    assert_eq!(db.split::<&str>(.., 4).unwrap(), [(Bound::Included(Vec::new()), Bound::Unbounded)]);
+    let mut keys: Vec<String> =
+        (0..20_000u32).map(|i| format!("{:08x}", i.wrapping_mul(0x9e37_79b9))).collect();
+    for (i, key) in keys.iter().enumerate() {
+        // The upper half of the keys has longer values.
+        let len = if key[..] < *"8" { 50 } else { 250 };
+        db.put(key, vec![i as u8; len]).unwrap();
+        if i == 15_000 {
+            db.settle().unwrap();
+        }
+    }
+    keys.sort();
+    let bytes = |keys: &[String]| -> usize { keys.iter().map(|k| if k[..] < *"8" { 58 } else { 258 }).sum() };
+    for (from, to) in [(0, 20_000), (3_000, 17_000), (0, 400), (19_990, 20_000)] {
+        for parts in [1, 2, 7, 50] {
+            let range =
+                (Bound::Included(&keys[from]), keys.get(to).map_or(Bound::Unbounded, Bound::Excluded));
+            let split = db.split::<&String>(range, parts).unwrap();
+            assert!((1..=parts).contains(&split.len()));
+            let mut at = from;
+            for part in &split {
+                let count = db.range(part.clone()).count();
+                let share =
+                    bytes(&keys[at..at + count]) as f64 * parts as f64 / bytes(&keys[from..to]) as f64;
+                assert!(to - from < 10_000 || (0.3..3.0).contains(&share), "{share} of a part of {parts}");
+                at += count;
+            }
+            assert_eq!(at, to, "{parts} parts");
+            assert!(to - from < 10_000 || split.len() == parts);
+            // Neighbours share their border.
+            assert!(split.windows(2).all(|pair| match (&pair[0].1, &pair[1].0) {
+                (Bound::Excluded(end), Bound::Included(start)) => start == end,
+                _ => false,
+            }));
+        }
+    }
+    assert_eq!(db.split("b".."a", 3).unwrap(), []);
+    assert_eq!(db.split("a".."b", 0).unwrap().len(), 1);
+}
+
+/// Iterators at one number jumped over what a later view had lost by retention and an earlier one, of a snapshot, still had.
+#[test]
+fn a_snapshot_keeps_what_retention_drops_beside_a_stretch_of_deleted_keys() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = Options::default();
+    options.keyspace.compaction = CompactionChoice::Fifo;
+    options.keyspace.retain_bytes = 100 << 10;
+    let db = Db::open(dir.path(), options).unwrap();
+    let pause = db.pause_compaction();
+    (200..400).for_each(|i| db.put(key(i), [7; 300]).unwrap());
+    db.flush().unwrap();
+    (0..200).for_each(|i| db.delete(key(i)).unwrap());
+    (0..300).for_each(|i| db.put(format!("z{i:03}"), [i as u8; 300]).unwrap());
+    db.flush().unwrap();
+    // No number is given, and no memtable replaced, from here on.
+    let snapshot = db.snapshot();
+    let mut early = db.iter();
+    let first = early.next().unwrap().unwrap();
+    assert_eq!(first.0, key(200));
+    drop(pause);
+    db.settle().unwrap();
+    let seen = |iter: &mut dyn Iterator<Item = Result<(tamis::Slice, tamis::Slice), ReadError>>| {
+        iter.map(|item| item.unwrap().0.to_vec()).collect::<Vec<_>>()
+    };
+    // The first run is gone; twice, so that the second walk may use what the first one noted.
+    for _ in 0..2 {
+        assert_eq!(seen(&mut db.iter()).len(), 300);
+        assert_eq!(seen(&mut snapshot.iter()).len(), 500);
+        assert_eq!(seen(&mut snapshot.iter().rev()).len(), 500);
+        assert_eq!(seen(&mut snapshot.range(key(100)..)).len(), 500);
+    }
+    assert_eq!(seen(&mut early).len(), 499);
 }

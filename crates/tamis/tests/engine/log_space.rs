@@ -284,9 +284,10 @@ fn kept_logs_are_released_when_the_disk_fills_up() {
         db.flush().unwrap();
     };
     fill(false);
-    assert!(kept() < MIB / 2, "logs are kept that nobody synced: {}", kept());
+    // What nobody synced is not kept: it is space reserved for what is written next.
+    let reserved = kept();
     fill(true);
-    assert!(kept() > MIB / 2, "logs are kept: {}", kept());
+    assert!(kept() > reserved + MIB / 2, "logs are kept: {}, and {reserved} without", kept());
     let before = kept();
     // Room for part of the next memtable besides the kept logs: writes continue in the space these took.
     fs.set_capacity(Some(used() + 200_000));

@@ -70,5 +70,6 @@ fn as_many_are_flushed_together_as_do_not_keep_writers_waiting() {
     assert_eq!(together(&[64, 64], 2), 1);
     assert_eq!(together(&[65], 1), 1);
     assert_eq!(together(&[20, 20, 20, 20], 4), 3);
-    assert_eq!(together(&[64, 64, 64], 4), 3);
+    assert_eq!(together(&[65, 65, 65], 4), 2);
+    assert_eq!(together(&[20, 20, 20, 20], 8), 4);
 }

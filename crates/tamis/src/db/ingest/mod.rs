@@ -46,7 +46,7 @@ use crate::error::{AdminError, ExternalTableError, WriteError};
 use crate::external::{Described, describe};
 use crate::ids::{KeyspaceId, RunId};
 use crate::key::{MAX_SEQNO, SeqNo};
-use crate::read::{MemtableSlot, Memtables};
+use crate::read::{MemtableSlot, Memtables, key_range};
 use crate::tree::edit::VersionEdit;
 
 use place::{Depth, place};
@@ -123,11 +123,12 @@ impl Group<Staged> {
     fn must_wait(&self, state: &State) -> bool {
         let flushing = state.scheduler.is_flushing(self.keyspace.id);
         let view = self.keyspace.view.load();
-        view.memtables.sealed.iter().any(|slot| {
-            self.ranges().any(|range| {
-                holds_some_of(slot, &range)
-                    || flushing && hull(slot).is_some_and(|hull| hull.overlaps(&range))
-            })
+        let sealed = &view.memtables.sealed;
+        // The flush may make one table of several of them.
+        let written = if flushing { hull(sealed) } else { None };
+        self.ranges().any(|range| {
+            sealed.iter().any(|slot| holds_some_of(slot, &range))
+                || written.as_ref().is_some_and(|hull| hull.overlaps(&range))
         })
     }
 }
@@ -346,7 +347,7 @@ fn holds_some_of(slot: &MemtableSlot, range: &KeyRange) -> bool {
         || slot.tombstones().is_some_and(|known| known.1.touch(&range.smallest, &range.largest))
 }
 
-/// Returns the key range that a memtable's table will have; `None` if it is empty.
-fn hull(slot: &MemtableSlot) -> Option<KeyRange> {
-    slot.key_range().map(|(smallest, largest)| KeyRange { smallest, largest })
+/// Returns the key range that the table of these memtables will have; `None` if they are empty.
+fn hull(slots: &[Arc<MemtableSlot>]) -> Option<KeyRange> {
+    key_range(slots).map(|(smallest, largest)| KeyRange { smallest, largest })
 }

@@ -94,3 +94,19 @@ fn a_panic_under_the_state_lock_stops_writes_and_nothing_else() {
     assert!(db.flush().is_err());
     assert!(db.close().is_err());
 }
+
+/// The gaps of a keyspace held the log, which holds the state, which has the keyspaces: a closed database kept its memory, and the
+/// operators of the program.
+#[test]
+fn nothing_of_a_closed_database_is_left() {
+    let db = open(&FaultyFs::new(1));
+    let other = db.create_keyspace("other", crate::KeyspaceOptions::default()).unwrap();
+    (0..200).for_each(|i| other.put([i], "value").unwrap());
+    (0..200).for_each(|i| other.delete([i]).unwrap());
+    assert_eq!(other.iter().count(), 0);
+    let view = other.inner.view.load_full();
+    let parts = (Arc::downgrade(&db.inner().monitor), Arc::downgrade(&db.inner().log), Arc::downgrade(&view));
+    drop((view, other));
+    db.close().unwrap();
+    assert!(parts.0.upgrade().is_none() && parts.1.upgrade().is_none() && parts.2.upgrade().is_none());
+}
