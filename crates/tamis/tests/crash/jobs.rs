@@ -20,6 +20,17 @@ fn until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
+/// Returns the bytes of all files, once obsolete ones are removed.
+fn used(fs: &FaultyFs) -> u64 {
+    let bytes = || fs.files().iter().map(|(_, len)| len).sum::<u64>();
+    let mut last = bytes();
+    until("files that stay as they are", || {
+        std::thread::sleep(Duration::from_millis(100));
+        std::mem::replace(&mut last, bytes()) == last
+    });
+    last
+}
+
 /// Tiny, but with room for one `fill` in a memtable, so that every run is one flush.
 fn tiny(fs: &FaultyFs) -> Options {
     let keyspace = KeyspaceOptions { memtable_bytes: 16 << 10, ..lab::tiny_keyspace() };
@@ -279,8 +290,7 @@ fn a_merge_that_may_not_fit_starts_only_when_there_is_room() {
     let pause = db.pause_compaction();
     fill(&db, 6);
     let before = content(&db);
-    let used: u64 = fs.files().iter().map(|(_, len)| len).sum();
-    fs.set_capacity(Some(used + 12_000));
+    fs.set_capacity(Some(used(&fs) + 12_000));
     // The cached free space is at most one second old.
     std::thread::sleep(Duration::from_millis(1100));
     drop(pause);
