@@ -83,7 +83,7 @@ mod tests {
 
     use super::*;
 
-    /// Threads that take turns, each turn known only by a number: a lost ring ends the test never.
+    /// Threads that take turns, each turn known only by a number: the test would not end if a ring were lost.
     #[test]
     fn no_ring_is_lost() {
         const THREADS: u64 = 4;

@@ -31,11 +31,9 @@ unsafe impl Sync for Lines {}
 impl Lines {
     pub(crate) fn own(lines: Box<[Line]>) -> Lines {
         let owner = Arc::new(Owner::Own(lines));
-        let lines = match &*owner {
-            Owner::Own(lines) => NonNull::from(&**lines),
-            Owner::Shared(_) => NonNull::from(&[]),
-        };
-        Lines { lines, owner }
+        // From where they will stay: to move their box would end what was borrowed before.
+        let Owner::Own(lines) = &*owner else { unreachable!("just made") };
+        Lines { lines: NonNull::from(&**lines), owner }
     }
 
     /// Returns the first `count` lines of the bytes, where they are; `None` if they are no lines of this machine: too few, not on

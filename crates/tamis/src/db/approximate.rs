@@ -1,4 +1,4 @@
-//! Estimates of how much a range holds, and where it is halved, without reading it.
+//! Estimates of how much a range holds, and where to cut it, without reading it.
 //!
 //! A table's share of a range is taken from its index: whole blocks, and half of the block in which a bound lies. A memtable's is taken
 //! from the upper levels of its skip list. Nothing is known of which versions shadow others: each counts that is still stored.
@@ -14,7 +14,7 @@ use crate::tree::open_table::OpenTable;
 /// A range of keys, as [`Keyspace::split`] returns it; to be passed to [`Keyspace::range`] and others.
 pub type KeyRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-/// The most separators that are taken from one table, so that a split costs microseconds for each.
+/// The most separators that are taken from one table, so that a large table costs no more than a small one.
 const SEPARATORS: usize = 256;
 
 /// What is stored of a range.
@@ -57,7 +57,7 @@ impl Keyspace {
         Ok(self.estimate(&Bounds::of(&range))?.bytes.round() as u64)
     }
 
-    /// Cuts a range into at most `parts` ranges of about equal bytes, in order and without gaps: to read them in parallel, say. There are
+    /// Cuts a range into at most `parts` ranges, and at least one unless it is empty, of about equal bytes, in order and without gaps: to read them in parallel, say. There are
     /// fewer where little is stored. Bytes are those of [`approximate_size`](Keyspace::approximate_size), as rough; a single key is never
     /// cut, however many versions it has. Costs up to 256 steps in each table's index, and a few hundred in each memtable.
     ///

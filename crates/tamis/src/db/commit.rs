@@ -12,8 +12,8 @@
 //! # Invariants
 //!
 //! The order within a commit is the engine's guarantee: conditions are judged; room is made (which may stall); the record is appended; it is synced if
-//! requested (earlier logs first); [gaps](crate::read::Gaps) learn of the keys; the operations are inserted into the memtables; the new sequence number becomes visible; the
-//! writers are notified. Nothing in it computes a digest: each batch brings those of its keys.
+//! requested (earlier logs first); [gaps](crate::read::Gaps) learn of the keys; the operations are inserted into the memtables; the new
+//! sequence number becomes visible; the writers are notified. Nothing in it computes a digest: each batch brings those of its keys.
 //!
 //! Sequence numbers become visible in the order of the log, without gaps: whoever sees one sees every write up to it.
 //!

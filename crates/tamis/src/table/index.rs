@@ -11,6 +11,8 @@
 //!
 //! Immutable; shared by all threads.
 
+use std::cmp::Ordering;
+
 use tamis_env::memory::PageVec;
 
 use super::compare::equal;
@@ -259,14 +261,20 @@ impl Index {
             (first, head.checked_add(1).map_or(self.len(), |next| self.heads.lower_bound(next)));
         while low < high {
             let middle = low + (high - low) / 2;
-            // A head of fewer than eight bytes has no rest, so the pairs compare as the whole separators do.
-            if (&bytes[..usize::from(self.head_lens[middle])], self.rest(middle)) < tail {
+            if self.compare(middle, &bytes, tail).is_lt() {
                 low = middle + 1;
             } else {
                 high = middle;
             }
         }
         (low < self.len()).then_some(low)
+    }
+
+    /// Compares what follows the common prefix: of separator `i`, which has this head, and of a key, cut behind the length of a head.
+    #[inline]
+    fn compare(&self, i: usize, head: &[u8; HEAD_BYTES], tail: (&[u8], &[u8])) -> Ordering {
+        // A head of fewer than eight bytes has no rest, so the pairs compare as the whole do.
+        (&head[..usize::from(self.head_lens[i])], self.rest(i)).cmp(&tail)
     }
 
     /// Returns the number of the first block from `from` on whose separator is not `key`, if that of `from` is not greater than `key`:
@@ -279,7 +287,7 @@ impl Index {
         while low < high {
             let middle = low + (high - low) / 2;
             let head = self.heads.get(middle).unwrap_or_default().to_be_bytes();
-            if (&head[..usize::from(self.head_lens[middle])], self.rest(middle)) <= tail {
+            if self.compare(middle, &head, tail).is_le() {
                 low = middle + 1;
             } else {
                 high = middle;
