@@ -10,7 +10,7 @@ use crate::read::ReadCounters;
 use crate::read::View;
 use crate::read::blobs::BlobScan;
 use crate::read::explain::{RangeExplanation, RangeSource};
-use crate::read::gaps::{Gaps, Jump, Standpoint, WORTH};
+use crate::read::gaps::{DeadKeys, Jump, Standpoint};
 use crate::read::merge::{MergeCursor, Tables};
 use crate::read::operands::{Base, Operands, Order};
 use crate::read::overlay::Overlay;
@@ -144,57 +144,6 @@ struct End {
     /// Whether it finished because of an error.
     failed: bool,
     dead: DeadKeys,
-}
-
-/// The keys without a value that an end has passed since the last one with a value.
-#[derive(Debug, Default)]
-struct DeadKeys {
-    /// How many were stepped over.
-    count: u64,
-    /// How many since the last jump over a gap.
-    since_jump: u64,
-    /// Whether some were jumped over.
-    jumped: bool,
-    /// From here on none has a value: forwards the first of them, the start of the first gap, or that of the iteration.
-    start: Vec<u8>,
-    /// Backwards, the key with a value behind them, or the end of the iteration.
-    end: Option<Vec<u8>>,
-}
-
-impl DeadKeys {
-    /// Counts one more, and reports whether it is time to ask for gaps: at the first, and then more and more rarely.
-    #[inline]
-    fn add(&mut self) -> bool {
-        self.count += 1;
-        self.since_jump += 1;
-        self.since_jump.is_power_of_two()
-    }
-
-    /// Tells the gaps that no key from the first of these up to `end` has a value for a reader `at`, if that is worth it.
-    #[inline]
-    fn over(&mut self, gaps: &Gaps, end: Option<&[u8]>, at: Standpoint, knows_gaps: bool) {
-        if self.are_worth_it() && knows_gaps {
-            gaps.learn(&self.start, end, at, self.count);
-        }
-        (self.count, self.since_jump, self.jumped) = (0, 0, false);
-    }
-
-    /// The same of those from `last`, the last of these, up to the key with a value behind them.
-    #[inline]
-    fn over_backwards(&mut self, gaps: &Gaps, last: Option<&[u8]>, at: Standpoint) {
-        if self.are_worth_it()
-            && let Some(last) = last
-        {
-            gaps.learn(last, self.end.as_deref(), at, self.count);
-        }
-        (self.count, self.since_jump, self.jumped) = (0, 0, false);
-    }
-
-    /// Many are worth a gap, and a few at a gap that they extend.
-    #[inline]
-    fn are_worth_it(&self) -> bool {
-        self.count >= WORTH || (self.jumped && self.count > 0)
-    }
 }
 
 impl Iter {

@@ -291,6 +291,14 @@ fn transact_repeats_after_conflicts_as_often_as_it_is_told() {
     assert!(own.unwrap_err().to_string().contains("cancelled"));
 }
 
+struct SetWhenDropped<'f>(&'f AtomicBool);
+
+impl Drop for SetWhenDropped<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 /// Transactions of several threads, with plain writes between them, so that groups mix both.
 #[test]
 fn transfers_of_many_threads_keep_the_total() {
@@ -302,13 +310,27 @@ fn transfers_of_many_threads_keep_the_total() {
         }
         let done = AtomicBool::new(false);
         let checked = AtomicU64::new(0);
+        // A slow machine may begin to check when all rounds are over: transfers go on until some were checked.
+        let enough = &|| checked.load(Relaxed) >= 10 || done.load(Relaxed);
         std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let _whatever_happens = SetWhenDropped(&done);
+                while !done.load(Relaxed) {
+                    let snapshot = db.snapshot();
+                    let total: i64 = snapshot
+                        .prefix("account")
+                        .map(|item| text(item.unwrap().1).parse::<i64>().unwrap())
+                        .sum();
+                    assert_eq!(total, 800);
+                    checked.fetch_add(1, Relaxed);
+                }
+            });
             let workers: Vec<_> = (0..4u64)
                 .map(|thread| {
                     let db = &db;
                     scope.spawn(move || {
                         let mut random = tamis_testkit::Rng::new(thread + 1);
-                        for _ in 0..rounds {
+                        for _ in (0..).take_while(|round| *round < rounds || !enough()) {
                             let (from, to) = (random.below(8), random.below(8));
                             db.transact(|tx| {
                                 let balance = |tx: &Transaction, account: u64| -> i64 {
@@ -329,17 +351,6 @@ fn transfers_of_many_threads_keep_the_total() {
                     })
                 })
                 .collect();
-            scope.spawn(|| {
-                while !done.load(Relaxed) {
-                    let snapshot = db.snapshot();
-                    let total: i64 = snapshot
-                        .prefix("account")
-                        .map(|item| text(item.unwrap().1).parse::<i64>().unwrap())
-                        .sum();
-                    assert_eq!(total, 800);
-                    checked.fetch_add(1, Relaxed);
-                }
-            });
             workers.into_iter().for_each(|worker| worker.join().unwrap());
             done.store(true, Relaxed);
         });
