@@ -21,7 +21,7 @@ Every system runs in its own process, and only one works at a time. Systems are 
 rotates. Figures are medians over rounds; only ratios within a run count. `tamis-peers list` shows suites and systems.
 
 Systems: tamis, tamis-grf (one filter for the whole tree), tamis:OPTION=VALUE,OPTION=VALUE (as `tamis options` lists them), and
-the engines that were compiled in with --features rocksdb,leveldb,fjall,redb or --features all; rocksdb-native, RocksDB built for
+the engines that were compiled in with --features rocksdb,leveldb,fjall,lmdb,redb or --features all; rocksdb-native, RocksDB built for
 the present processor and with mapped tables, whose worker is another program, see --native.
 
 Exit codes: 0 everything measured; 1 a wrong answer of a system; 2 invalid arguments; 3 a failure of a system or the machine.

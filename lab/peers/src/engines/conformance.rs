@@ -200,11 +200,12 @@ fn operations_give_the_same_answers_from_memory_from_tables_and_after_reopening(
 }
 
 /// Settings that engines refuse.
-const REFUSALS: [(&str, &[&str]); 5] = [
+const REFUSALS: [(&str, &[&str]); 6] = [
     ("tamis", &[]),
     ("rocksdb", &["overrides"]),
     ("leveldb", &["lz4", "direct", "held back", "overrides"]),
     ("fjall", &["direct", "overrides"]),
+    ("lmdb", &["lz4", "direct", "held back", "overrides"]),
     ("redb", &["lz4", "direct", "held back", "overrides"]),
 ];
 

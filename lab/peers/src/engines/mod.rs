@@ -16,6 +16,8 @@ mod conformance;
 pub mod fjall;
 #[cfg(feature = "leveldb")]
 pub mod leveldb;
+#[cfg(feature = "lmdb")]
+pub mod lmdb;
 #[cfg(feature = "redb")]
 pub mod redb;
 #[cfg(feature = "rocksdb")]

@@ -7,7 +7,7 @@ use tamis_bench::BenchError;
 use crate::engines::Setup;
 
 /// The reason why an engine other than tamis refuses options of tamis.
-#[cfg(any(feature = "rocksdb", feature = "fjall", feature = "leveldb", feature = "redb"))]
+#[cfg(any(feature = "rocksdb", feature = "fjall", feature = "leveldb", feature = "lmdb", feature = "redb"))]
 pub(super) const NO_OVERRIDES: &str = "it takes no options of tamis";
 
 /// The workspace's lock file, which contains the version of every dependency.
@@ -22,7 +22,7 @@ pub(crate) fn locked_version(name: &str) -> String {
 }
 
 /// Returns options by name, as an engine's `open` reports them.
-#[cfg(any(feature = "rocksdb", feature = "fjall", feature = "leveldb", feature = "redb"))]
+#[cfg(any(feature = "rocksdb", feature = "fjall", feature = "leveldb", feature = "lmdb", feature = "redb"))]
 pub(crate) fn told<const N: usize>(
     options: [(&str, String); N],
 ) -> std::collections::BTreeMap<String, String> {

@@ -4,7 +4,7 @@
 //! tamis                                    tamis with its defaults
 //! tamis-grf                                tamis with `keyspace.filter=grf`
 //! tamis:keyspace.merge=partitioned         tamis with any options, separated by commas
-//! rocksdb, leveldb, fjall, redb            if compiled in
+//! rocksdb, leveldb, fjall, lmdb, redb      if compiled in
 //! rocksdb-native                           RocksDB for the present processor, mapped: see `--native`
 //! ```
 //!
@@ -21,13 +21,14 @@ use crate::engines::{Engine, tamis};
 pub const NATIVE: &str = "rocksdb-native";
 
 /// The engines of the command line, and the options of tamis that a name implies.
-const KNOWN: [(&str, Kind, &[&str]); 7] = [
+const KNOWN: [(&str, Kind, &[&str]); 8] = [
     ("tamis", Kind::Tamis, &[]),
     ("tamis-grf", Kind::Tamis, &["keyspace.filter=grf"]),
     ("rocksdb", Kind::RocksDb, &[]),
     (NATIVE, Kind::NativeRocksDb, &[]),
     ("leveldb", Kind::LevelDb, &[]),
     ("fjall", Kind::Fjall, &[]),
+    ("lmdb", Kind::Lmdb, &[]),
     ("redb", Kind::Redb, &[]),
 ];
 
@@ -38,6 +39,7 @@ enum Kind {
     NativeRocksDb,
     LevelDb,
     Fjall,
+    Lmdb,
     Redb,
 }
 
@@ -48,6 +50,7 @@ impl Kind {
             Kind::RocksDb | Kind::NativeRocksDb => cfg!(feature = "rocksdb"),
             Kind::LevelDb => cfg!(feature = "leveldb"),
             Kind::Fjall => cfg!(feature = "fjall"),
+            Kind::Lmdb => cfg!(feature = "lmdb"),
             Kind::Redb => cfg!(feature = "redb"),
         }
     }
@@ -132,6 +135,8 @@ impl System {
             Kind::LevelDb => visitor.visit::<crate::engines::leveldb::LevelDb>(),
             #[cfg(feature = "fjall")]
             Kind::Fjall => visitor.visit::<crate::engines::fjall::Fjall>(),
+            #[cfg(feature = "lmdb")]
+            Kind::Lmdb => visitor.visit::<crate::engines::lmdb::Lmdb>(),
             #[cfg(feature = "redb")]
             Kind::Redb => visitor.visit::<crate::engines::redb::Redb>(),
             #[allow(unreachable_patterns, reason = "with all features there is no other kind")]

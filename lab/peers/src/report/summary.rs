@@ -1,7 +1,7 @@
 //! From rows to medians: the suites, the figures of each system under each set of conditions, and the best peer.
 //!
 //! A figure of a system under some conditions is the median over the rounds; its spread extends from minimum to
-//! maximum. The best is the best median of RocksDB, LevelDB and fjall: redb, a B-tree, is shown but not counted. Of two
+//! maximum. The best is the best median of RocksDB, LevelDB and fjall: LMDB and redb, B-trees, are shown but not counted. Of two
 //! rows with the same system, conditions and round the later one counts, since files of rows are appended to.
 
 use std::collections::BTreeMap;
@@ -214,7 +214,7 @@ pub(super) fn is_tamis(system: &str) -> bool {
 
 /// Returns the position of a system in reports: tamis, its variants, the peers, redb, others.
 fn rank(system: &str) -> (usize, &str) {
-    let peer = PEERS.iter().chain(&["redb"]).position(|peer| *peer == system);
+    let peer = PEERS.iter().chain(&["lmdb", "redb"]).position(|peer| *peer == system);
     match (is_tamis(system), peer) {
         (true, _) => (0, system),
         (false, Some(at)) => (1 + at, system),

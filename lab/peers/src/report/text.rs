@@ -20,7 +20,7 @@ pub(super) const HOW_TO_READ: [&str; 6] = [
      executed the same operations on the same keys, in turn, in its own process, and every answer was checked.",
     "A ratio is the factor by which tamis is better than the best of RocksDB (either build), LevelDB and fjall in the same row: best \
      time / ours, our throughput / the best, best bytes / ours. Above 1 tamis is ahead, below 1 it is behind; \
-     within 2 % of 1 it counts as even. redb, a B-tree, is shown but not counted.",
+     within 2 % of 1 it counts as even. LMDB and redb, B-trees, are shown but not counted.",
     "Only figures within a table are comparable. Absolute times vary between machines and over time.",
     "* fewer than 5 rounds. † the rounds differ by more than 20 % of the median. ‡ the rounds of tamis and of the \
      best overlap, so the ratio is not certain.",
