@@ -89,34 +89,34 @@ impl Session for &Db {
         &mut self,
         low: &[u8],
         high: Option<&[u8]>,
-        look: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+        mut look: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), BenchError> {
-        match high {
-            Some(high) => look_at(self.range(low..=high), look),
-            None => look_at(self.range(low..), look),
+        let mut iter = match high {
+            Some(high) => self.range(low..=high),
+            None => self.range(low..),
+        };
+        while let Some(item) = iter.next_ref() {
+            let (key, value) = item?;
+            if look(key, value).is_break() {
+                break;
+            }
         }
+        Ok(())
     }
 
     #[inline]
     fn scan_back(
         &mut self,
         high: &[u8],
-        look: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+        mut look: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), BenchError> {
-        look_at(self.range(..=high).rev(), look)
-    }
-}
-
-#[inline]
-fn look_at(
-    entries: impl Iterator<Item = Result<(tamis::Slice, tamis::Slice), tamis::ReadError>>,
-    mut look: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-) -> Result<(), BenchError> {
-    for entry in entries {
-        let (key, value) = entry?;
-        if look(&key, &value).is_break() {
-            break;
+        let mut iter = self.range(..=high);
+        while let Some(item) = iter.next_back_ref() {
+            let (key, value) = item?;
+            if look(key, value).is_break() {
+                break;
+            }
         }
+        Ok(())
     }
-    Ok(())
 }

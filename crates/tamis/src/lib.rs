@@ -167,7 +167,7 @@ pub use error::{
 pub use key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use options::definition::{KeyspaceOptions, Options};
 pub use options::values::Durability;
-pub use read::Iter;
+pub use read::{Iter, Keys};
 #[doc(hidden)]
 pub use select::without_rejection_checks;
 pub use slice::Slice;

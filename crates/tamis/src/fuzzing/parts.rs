@@ -93,7 +93,7 @@ fn entry(view: &BlockView<'_>, i: usize) -> Option<(Vec<u8>, SeqNo)> {
     let (record, group) = (view.key_record(i), view.group_record(i));
     let (record, group) = (record.expect("it was read before"), group.expect("it was read before"));
     let mut assembled = Vec::new();
-    match view.key_of(record, group, &mut assembled).expect("it was read before") {
+    match view.key_of(record, group, &mut assembled, &mut 0).expect("it was read before") {
         Some(whole) => assert_eq!(whole.len, key.len(), "a whole key is the key"),
         None => assert_eq!(assembled, key),
     }

@@ -124,6 +124,13 @@ impl MemCursor {
         self.expect_node().kind()
     }
 
+    /// Returns the current version's key, sequence number and kind.
+    #[inline]
+    pub(crate) fn head(&self) -> (&[u8], SeqNo, Kind) {
+        let node = self.expect_node();
+        (node.key(), node.seq(), node.kind())
+    }
+
     /// Returns the current version: key, sequence number, kind, and value (empty for a deletion).
     #[inline]
     pub(crate) fn version(&self) -> (&[u8], SeqNo, Kind, &[u8]) {

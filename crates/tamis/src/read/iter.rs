@@ -4,14 +4,14 @@ use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use crate::error::{ReadError, StorageError};
-use crate::key::{Kind, MAX_SEQNO, SeqNo, prefix_successor};
+use crate::key::{Kind, MAX_SEQNO, SeqNo, prefix_of, prefix_successor};
 use crate::operators::MergeOperator;
 use crate::read::ReadCounters;
 use crate::read::View;
 use crate::read::blobs::BlobScan;
 use crate::read::explain::{RangeExplanation, RangeSource};
 use crate::read::gaps::{DeadKeys, Jump, Standpoint};
-use crate::read::merge::{MergeCursor, Tables};
+use crate::read::merge::{Head, MergeCursor, Tables};
 use crate::read::operands::{Base, Operands, Order};
 use crate::read::overlay::Overlay;
 use crate::read::watch::RangeRead;
@@ -20,6 +20,13 @@ use crate::table::CursorOptions;
 use crate::table::ReadCost;
 use crate::tree::open_table::OpenTable;
 use crate::tree::tombstones::Tombstones;
+
+mod keys;
+mod last;
+mod moving;
+
+pub use keys::Keys;
+use last::LastKey;
 
 /// How many versions of one key are stepped over, one by one, before a seek passes the rest.
 const STEPS: u64 = 4;
@@ -113,6 +120,10 @@ pub struct Iter {
     sampled: Option<Sampled>,
     /// In a transaction: its own writes, and the record of what it reads.
     within: Option<Box<Within>>,
+    /// Whether only keys are asked for: no value is read or merged.
+    keys_only: bool,
+    /// The item lent last, if the cursor does not stand on it.
+    lent: Option<Box<(Slice, Slice)>>,
 }
 
 /// The part of an iterator that only a transaction has.
@@ -122,6 +133,18 @@ struct Within {
     watch: Option<Arc<RangeRead>>,
 }
 
+impl Within {
+    /// Called before the first item, with where the ends begin in place of the bounds.
+    fn resume(&mut self, floor: Option<&[u8]>, before: Option<&[u8]>) {
+        if let (Some(watch), Some(floor)) = (&self.watch, floor) {
+            watch.seek(floor);
+        }
+        if let Some(overlay) = &mut self.overlay {
+            overlay.resume(floor, before);
+        }
+    }
+}
+
 /// An end whose positioning is sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sampled {
@@ -129,16 +152,73 @@ enum Sampled {
     Back,
 }
 
+/// What a move of an end found.
+#[derive(Debug)]
+enum Found {
+    Nothing,
+    /// The version that the end's cursor stands on; its key is the end's last.
+    Here,
+    /// An item whose value was read or merged.
+    Item(Slice, Slice),
+}
+
+/// How a move of an end ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Outcome {
+    Item,
+    End,
+    Failed,
+}
+
+impl Found {
+    /// Returns the item that was found at an end.
+    #[inline]
+    fn item(self, end: &End) -> Option<(Slice, Slice)> {
+        match self {
+            Found::Nothing => None,
+            Found::Here => Some((end.here().pinned_key(), end.here().pinned_value())),
+            Found::Item(key, value) => Some((key, value)),
+        }
+    }
+
+    /// Returns the key alone.
+    fn key(self, end: &End) -> Option<Slice> {
+        match self {
+            Found::Nothing => None,
+            Found::Here => Some(end.here().pinned_key()),
+            Found::Item(key, _) => Some(key),
+        }
+    }
+}
+
+impl Outcome {
+    #[inline]
+    fn of(found: &Result<Found, ReadError>) -> Outcome {
+        match found {
+            Ok(Found::Nothing) => Outcome::End,
+            Ok(_) => Outcome::Item,
+            Err(_) => Outcome::Failed,
+        }
+    }
+}
+
+impl End {
+    /// Returns the cursor that stands on what was [`Found::Here`].
+    #[inline]
+    fn here(&self) -> &MergeCursor {
+        self.cursor.as_ref().expect("the end stands on a version")
+    }
+}
+
 /// One end of the iteration.
 #[derive(Debug, Default)]
 struct End {
     cursor: Option<MergeCursor>,
-    /// The key of the last item returned from this end; nothing at or beyond it is left on this side.
-    last: Option<Vec<u8>>,
+    /// Nothing at or beyond it is left on this side.
+    last: LastKey,
     /// Buffer for the key after `last`.
     coming: Vec<u8>,
-    /// Whether the cursor still stands on the last item returned (only at the front). Moving on may open a run or fail,
-    /// and is left to the next call.
+    /// Whether the cursor still stands on the last item returned. Moving on may open a run or fail, and is left to the next call.
     given: bool,
     finished: bool,
     /// Whether it finished because of an error.
@@ -162,6 +242,8 @@ impl Iter {
             blobs: BlobScan::default(),
             sampled: None,
             within: None,
+            keys_only: false,
+            lent: None,
         }
     }
 
@@ -244,6 +326,10 @@ impl Iter {
     fn seek_committed(&mut self, key: &[u8]) -> Result<(), ReadError> {
         let start = key.max(&self.bounds.start[..]);
         let mut cursor = match self.front.cursor.take() {
+            Some(mut failed) if self.front.failed => {
+                failed.drain_cost(&mut self.cost);
+                self.cursor()
+            }
             Some(cursor) => cursor,
             None => self.cursor(),
         };
@@ -269,37 +355,39 @@ impl Iter {
             return None;
         }
         let Jump { start, end } = gaps.jump(start, self.context.standpoint())?;
-        let bound = self.back.last.as_deref().or(self.bounds.end.as_deref());
+        let bound = self.back.last.get().or(self.bounds.end.as_deref());
         let end = end.filter(|end| bound.is_none_or(|bound| &end[..] < bound))?;
         (dead.jumped, dead.start) = (true, start);
         Some(end)
     }
 
     #[inline]
-    fn count<T, E>(&mut self, item: &Option<Result<T, E>>) {
-        match item {
-            Some(Ok(_)) => {
+    fn count(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Item => {
                 self.cost.entries += 1;
                 self.empty = false;
             }
             // Once for each empty end.
-            None if self.empty => self.cost.empty_scans += 1,
-            _ => {}
+            Outcome::End => self.cost.empty_scans += u64::from(self.empty),
+            Outcome::Failed => {}
         }
         if let Some(end) = self.sampled.take()
-            && !matches!(item, Some(Err(_)))
+            && outcome != Outcome::Failed
         {
             self.record(end);
         }
     }
 
-    fn forward(&mut self) -> Result<Option<(Slice, Slice)>, ReadError> {
+    #[inline]
+    fn forward(&mut self) -> Result<Found, ReadError> {
         if self.front.cursor.is_none() {
             let mut cursor = self.cursor();
             self.cost.scans += 1;
             let mut dead = DeadKeys::default();
-            let target = self.leap(&self.bounds.start, &mut dead);
-            let target = target.as_deref().unwrap_or(&self.bounds.start);
+            let start = self.floor.as_ref().unwrap_or(&self.bounds.start);
+            let target = self.leap(start, &mut dead);
+            let target = target.as_ref().unwrap_or(start);
             counted(&mut cursor, &mut self.cost, |cursor| cursor.seek(target, MAX_SEQNO))?;
             self.positioned(Sampled::Front);
             (self.front.cursor, self.front.dead) = (Some(cursor), dead);
@@ -308,16 +396,17 @@ impl Iter {
         if std::mem::take(&mut self.front.given) {
             cursor.next()?;
         }
-        let end = self.back.last.as_deref().or(self.bounds.end.as_deref());
+        let end = self.back.last.get().or(self.bounds.end.as_deref());
+        let end_prefix = end.map_or(u64::MAX, prefix_of);
         let mut stepped = 0;
-        while cursor.valid() {
-            let key = cursor.key();
-            if end.is_some_and(|end| key >= end) {
+        while let Some(Head { prefix, key, seq, kind }) = cursor.head() {
+            if prefix >= end_prefix && end.is_some_and(|end| key >= end) {
                 break;
             }
-            let seq = cursor.seq();
             let too_new = seq > self.context.snapshot;
-            if too_new || self.front.last.as_deref() == Some(key) {
+            let last = self.front.last.get();
+            let returned = last.is_some_and(|last| prefix_of(last) == prefix && last == key);
+            if too_new || returned {
                 self.cost.versions_skipped += 1;
                 stepped += 1;
                 if stepped > STEPS {
@@ -338,11 +427,11 @@ impl Iter {
             let deleted = self.tombstones.as_ref().map_or(0, |t| t.cover(key, self.context.snapshot));
             let cover = deleted.max(self.context.horizon);
             let dead = &mut self.front.dead;
-            if deleted > seq || cursor.kind() == Kind::Delete {
+            if deleted > seq || kind == Kind::Delete {
                 if dead.count == 0 && !dead.jumped {
                     // The first of all is the first behind where the iteration began.
                     let began = self.floor.as_ref().unwrap_or(&self.bounds.start);
-                    let first = if self.front.last.is_some() { key } else { began };
+                    let first = if self.front.last.get().is_some() { key } else { began };
                     dead.start.clear();
                     dead.start.extend_from_slice(first);
                 }
@@ -360,13 +449,11 @@ impl Iter {
                     }
                     // Those in the gap are known.
                     (dead.jumped, dead.since_jump) = (true, 0);
-                    let last = self.front.last.get_or_insert_default();
-                    last.clear();
-                    last.extend_from_slice(key);
+                    self.front.last.pass(key);
                     let target = gap_end.filter(|gap_end| end.is_none_or(|end| &gap_end[..] < end));
                     let Some(target) = target else {
                         dead.over(gaps, end, at, self.knows_gaps);
-                        return Ok(None);
+                        return Ok(Found::Nothing);
                     };
                     if let Err(error) = cursor.seek(&target, MAX_SEQNO) {
                         cursor.drain_cost(&mut self.cost);
@@ -375,58 +462,87 @@ impl Iter {
                     }
                     continue;
                 }
-                let last = self.front.last.get_or_insert_default();
-                last.clear();
-                last.extend_from_slice(key);
+                self.front.last.pass(key);
                 cursor.next()?;
                 continue;
             }
-            dead.over(&self.context.view.gaps, Some(key), self.context.standpoint(), self.knows_gaps);
-            if cursor.kind() == Kind::Merge && cover <= seq {
+            if dead.are_any() {
+                dead.over(&self.context.view.gaps, Some(key), self.context.standpoint(), self.knows_gaps);
+            }
+            let shows = cover <= seq;
+            if shows && kind == Kind::Merge && !self.keys_only {
                 // An error before the end of the merge leaves the key to the back.
                 let coming = &mut self.front.coming;
                 coming.clear();
                 coming.extend_from_slice(key);
                 let operator = self.context.operator.as_deref();
-                let item = merge_forward(cursor, &mut self.blobs, coming, cover, operator, &mut self.cost)?;
-                std::mem::swap(self.front.last.get_or_insert_default(), coming);
-                return Ok(Some(item));
+                let (key, value) =
+                    merge_forward(cursor, &mut self.blobs, coming, cover, operator, &mut self.cost)?;
+                self.front.last.give(coming);
+                return Ok(Found::Item(key, value));
             }
             // A value that cannot be read leaves the key to the back, too.
-            let shows = cover <= seq;
-            let value = shows.then(|| value_at(cursor, &mut self.blobs, &mut self.cost)).transpose()?;
-            let last = self.front.last.get_or_insert_default();
-            last.clear();
-            last.extend_from_slice(key);
-            if let Some(value) = value {
+            let separated = match kind {
+                Kind::PutBlob if shows && !self.keys_only => {
+                    Some(self.blobs.read(cursor.table(), cursor.version().3, &mut self.cost)?)
+                }
+                _ => None,
+            };
+            if shows {
+                self.front.last.give(key);
                 self.front.given = true;
-                return Ok(Some((cursor.pinned_key(), value)));
+                return Ok(match separated {
+                    Some(value) => Found::Item(cursor.pinned_key(), value),
+                    None => Found::Here,
+                });
             }
+            self.front.last.pass(key);
             self.cost.tombstones_skipped += 1;
             cursor.next()?;
         }
         let at = self.context.standpoint();
         self.front.dead.over(&self.context.view.gaps, end, at, self.knows_gaps);
-        Ok(None)
+        Ok(Found::Nothing)
     }
 
-    fn backward(&mut self) -> Result<Option<(Slice, Slice)>, ReadError> {
+    #[inline]
+    fn backward(&mut self) -> Result<Found, ReadError> {
         if self.back.cursor.is_none() {
             let mut cursor = self.cursor();
             self.cost.scans += 1;
-            counted(&mut cursor, &mut self.cost, |cursor| match &self.bounds.end {
-                Some(end) => cursor.seek_before(end),
-                None => cursor.seek_to_last(),
+            counted(&mut cursor, &mut self.cost, |cursor| {
+                match self.back.last.get().or(self.bounds.end.as_deref()) {
+                    Some(end) => cursor.seek_before(end),
+                    None => cursor.seek_to_last(),
+                }
             })?;
             self.positioned(Sampled::Back);
             self.back.cursor = Some(cursor);
         }
         let start = self.floor.as_ref().unwrap_or(&self.bounds.start);
         let cursor = self.back.cursor.as_mut().expect("positioned");
-        while cursor.valid() {
-            let key = cursor.key();
-            if key < &start[..] || self.front.last.as_deref().is_some_and(|last| key <= last) {
+        if std::mem::take(&mut self.back.given) {
+            cursor.prev()?;
+        }
+        let passed = self.front.last.get();
+        while let Some(Head { key, seq, kind, .. }) = cursor.head() {
+            if key < &start[..] || passed.is_some_and(|last| key <= last) {
                 break;
+            }
+            if kind == Kind::Put
+                && seq <= self.context.snapshot
+                && cursor.is_only_version()
+                && self.context.horizon <= seq
+                && self.tombstones.as_ref().is_none_or(|t| t.cover(key, self.context.snapshot) <= seq)
+            {
+                let dead = &mut self.back.dead;
+                if dead.are_any() {
+                    let (gaps, at) = (&self.context.view.gaps, self.context.standpoint());
+                    dead.over_backwards(gaps, self.back.last.get(), at);
+                }
+                self.back.last.give(key);
+                self.back.given = true;
+                return Ok(Found::Here);
             }
             // An error before the end of the key leaves it to the front.
             let coming = &mut self.back.coming;
@@ -482,41 +598,38 @@ impl Iter {
             let counts =
                 operands.count() + u64::from(separated.is_some() || matches!(newest, Base::Value(_)));
             self.cost.versions_skipped += stepped - counts.max(1).min(stepped);
-            if let Some((table, reference)) = separated {
+            if self.keys_only && (separated.is_some() || !operands.is_empty()) {
+                newest = Base::Value(Slice::default());
+            } else if let Some((table, reference)) = separated {
                 newest = Base::Value(self.blobs.read(&table, &reference, &mut self.cost)?);
             }
-            if !operands.is_empty() {
+            if !operands.is_empty() && !self.keys_only {
                 newest = Base::Value(operands.resolve(coming, &newest, operator, &mut self.cost)?);
             }
             let dead = &mut self.back.dead;
             let (gaps, at) = (&self.context.view.gaps, self.context.standpoint());
             if let Base::Value(value) = newest {
-                dead.over_backwards(gaps, self.back.last.as_deref(), at);
-                let last = self.back.last.get_or_insert_default();
-                std::mem::swap(last, coming);
-                return Ok(Some((Slice::copy_of(last), value)));
+                dead.over_backwards(gaps, self.back.last.get(), at);
+                self.back.last.give(coming);
+                return Ok(Found::Item(Slice::copy_of(coming), value));
             }
             self.cost.tombstones_skipped += 1;
             if dead.count == 0 && !dead.jumped {
-                dead.end.clone_from(if self.back.last.is_some() {
-                    &self.back.last
-                } else {
-                    &self.bounds.end
-                });
+                let end = self.back.last.get().or(self.bounds.end.as_deref());
+                dead.end = end.map(<[u8]>::to_vec);
             }
-            let last = self.back.last.get_or_insert_default();
-            std::mem::swap(last, coming);
+            self.back.last.pass(coming);
             // Where entries expire, this may be one that has.
             if self.context.horizon > 0 || !self.knows_gaps {
                 continue;
             }
             if dead.add()
                 && !gaps.is_empty()
-                && let Some(Jump { start: gap_start, .. }) = gaps.jump(last, at)
+                && let Some(Jump { start: gap_start, .. }) = gaps.jump(coming, at)
             {
                 (dead.jumped, dead.since_jump) = (true, 0);
-                *last = gap_start;
-                if let Err(error) = cursor.seek_before(last) {
+                self.back.last.pass(&gap_start);
+                if let Err(error) = cursor.seek_before(&gap_start) {
                     cursor.drain_cost(&mut self.cost);
                     self.back.cursor = None;
                     return Err(error.into());
@@ -524,8 +637,8 @@ impl Iter {
             }
         }
         let gaps = &self.context.view.gaps;
-        self.back.dead.over_backwards(gaps, self.back.last.as_deref(), self.context.standpoint());
-        Ok(None)
+        self.back.dead.over_backwards(gaps, self.back.last.get(), self.context.standpoint());
+        Ok(Found::Nothing)
     }
 }
 
@@ -568,7 +681,7 @@ fn merge_forward(
     Ok((pinned_key, operands.resolve(key, &base, operator, cost)?))
 }
 
-/// Returns the value of the put at the cursor.
+/// Returns the value of the put at the cursor, which is the base of operands.
 #[inline]
 fn value_at(cursor: &MergeCursor, blobs: &mut BlobScan, cost: &mut ReadCost) -> Result<Slice, StorageError> {
     match cursor.kind() {
@@ -625,30 +738,44 @@ impl Iter {
         item
     }
 
+    /// Moves the front to the next committed item.
+    #[inline]
+    fn find(&mut self) -> Result<Found, ReadError> {
+        if self.front.finished {
+            return Ok(Found::Nothing);
+        }
+        let found = self.forward();
+        let outcome = Outcome::of(&found);
+        self.count(outcome);
+        self.front.finished = outcome != Outcome::Item;
+        self.front.failed = outcome == Outcome::Failed;
+        found
+    }
+
+    /// Moves the back to the next committed item.
+    #[inline]
+    fn find_back(&mut self) -> Result<Found, ReadError> {
+        if self.back.finished {
+            return Ok(Found::Nothing);
+        }
+        let found = self.backward();
+        let outcome = Outcome::of(&found);
+        self.count(outcome);
+        self.back.finished = outcome != Outcome::Item;
+        self.back.failed = outcome == Outcome::Failed;
+        found
+    }
+
     /// Returns the next committed item from the front.
     #[inline]
     pub(super) fn next_committed(&mut self) -> Option<Item> {
-        if self.front.finished {
-            return None;
-        }
-        let item = self.forward().transpose();
-        self.count(&item);
-        self.front.finished = !matches!(item, Some(Ok(_)));
-        self.front.failed = matches!(item, Some(Err(_)));
-        item
+        self.find().map(|found| found.item(&self.front)).transpose()
     }
 
     /// Returns the next committed item from the back.
     #[inline]
     pub(super) fn next_back_committed(&mut self) -> Option<Item> {
-        if self.back.finished {
-            return None;
-        }
-        let item = self.backward().transpose();
-        self.count(&item);
-        self.back.finished = !matches!(item, Some(Ok(_)));
-        self.back.failed = matches!(item, Some(Err(_)));
-        item
+        self.find_back().map(|found| found.item(&self.back)).transpose()
     }
 }
 

@@ -80,6 +80,16 @@ fn rank_of(key: &[u8], backward: bool) -> u64 {
     if backward { !prefix } else { prefix }
 }
 
+/// A version without its value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head<'c> {
+    /// `prefix_of` the key.
+    pub(crate) prefix: u64,
+    pub(crate) key: &'c [u8],
+    pub(crate) seq: SeqNo,
+    pub(crate) kind: Kind,
+}
+
 /// A valid source in the heap.
 #[derive(Clone, Copy, Debug)]
 struct Ranked {
@@ -165,13 +175,20 @@ impl MergeCursor {
         if self.lazy_runs.is_some() {
             return self.start(Start::At(key, seq));
         }
-        for source in &mut self.sources {
+        // From a version forwards to a later key: what is there already, or has nothing left, need not move.
+        let ahead = !self.backward && self.valid() && *self.key() < *key;
+        let is_before = |at: &[u8]| *at < *key || (seq < MAX_SEQNO && *at == *key);
+        let moves = |source: &Source| !ahead || (source.valid() && is_before(source.key()));
+        let moving: SmallVec<[bool; 32]> = self.sources.iter().map(moves).collect();
+        let mut moves = moving.iter();
+        for (source, _) in self.sources.iter_mut().zip(&moving).filter(|(_, moves)| **moves) {
             if let Source::Run(run) = source {
                 run.prepare(&self.context, key)?;
             }
         }
         together::fetch_prepared(&self.context, &mut self.sources)?;
         self.position(false, |source, context| match source {
+            _ if moves.next() == Some(&false) => Ok(()),
             Source::Memtable(cursor) => {
                 cursor.seek(key, seq);
                 Ok(())
@@ -318,7 +335,17 @@ impl MergeCursor {
     ) -> Result<(), StorageError> {
         match &mut self.sources[self.heap[0].source as usize] {
             Source::Memtable(cursor) => in_memtable(cursor),
-            Source::Run(run) => in_run(run, &self.context)?,
+            Source::Run(run) => {
+                in_run(run, &self.context)?;
+                // Mostly the same run has the next version, too.
+                if let Some(key) = run.open_key() {
+                    let rank = rank_of(key, self.backward);
+                    if rank < self.runner_up && self.context.until.is_none() {
+                        self.heap[0].rank = rank;
+                        return Ok(());
+                    }
+                }
+            }
             Source::Asleep(_) => unreachable!("{ASLEEP}"),
         }
         self.replace_top();
@@ -508,6 +535,32 @@ impl MergeCursor {
     #[inline]
     pub(crate) fn kind(&self) -> Kind {
         at!(self.top(), cursor => cursor.kind())
+    }
+
+    /// Returns what tells whether the version counts, if there is one.
+    #[inline]
+    pub(crate) fn head(&self) -> Option<Head<'_>> {
+        let &Ranked { rank, source } = self.heap.first()?;
+        let prefix = if self.backward { !rank } else { rank };
+        let (key, seq, kind) = at!(&self.sources[source as usize], cursor => cursor.head());
+        Some(Head { prefix, key, seq, kind })
+    }
+
+    /// Reports whether the version, of a merge that moves backwards, is known to be the only one of its key, so that it can be used where it is:
+    /// `false` also if that would take a look at another block.
+    #[inline]
+    pub(crate) fn is_only_version(&self) -> bool {
+        match self.top() {
+            Source::Run(run) => self.heap[0].rank < self.runner_up && run.current().begins_key(),
+            _ => false,
+        }
+    }
+
+    /// Returns key and value.
+    #[inline]
+    pub(crate) fn entry(&self) -> (&[u8], &[u8]) {
+        let (key, _, _, value) = self.version();
+        (key, value)
     }
 
     /// Returns the key, copied only if it is short or stored in pieces.

@@ -27,8 +27,8 @@ pub use explain::{
     RangeSource,
 };
 pub(crate) use gaps::{Gaps, LastNumber, Numbering};
-pub use iter::Iter;
 pub(crate) use iter::{Bounds, IterContext};
+pub use iter::{Iter, Keys};
 pub(crate) use lookup::{Lookup, Recorder};
 pub(crate) use overlay::Overlay;
 pub(crate) use read_at::ReadAt;

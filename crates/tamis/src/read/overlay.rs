@@ -67,6 +67,16 @@ impl Overlay {
         self.failed_front = failed;
     }
 
+    /// Called before the first item, with where the ends begin in place of the bounds.
+    pub(crate) fn resume(&mut self, floor: Option<&[u8]>, before: Option<&[u8]>) {
+        if let Some(floor) = floor {
+            self.from = Bound::Included(floor.to_vec());
+        }
+        if let Some(before) = before {
+            self.to = Bound::Excluded(before.to_vec());
+        }
+    }
+
     /// Reports whether neither end has passed `key`.
     fn is_within(&self, key: &[u8]) -> bool {
         (borrowed(&self.from), borrowed(&self.to)).contains(key)

@@ -129,6 +129,15 @@ impl RunCursor {
         self.cursor.as_ref().expect("a position in an open table")
     }
 
+    /// Returns the key at the position, unless that is a lazy one or there is none.
+    #[inline]
+    pub(crate) fn open_key(&self) -> Option<&[u8]> {
+        match (self.position, &self.cursor) {
+            (Position::Open, Some(cursor)) => Some(cursor.key()),
+            _ => None,
+        }
+    }
+
     /// Returns the number of the open table; for positions that are not lazy.
     pub(crate) fn table(&self) -> usize {
         self.at

@@ -228,6 +228,38 @@ impl<'a> BlockView<'a> {
         Ok(Span { start: s.keys + start as usize, len: (end - start) as usize })
     }
 
+    /// Returns the range of the key with this record if it is contiguous. Otherwise returns `None` and replaces `out` with the
+    /// key; `group` is the record of its group's first key, and the first `held` bytes of `out` are known to be that key's: they are
+    /// not copied again.
+    #[inline]
+    pub(crate) fn key_of(
+        &self,
+        record: Span,
+        group: Span,
+        out: &mut Vec<u8>,
+        held: &mut usize,
+    ) -> Result<Option<Span>, Damage> {
+        let bytes = &self.data[record.start..record.start + record.len];
+        let shared = usize::from(bytes[0]);
+        if shared == 0 {
+            return Ok(Some(Span { start: record.start + 1, len: record.len - 1 }));
+        }
+        if shared > *held {
+            let first = &self.data[group.start..group.start + group.len];
+            let Some(head) = first[1..].get(..shared).filter(|_| first[0] == 0) else {
+                return Err(Damage(
+                    "a data block with a key that shares more than its group's first key has",
+                ));
+            };
+            out.clear();
+            out.extend_from_slice(head);
+        }
+        out.truncate(shared);
+        out.extend_from_slice(&bytes[1..]);
+        *held = shared;
+        Ok(None)
+    }
+
     /// Returns the key record and the value of entry `i`, which is not the first, as ranges of `data`, given where those of the
     /// entry before end.
     #[inline]
@@ -253,6 +285,31 @@ impl<'a> BlockView<'a> {
         Ok((key, Span { start: value_start, len: end as usize - value_start }))
     }
 
+    /// Returns the key record and the value of entry `i`, which is not the last, as ranges of `data`, given where those of the
+    /// entry behind start.
+    #[inline]
+    pub(crate) fn preceding(
+        &self,
+        i: usize,
+        key_end: usize,
+        value_end: usize,
+    ) -> Result<(Span, Span), Damage> {
+        let s = &self.shape;
+        let (mut key_start, mut value_start) = (s.keys, 0);
+        if let Some(before) = i.checked_sub(1) {
+            let (key_ends, value_ends) = (usize::from(s.key_end_width), usize::from(s.value_end_width));
+            let start = load(self.data, s.key_ends + before * key_ends, s.key_end_width)?;
+            // The entry behind was checked to end within the keys.
+            key_start = start.checked_add(s.keys as u64).map_or(usize::MAX, |start| start as usize);
+            value_start = load(self.data, s.value_ends + before * value_ends, s.value_end_width)? as usize;
+        }
+        if key_start >= key_end || value_start > value_end {
+            return Err(Damage("a data block with an entry that ends before it starts"));
+        }
+        let key = Span { start: key_start, len: key_end - key_start };
+        Ok((key, Span { start: value_start, len: value_end - value_start }))
+    }
+
     /// Reports whether entry `i` is the first of its group.
     #[inline]
     pub(crate) fn begins_group(&self, i: usize) -> bool {
@@ -262,32 +319,6 @@ impl<'a> BlockView<'a> {
     /// Returns the key record of the first entry of entry `i`'s group.
     pub(crate) fn group_record(&self, i: usize) -> Result<Span, Damage> {
         self.key_record(i >> self.shape.restart_shift << self.shape.restart_shift)
-    }
-
-    /// Returns the range of the key with this record if it is contiguous. Otherwise returns `None` and replaces `out` with the
-    /// key; `group` is the record of its group's first key.
-    #[inline]
-    pub(crate) fn key_of(
-        &self,
-        record: Span,
-        group: Span,
-        out: &mut Vec<u8>,
-    ) -> Result<Option<Span>, Damage> {
-        let bytes = &self.data[record.start..record.start + record.len];
-        let shared = usize::from(bytes[0]);
-        if shared == 0 {
-            return Ok(Some(Span { start: record.start + 1, len: record.len - 1 }));
-        }
-        let first = &self.data[group.start..group.start + group.len];
-        match first[1..].get(..shared) {
-            Some(head) if first[0] == 0 => {
-                out.clear();
-                out.extend_from_slice(head);
-                out.extend_from_slice(&bytes[1..]);
-                Ok(None)
-            }
-            _ => Err(Damage("a data block with a key that shares more than its group's first key has")),
-        }
     }
 
     /// Returns the key of entry `i` in two pieces: the prefix shared with its group's first key, and the rest.

@@ -75,6 +75,8 @@ pub(crate) struct TableCursor {
     /// The stored first key of the current entry's group.
     group: Span,
     key: Vec<u8>,
+    /// So many bytes of `key` are those of the group's first key.
+    held: usize,
     /// The piece of the file that was read ahead, and its offset.
     ahead: Option<(u64, Arc<[u8]>)>,
     /// Nothing from this key on will be requested.
@@ -113,6 +115,7 @@ impl TableCursor {
             entry: None,
             group: Span { start: 0, len: 0 },
             key: Vec::new(),
+            held: 0,
             ahead: None,
             end: None,
             counts: TouchCounts::default(),
@@ -187,6 +190,15 @@ impl TableCursor {
     /// prefetches the block, so that the cache misses of several cursors overlap.
     pub(crate) fn prepare(&mut self, key: &[u8]) -> Result<(), StorageError> {
         let index = self.index()?;
+        // A short way forwards often ends in the same block.
+        if let Some(loaded) = &self.loaded
+            && self.entry.is_some()
+            && *self.key() < *key
+            && index.ends_behind(loaded.at.index, key)
+        {
+            self.prepared = Some(Some(loaded.at));
+            return Ok(());
+        }
         self.counts.index_searched();
         let at = index.find(key).and_then(|i| index.block(i));
         if let Some(at) = at {
@@ -283,7 +295,7 @@ impl TableCursor {
     /// Moves to the next entry; past the last, the cursor is not valid. Does nothing if not valid.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<(), StorageError> {
-        let (Some(entry), Some(loaded)) = (self.entry, &self.loaded) else { return Ok(()) };
+        let (Some(entry), Some(loaded)) = (&self.entry, &self.loaded) else { return Ok(()) };
         let (i, at) = (entry.index + 1, loaded.at);
         if i < loaded.shape.len() {
             // An iteration that moves once usually continues: the next block's lines arrive while this block's entries are
@@ -304,10 +316,10 @@ impl TableCursor {
     /// Moves to the previous entry; before the first, the cursor is not valid. Does nothing if not valid.
     #[inline]
     pub(crate) fn prev(&mut self) -> Result<(), StorageError> {
-        let (Some(entry), Some(loaded)) = (self.entry, &self.loaded) else { return Ok(()) };
+        let (Some(entry), Some(loaded)) = (&self.entry, &self.loaded) else { return Ok(()) };
         let at = loaded.at;
-        if let Some(i) = entry.index.checked_sub(1) {
-            return self.enter(i);
+        if entry.index > 0 {
+            return self.step_back();
         }
         self.entry = None;
         let Some(before) = at.index.checked_sub(1) else { return Ok(()) };
@@ -418,14 +430,15 @@ impl TableCursor {
     fn enter(&mut self, i: usize) -> Result<(), StorageError> {
         self.entry = None;
         let mut key = std::mem::take(&mut self.key);
+        let mut held = 0;
         let entry = self.view().ok_or(Damage("no block is loaded")).and_then(|view| {
             let (record, group) = (view.key_record(i)?, view.group_record(i)?);
-            let whole = view.key_of(record, group, &mut key)?;
+            let whole = view.key_of(record, group, &mut key, &mut held)?;
             let (value, kind) = (view.value_span(i)?, view.kind(i)?);
             let seq = view.seq(i)?.max(self.table.global_seq());
             Ok((Entry { index: i, key: whole, record, value, seq, kind }, group))
         });
-        self.key = key;
+        (self.key, self.held) = (key, held);
         match entry {
             Ok((entry, group)) => {
                 (self.entry, self.group) = (Some(entry), group);
@@ -441,14 +454,14 @@ impl TableCursor {
         let (Some(loaded), Some(entry)) = (&self.loaded, &mut self.entry) else { return Ok(()) };
         let view = BlockView::with_shape(loaded.bytes(&self.table), loaded.shape);
         let (i, value) = (entry.index + 1, entry.value);
-        let (group, key) = (&mut self.group, &mut self.key);
+        let (group, key, held) = (&mut self.group, &mut self.key, &mut self.held);
         let stepped = view
             .following(i, entry.record.start + entry.record.len, value.start + value.len)
             .and_then(|(record, value)| {
                 if view.begins_group(i) {
-                    *group = record;
+                    (*group, *held) = (record, 0);
                 }
-                let whole = view.key_of(record, *group, key)?;
+                let whole = view.key_of(record, *group, key, held)?;
                 let seq = view.seq(i)?.max(self.table.global_seq());
                 *entry = Entry { index: i, key: whole, record, value, seq, kind: view.kind(i)? };
                 Ok(())
@@ -459,9 +472,38 @@ impl TableCursor {
         })
     }
 
+    /// The same for the preceding entry.
     #[inline]
-    fn current(&self) -> Entry {
-        self.entry.expect("the cursor is at an entry")
+    fn step_back(&mut self) -> Result<(), StorageError> {
+        let (Some(loaded), Some(entry)) = (&self.loaded, &mut self.entry) else { return Ok(()) };
+        let view = BlockView::with_shape(loaded.bytes(&self.table), loaded.shape);
+        let (i, record, value) = (entry.index - 1, entry.record, entry.value);
+        let (group, key, held) = (&mut self.group, &mut self.key, &mut self.held);
+        let stepped = view.preceding(i, record.start, value.start).and_then(|(record, value)| {
+            if view.begins_group(i + 1) {
+                (*group, *held) = (view.group_record(i)?, 0);
+            }
+            let whole = view.key_of(record, *group, key, held)?;
+            let seq = view.seq(i)?.max(self.table.global_seq());
+            *entry = Entry { index: i, key: whole, record, value, seq, kind: view.kind(i)? };
+            Ok(())
+        });
+        stepped.map_err(|damage| {
+            self.entry = None;
+            self.damaged(damage.0)
+        })
+    }
+
+    /// Reports whether the preceding entry is in the same block and has another key.
+    #[inline]
+    pub(crate) fn begins_key(&self) -> bool {
+        let (Some(entry), Some(view)) = (&self.entry, self.view()) else { return false };
+        entry.index > 0 && view.key_equals(entry.index - 1, self.key()) == Ok(false)
+    }
+
+    #[inline]
+    fn current(&self) -> &Entry {
+        self.entry.as_ref().expect("the cursor is at an entry")
     }
 
     /// The current entry's user key. Panics if the cursor is not valid, as do all accessors below.
@@ -502,9 +544,17 @@ impl TableCursor {
     /// The current entry's user key, sequence number, kind and value.
     #[inline]
     pub(crate) fn version(&self) -> (&[u8], SeqNo, Kind, &[u8]) {
-        let (Entry { key, value, seq, kind, .. }, bytes) = (self.current(), self.bytes());
+        let (&Entry { key, value, seq, kind, .. }, bytes) = (self.current(), self.bytes());
         let at = |span: Span| &bytes[span.start..span.start + span.len];
         (key.map_or(&self.key[..], at), seq, kind, at(value))
+    }
+
+    /// The current entry's user key, sequence number and kind.
+    #[inline]
+    pub(crate) fn head(&self) -> (&[u8], SeqNo, Kind) {
+        let entry = self.current();
+        let key = entry.key.map_or(&self.key[..], |span| &self.bytes()[span.start..span.start + span.len]);
+        (key, entry.seq, entry.kind)
     }
 
     /// The current entry's value, pinned. No copy; see [`BlockData`](super::BlockData) for what it keeps alive.

@@ -255,6 +255,13 @@ impl Index {
         }
     }
 
+    /// Reports whether `key` is less than the separator behind block `i`, as far as their heads tell: `false` if these are equal.
+    #[inline]
+    pub(crate) fn ends_behind(&self, i: usize, key: &[u8]) -> bool {
+        let tail = key.strip_prefix(&*self.common);
+        tail.is_some_and(|tail| self.heads.get(i).is_some_and(|head| prefix_of(tail) < head))
+    }
+
     fn find_among_equals(&self, first: usize, head: u64, tail: &[u8]) -> Option<usize> {
         let (bytes, tail) = (head.to_be_bytes(), tail.split_at(tail.len().min(HEAD_BYTES)));
         let (mut low, mut high) =
@@ -353,6 +360,9 @@ mod tests {
             for key in extended.chain(probes.clone()).chain(separators.clone()).chain([common.clone()]) {
                 let expected = separators.iter().position(|s| *s >= key);
                 prop_assert_eq!(index.find(&key), expected);
+                for i in (0..separators.len()).filter(|&i| index.ends_behind(i, &key)) {
+                    prop_assert!(expected.is_some_and(|first| first <= i));
+                }
             }
             for (i, s) in separators.iter().enumerate() {
                 prop_assert_eq!(&index.separator(i), s);

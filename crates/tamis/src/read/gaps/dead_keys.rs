@@ -46,6 +46,12 @@ impl DeadKeys {
         (self.count, self.since_jump, self.jumped) = (0, 0, false);
     }
 
+    /// Reports whether there was one.
+    #[inline]
+    pub(crate) fn are_any(&self) -> bool {
+        self.count > 0 || self.jumped
+    }
+
     /// Many are worth a gap, and a few at a gap that they extend.
     #[inline]
     fn are_worth_it(&self) -> bool {

@@ -163,7 +163,7 @@ fn interrogate(bytes: &[u8], key: &[u8]) {
         let _ = (view.key_parts(i), view.compare_key(i, key), view.key_equals(i, key));
         let _ = (view.copy_key(i, &mut buffer), view.value(i));
         if let (Ok(record), Ok(group)) = (view.key_record(i), view.group_record(i)) {
-            let _ = view.key_of(record, group, &mut buffer);
+            let _ = view.key_of(record, group, &mut buffer, &mut 0);
         }
         if i < view.len() {
             let _ = (view.seq(i), view.kind(i));
