@@ -173,6 +173,13 @@ fn compaction_loop(db: &DbInner) {
             guarded(db, "work on a filter", || db.work_on_filter(&keyspace, task));
             continue;
         }
+        if db.health.stopped().is_none()
+            && let Some((keyspace, stretch)) = db.next_deletions(&state)
+        {
+            drop(state);
+            guarded(db, "a walk over deleted keys", || db.walk_over_deletions(&keyspace, &stretch));
+            continue;
+        }
         let next = match db.health.cancels() {
             true => None,
             false => db.next_compaction(&mut state).or_else(|| db.next_for_reads(&mut state)),

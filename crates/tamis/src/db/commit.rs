@@ -623,6 +623,10 @@ impl Targets {
             if let Some((_, Some(writer))) = &mut current {
                 insert(writer, &op, digest, seq);
             }
+            if let BatchOp::Delete { key, .. } = op {
+                let view = self.0.iter().find(|target| target.0 == id).and_then(|target| target.1.as_ref());
+                view.inspect(|view| view.gaps.deletions().note(key));
+            }
         }
     }
 }

@@ -48,7 +48,7 @@
 //! 8. The in-memory state of elastic filters ([`Elastic`]).
 //!
 //! Leaf locks, which may be taken while any of these is held and under which no other is taken: the queue of writers and their turns,
-//! of threads that wait until a number is visible, a memtable's, the chunks that memtables hand on, a keyspace's [gaps](crate::read::Gaps) (whose holder may *try* to take the log), since when a log is idle, recent commits ([`History`]), the table of [`Locks`], the reserve's, the list of opened filter files, the cause of a late beginning, those within a global filter, obsolete files, scrub, warnings,
+//! of threads that wait until a number is visible, a memtable's, the chunks that memtables hand on, a keyspace's [gaps](crate::read::Gaps) (whose holder may *try* to take the log) and the place of its last deletions, since when a log is idle, recent commits ([`History`]), the table of [`Locks`], the reserve's, the list of opened filter files, the cause of a late beginning, those within a global filter, obsolete files, scrub, warnings,
 //! decisions, the directory lock.
 //!
 //! The mutexes within [`Background`], [`Room`] and [`Health`] (free space, the budget of background writes, why writes are

@@ -11,7 +11,7 @@ use tamis_filter::Digest;
 use crate::batch::{WriteBatch, check_value};
 use crate::compaction::shape::KeyRange;
 use crate::db::expiry::live_from;
-use crate::db::inner::KeyspaceInner;
+use crate::db::inner::{DbInner, KeyspaceInner};
 use crate::db::jobs::CompactOptions;
 use crate::db::layout::{self, TableStats};
 use crate::db::snapshot::SnapshotPin;
@@ -43,6 +43,28 @@ use crate::table::ReadCost;
 pub struct Keyspace {
     pub(crate) handle: Arc<Handle>,
     pub(crate) inner: Arc<KeyspaceInner>,
+}
+
+impl DbInner {
+    /// Returns what a read of the current state sees. The order of the loads is an invariant of [`ReadAt`].
+    #[inline]
+    pub(crate) fn read_now<'k>(&self, keyspace: &'k KeyspaceInner) -> ReadAt<'k> {
+        let mut view = keyspace.view.load();
+        let (horizon, seq) = loop {
+            let expired = self.expiry.expired(keyspace);
+            if expired > 0 {
+                let newest = keyspace.view.load();
+                if !Arc::ptr_eq(&view, &newest) {
+                    // The replaced view may lack the writes that renewed what this horizon hides.
+                    view = newest;
+                    continue;
+                }
+            }
+            break (live_from(expired), self.visible());
+        };
+        let (operator, sharing) = (keyspace.operators.merge.as_ref(), self.options.hash_sharing);
+        ReadAt { view, seq, horizon, operator, sharing }
+    }
 }
 
 impl Keyspace {
@@ -139,28 +161,11 @@ impl Keyspace {
     #[inline]
     fn read_at(&self, pin: Option<&SnapshotPin>) -> ReadAt<'_> {
         let db = &self.handle.inner;
-        let mut view = self.inner.view.load();
-        let (view, horizon, seq) = match pin {
-            None => loop {
-                let expired = db.expiry.expired(&self.inner);
-                if expired > 0 {
-                    let newest = self.inner.view.load();
-                    if !Arc::ptr_eq(&view, &newest) {
-                        // The replaced view may lack the writes that renewed what this horizon hides.
-                        view = newest;
-                        continue;
-                    }
-                }
-                break (view, live_from(expired), db.visible());
-            },
-            Some(pin) => (
-                pin.held.view(self.inner.id).map_or(view, Guard::from_inner),
-                live_from(pin.held.expired(self.inner.id)),
-                pin.seq,
-            ),
-        };
+        let Some(pin) = pin else { return db.read_now(&self.inner) };
+        let view = pin.held.view(self.inner.id).map_or_else(|| self.inner.view.load(), Guard::from_inner);
+        let horizon = live_from(pin.held.expired(self.inner.id));
         let (operator, sharing) = (self.inner.operators.merge.as_ref(), db.options.hash_sharing);
-        ReadAt { view, seq, horizon, operator, sharing }
+        ReadAt { view, seq: pin.seq, horizon, operator, sharing }
     }
 
     #[inline]

@@ -11,6 +11,7 @@ mod commit;
 mod compact;
 mod counters;
 mod covered;
+mod deletions;
 pub(crate) mod elastic;
 pub(crate) mod expiry;
 mod filters;

@@ -34,6 +34,7 @@
 //! store comes before the release of the log's lock under which a watch begins, and the writers' loads after they have taken it.
 
 mod dead_keys;
+mod deletions;
 
 use std::fmt::Debug;
 use std::sync::{Arc, OnceLock, Weak};
@@ -46,6 +47,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::key::SeqNo;
 
 pub(crate) use dead_keys::DeadKeys;
+use deletions::Deletions;
+pub(crate) use deletions::Stretch;
 
 /// The most gaps of a keyspace.
 const MOST: usize = 64;
@@ -142,12 +145,20 @@ pub(crate) struct Gaps {
     numbers: Arc<Numbering>,
     /// The number of memtables that were active before the present one.
     rotations: AtomicU64,
+    deletions: Deletions,
 }
 
 impl Gaps {
     pub(crate) fn new(numbers: Arc<Numbering>) -> Gaps {
         let (count, rotations) = (AtomicUsize::new(0), AtomicU64::new(0));
-        Gaps { count, gaps: lock::Mutex::new(Vec::new()), numbers, rotations }
+        let deletions = Deletions::default();
+        Gaps { count, gaps: lock::Mutex::new(Vec::new()), numbers, rotations, deletions }
+    }
+
+    /// Returns what was deleted lately.
+    #[inline]
+    pub(crate) fn deletions(&self) -> &Deletions {
+        &self.deletions
     }
 
     /// Counts a memtable that is about to become the active one, before anybody can write to it.

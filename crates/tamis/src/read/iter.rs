@@ -255,6 +255,12 @@ impl Iter {
         self
     }
 
+    /// Ends the iteration at each end after so many dead keys in a row.
+    pub(crate) fn with_patience(mut self, dead_keys: u64) -> Iter {
+        (self.front.dead.limit, self.back.dead.limit) = (dead_keys, dead_keys);
+        self
+    }
+
     /// Called when an end was positioned.
     #[inline]
     fn positioned(&mut self, end: Sampled) {
@@ -384,7 +390,7 @@ impl Iter {
         if self.front.cursor.is_none() {
             let mut cursor = self.cursor();
             self.cost.scans += 1;
-            let mut dead = DeadKeys::default();
+            let mut dead = std::mem::take(&mut self.front.dead);
             let start = self.floor.as_ref().unwrap_or(&self.bounds.start);
             let target = self.leap(start, &mut dead);
             let target = target.as_ref().unwrap_or(start);
@@ -461,6 +467,10 @@ impl Iter {
                         return Err(error.into());
                     }
                     continue;
+                }
+                if dead.are_enough() {
+                    dead.over(gaps, Some(key), at, self.knows_gaps);
+                    return Ok(Found::Nothing);
                 }
                 self.front.last.pass(key);
                 cursor.next()?;
@@ -623,7 +633,11 @@ impl Iter {
             if self.context.horizon > 0 || !self.knows_gaps {
                 continue;
             }
-            if dead.add()
+            let ask = dead.add();
+            if dead.are_enough() {
+                break;
+            }
+            if ask
                 && !gaps.is_empty()
                 && let Some(Jump { start: gap_start, .. }) = gaps.jump(coming, at)
             {

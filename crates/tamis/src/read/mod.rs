@@ -26,7 +26,7 @@ pub use explain::{
     ExplainBlock, ExplainOutcome, ExplainStep, ExplainUnits, Explanation, FilterAnswer, RangeExplanation,
     RangeSource,
 };
-pub(crate) use gaps::{Gaps, LastNumber, Numbering};
+pub(crate) use gaps::{Gaps, LastNumber, Numbering, Standpoint, Stretch};
 pub(crate) use iter::{Bounds, IterContext};
 pub use iter::{Iter, Keys};
 pub(crate) use lookup::{Lookup, Recorder};

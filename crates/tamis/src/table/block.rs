@@ -310,6 +310,26 @@ impl<'a> BlockView<'a> {
         Ok((key, Span { start: value_start, len: value_end - value_start }))
     }
 
+    /// Reports whether the entry before entry `i`, which has this key record, is known to have another key: `false` also where they are of two
+    /// groups, or share different lengths with the first key of theirs.
+    #[inline]
+    pub(crate) fn differs_from_preceding(&self, i: usize, record: Span) -> bool {
+        let s = &self.shape;
+        if i == 0 || self.begins_group(i) {
+            return false;
+        }
+        let width = usize::from(s.key_end_width);
+        let start = match i.checked_sub(2) {
+            None => Ok(0),
+            Some(before) => load(self.data, s.key_ends + before * width, s.key_end_width),
+        };
+        let start = start.ok().and_then(|start| s.keys.checked_add(start as usize));
+        let preceding = start.and_then(|start| self.data.get(start..record.start));
+        let this = &self.data[record.start..record.start + record.len];
+        // Behind the same head, what follows tells.
+        preceding.is_some_and(|preceding| preceding.first() == this.first() && preceding != this)
+    }
+
     /// Reports whether entry `i` is the first of its group.
     #[inline]
     pub(crate) fn begins_group(&self, i: usize) -> bool {

@@ -319,6 +319,13 @@ impl TableCursor {
         let (Some(entry), Some(loaded)) = (&self.entry, &self.loaded) else { return Ok(()) };
         let at = loaded.at;
         if entry.index > 0 {
+            // As forwards, an iteration that moves once usually continues.
+            if self.prefetched != at.index.wrapping_sub(1) {
+                self.prefetched = at.index.wrapping_sub(1);
+                if let Some(preceding) = self.index.as_ref().and_then(|index| index.block(self.prefetched)) {
+                    self.table.prefetch_block(preceding);
+                }
+            }
             return self.step_back();
         }
         self.entry = None;
@@ -498,7 +505,8 @@ impl TableCursor {
     #[inline]
     pub(crate) fn begins_key(&self) -> bool {
         let (Some(entry), Some(view)) = (&self.entry, self.view()) else { return false };
-        entry.index > 0 && view.key_equals(entry.index - 1, self.key()) == Ok(false)
+        view.differs_from_preceding(entry.index, entry.record)
+            || (entry.index > 0 && view.key_equals(entry.index - 1, self.key()) == Ok(false))
     }
 
     #[inline]

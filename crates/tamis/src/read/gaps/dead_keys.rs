@@ -15,6 +15,8 @@ pub(crate) struct DeadKeys {
     pub(crate) start: Vec<u8>,
     /// Backwards, the key with a value behind them, or the end of the iteration.
     pub(crate) end: Option<Vec<u8>>,
+    /// The iteration ends after so many; 0: it does not.
+    pub(crate) limit: u64,
 }
 
 impl DeadKeys {
@@ -24,6 +26,12 @@ impl DeadKeys {
         self.count += 1;
         self.since_jump += 1;
         self.since_jump.is_power_of_two()
+    }
+
+    /// Reports whether the iteration ends here.
+    #[inline]
+    pub(crate) fn are_enough(&self) -> bool {
+        self.limit > 0 && self.count >= self.limit
     }
 
     /// Tells the gaps that no key from the first of these up to `end` has a value for a reader `at`, if that is worth it.

@@ -1,0 +1,111 @@
+//! Walks over stretches of deleted keys, before a reader has to.
+//!
+//! The threads that compact do them, between their jobs: see `Deletions` of the gaps for when and how far. A walk is an iteration of
+//! the current state, and finds [gaps](crate::read::Gaps) as any other does. What it reads is counted nowhere: it is nobody's read.
+
+use std::sync::Arc;
+
+use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::read::{Bounds, ReadCounters, Standpoint, Stretch};
+
+impl DbInner {
+    /// Returns a keyspace with a stretch that a walk is due in.
+    pub(crate) fn next_deletions(&self, state: &State) -> Option<(Arc<KeyspaceInner>, Stretch)> {
+        let due = |keyspace: &Arc<KeyspaceInner>| {
+            let stretch = keyspace.view.load().gaps.deletions().take()?;
+            Some((keyspace.clone(), stretch))
+        };
+        state.catalogue.keyspaces().values().find_map(due)
+    }
+
+    /// Walks over what is dead around the stretch's place. A read that fails is left to a reader.
+    pub(crate) fn walk_over_deletions(&self, keyspace: &KeyspaceInner, stretch: &Stretch) {
+        let Stretch { key, limit } = stretch;
+        let counters = Arc::new(ReadCounters::default());
+        let walk = |bounds| {
+            let at = self.read_now(keyspace);
+            at.iter(bounds, counters.clone(), None).with_patience(*limit)
+        };
+        let (before, behind) = (..&key[..], &key[..]..);
+        let walked = match walk(Bounds::of(&before)).next_back() {
+            Some(Err(error)) => Err(error),
+            _ => walk(Bounds::of(&behind)).next().transpose(),
+        };
+        if let Err(error) = &walked {
+            log::debug!("a walk over deleted keys ended: {error}");
+        }
+        let view = keyspace.view.load();
+        let at = Standpoint { seq: self.visible(), edition: view.edition };
+        view.gaps.deletions().walked(view.gaps.jump(key, at).is_some());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::MemFs;
+    use crate::{Db, Options};
+
+    /// Nobody has read when a stretch of deleted keys is known.
+    #[test]
+    fn what_was_deleted_is_walked_over_in_the_background() {
+        let options = Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() };
+        let db = Db::open("/db", options).unwrap();
+        let key = |i: u32| format!("key{i:06}");
+        for i in 0..6000 {
+            db.put(key(i), "value").unwrap();
+            if i == 3000 {
+                db.flush().unwrap();
+            }
+        }
+        for i in 1000..5000 {
+            db.delete(key(i)).unwrap();
+        }
+        let inner = db.inner();
+        let view = || db.default_keyspace().inner.view.load();
+        let from = std::time::Instant::now();
+        // From a key behind the head of the stretch to one before its end: deletions after the last place are not known yet.
+        let mut last = None;
+        while last.as_ref().is_none_or(|end: &Vec<u8>| *end < key(4900).into_bytes()) {
+            assert!(from.elapsed().as_secs() < 60, "{last:?}");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            let _wakes = inner.state();
+            inner.monitor.notify();
+            let at = Standpoint { seq: inner.visible(), edition: view().edition };
+            let jump = view().gaps.jump(key(1001).as_bytes(), at);
+            last = jump.map(|jump| jump.end.unwrap_or_default());
+        }
+        let before = db.stats().read;
+        assert_eq!(db.range(key(1000)..).next().unwrap().unwrap().0, key(5000));
+        let used = db.stats().read - before;
+        assert!(used.tombstones_skipped < 200, "{used:?}");
+        assert_eq!(db.range(..key(5000)).next_back().unwrap().unwrap().0, key(999));
+        assert_eq!(db.iter().count(), 2000);
+    }
+
+    /// Where keys live around a deleted one, a walk ends at once; where a stretch is longer than is worth it, it gives up.
+    #[test]
+    fn a_walk_passes_no_more_dead_keys_than_it_was_told_to() {
+        let options = Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() };
+        let db = Db::open("/db", options).unwrap();
+        let key = |i: u32| format!("key{i:06}");
+        for i in 0..3000 {
+            db.put(key(i), "value").unwrap();
+        }
+        for i in 500..560 {
+            db.delete(key(i)).unwrap();
+        }
+        let keyspace = &db.default_keyspace().inner;
+        let stand = || Standpoint { seq: db.inner().visible(), edition: keyspace.view.load().edition };
+        let walk = |at: u32, limit| {
+            db.inner().walk_over_deletions(keyspace, &Stretch { key: key(at).into_bytes(), limit });
+            let jump = |of: u32| keyspace.view.load().gaps.jump(key(of).as_bytes(), stand());
+            [500, 510, 530, 559].map(|of| jump(of).is_some())
+        };
+        assert_eq!(walk(2000, 1000), [false; 4]);
+        assert_eq!(walk(530, 5), [false, false, true, false]);
+        assert_eq!(walk(530, 1000), [true; 4]);
+        assert_eq!(db.range(key(500)..).next().unwrap().unwrap().0, key(560));
+        assert_eq!(db.iter().count(), 2940);
+    }
+}
