@@ -97,12 +97,41 @@ impl Table {
                     value: self.pin(&block, value),
                 }));
             }
-            match self.index(trace)?.block(at.index + 1) {
+            match self.block_with(at, key, snapshot, trace)? {
                 Some(next) => at = next,
                 None => return Ok(None),
             }
             block = self.block(at, true, trace)?;
         }
+    }
+
+    /// Returns the block in which a search goes on that found only newer versions of `key` at the end of `block`: they may fill many
+    /// blocks, of which this reads a logarithmic number.
+    #[cold]
+    fn block_with<T: ReadTrace>(
+        &self,
+        block: BlockAt,
+        key: &[u8],
+        snapshot: SeqNo,
+        trace: &mut T,
+    ) -> Result<Option<BlockAt>, StorageError> {
+        let behind = self.index(trace)?.behind_all_of(block.index, key);
+        let (mut low, mut high) = (block.index + 1, behind);
+        // The first block whose last entry is not a newer version, or the one behind all that end with a version of `key`.
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let Some(at) = self.index(trace)?.block(middle) else { break };
+            let bytes = self.block(at, true, trace)?;
+            let all_newer = BlockView::parse(&bytes)
+                .and_then(|view| Ok(view.lower_bound(key, snapshot)? == view.len()))
+                .map_err(|damage| self.damaged(at.offset, damage))?;
+            if all_newer {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(self.index(trace)?.block(low))
     }
 
     /// Returns the newest version of `key` with a sequence number of at most `snapshot`. With `digest` (the key's) the block's

@@ -354,6 +354,9 @@ fn an_iterator_steps_over_few_of_many_versions() {
         let before = db.stats().read;
         let reader = snapshot.of(db.default_keyspace());
         let value = format!("kept {version:>80}");
+        assert_eq!(reader.get(around(20)).expect("a get").expect("a value"), value);
+        let cost = db.stats().read - before;
+        assert!(cost.block_reads <= 12, "a get of {version}: {cost:?}");
         assert_eq!(reader.iter().nth(20).expect("an item").expect("an item").1, value);
         assert_eq!(reader.iter().rev().nth(19).expect("an item").expect("an item").1, value);
         let cost = db.stats().read - before;
