@@ -77,6 +77,20 @@ impl Overlay {
         }
     }
 
+    /// Returns where the ends are, for [`resume`](Self::resume): the committed iterator may be ahead of them.
+    pub(crate) fn ends(&self) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
+        let from = match &self.from {
+            Bound::Included(key) => Some(key.clone()),
+            Bound::Excluded(key) => Some([&key[..], &[0]].concat()),
+            Bound::Unbounded => None,
+        };
+        let to = match &self.to {
+            Bound::Excluded(key) | Bound::Included(key) => Some(key.clone()),
+            Bound::Unbounded => None,
+        };
+        (from, to)
+    }
+
     /// Reports whether neither end has passed `key`.
     fn is_within(&self, key: &[u8]) -> bool {
         (borrowed(&self.from), borrowed(&self.to)).contains(key)

@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use proptest::prelude::*;
 use tamis::transactions::Savepoint;
-use tamis::{Db, ReadError, Transaction, WriteError};
+use tamis::{Db, ReadError, Slice, Transaction, WriteError};
 
 use crate::support::{get, items, keyspace_options, open, options, text};
 
@@ -129,7 +129,11 @@ enum Step {
 enum Move {
     Front,
     Back,
+    /// The same by `next_ref` and `next_back_ref`.
+    LentFront,
+    LentBack,
     Seek(u8),
+    Refresh,
 }
 
 fn key(n: u8) -> String {
@@ -138,7 +142,14 @@ fn key(n: u8) -> String {
 
 fn step() -> impl Strategy<Value = Step> {
     let n = || 0u8..20;
-    let moves = prop_oneof![6 => Just(Move::Front), 6 => Just(Move::Back), 1 => n().prop_map(Move::Seek)];
+    let moves = prop_oneof![
+        4 => Just(Move::Front),
+        4 => Just(Move::Back),
+        2 => Just(Move::LentFront),
+        2 => Just(Move::LentBack),
+        1 => n().prop_map(Move::Seek),
+        1 => Just(Move::Refresh),
+    ];
     prop_oneof![
         4 => (n(), any::<u8>()).prop_map(|(k, v)| Step::Put(k, v)),
         2 => n().prop_map(Step::Delete),
@@ -169,29 +180,41 @@ fn compare_scan(tx: &Transaction, model: &Model, from: u8, to: u8, moves: &[Move
         };
         let left = within(&low, &high);
         let (found, expected) = match step {
-            Move::Front => {
+            Move::Front | Move::LentFront => {
                 let expected = left.first().cloned();
                 if let Some((key, _)) = &expected {
                     low = Bound::Excluded(key.clone());
                 }
-                (iter.next(), expected)
+                let lent = matches!(step, Move::LentFront);
+                (if lent { iter.next_ref().map(copied) } else { iter.next() }, expected)
             }
-            Move::Back => {
+            Move::Back | Move::LentBack => {
                 let expected = left.last().cloned();
                 if let Some((key, _)) = &expected {
                     high = Bound::Excluded(key.clone());
                 }
-                (iter.next_back(), expected)
+                let lent = matches!(step, Move::LentBack);
+                (if lent { iter.next_back_ref().map(copied) } else { iter.next_back() }, expected)
             }
             Move::Seek(n) => {
                 iter.seek(key(*n)).unwrap();
                 low = Bound::Included(key(*n).max(from.clone()));
                 continue;
             }
+            Move::Refresh => {
+                iter.refresh(tx);
+                continue;
+            }
         };
         let found = found.map(|item| item.map(|(key, value)| (text(key), text(value))).unwrap());
         assert_eq!(found, expected, "{step:?} of {moves:?}");
     }
+    let keys: Vec<_> = tx.range(&from[..]..).keys().map(|key| text(key.unwrap())).collect();
+    assert!(keys.iter().eq(model.keys().filter(|key| **key >= from)), "{keys:?}");
+}
+
+fn copied(item: Result<(&[u8], &[u8]), ReadError>) -> Result<(Slice, Slice), ReadError> {
+    item.map(|(key, value)| (Slice::from(key), Slice::from(value)))
 }
 
 proptest! {

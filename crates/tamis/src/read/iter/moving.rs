@@ -85,17 +85,24 @@ impl Iter {
             (Bound::Included(&bounds.start), bounds.end.as_ref().map_or(Bound::Unbounded, Bound::Excluded));
         let mut fresh = of.range::<&Vec<u8>>(range);
         fresh.keys_only = self.keys_only && fresh.within.is_none();
-        fresh.floor = match self.front.last.take_returned() {
-            Some(mut last) => {
-                last.push(0);
-                Some(last)
-            }
-            None => self.floor.take(),
+        let before;
+        (fresh.floor, before) = match self.within.as_ref().and_then(|within| within.overlay.as_ref()) {
+            Some(overlay) => overlay.ends(),
+            None => self.take_ends(),
         };
-        fresh.back = End { last: LastKey::resumed(self.back.last.take_returned()), ..End::default() };
+        fresh.back = End { last: LastKey::resumed(before), ..End::default() };
         if let Some(within) = &mut fresh.within {
             within.resume(fresh.floor.as_deref(), fresh.back.last.get());
         }
         *self = fresh;
+    }
+
+    /// Returns where the front goes on, and the last key returned from the back.
+    fn take_ends(&mut self) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
+        let behind = self.front.last.take_returned().map(|mut last| {
+            last.push(0);
+            last
+        });
+        (behind.or_else(|| self.floor.take()), self.back.last.take_returned())
     }
 }
