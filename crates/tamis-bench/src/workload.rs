@@ -38,6 +38,8 @@ pub enum Workload {
     SeekNext50,
     /// A seek and the next 20 entries.
     SeekNext20,
+    /// A seek and the next 10,000 entries: a long scan.
+    SeekNext10000,
     /// A reverse seek to a key, and the 50 entries before it.
     ReverseNext50,
     /// A seek of an existing key, Zipf-distributed as in `GetZipf`.
@@ -81,7 +83,7 @@ pub const ZIPF_EXPONENT: f64 = 0.99;
 
 impl Workload {
     /// All workloads, fills first.
-    pub const ALL: [Workload; 27] = [
+    pub const ALL: [Workload; 28] = [
         Workload::FillRandom,
         Workload::FillSeq,
         Workload::Overwrite,
@@ -97,6 +99,7 @@ impl Workload {
         Workload::Seek,
         Workload::SeekNext50,
         Workload::SeekNext20,
+        Workload::SeekNext10000,
         Workload::ReverseNext50,
         Workload::SeekZipf,
         Workload::ReadWrite,
@@ -129,6 +132,7 @@ impl Workload {
             Workload::Seek => "seek",
             Workload::SeekNext50 => "seek-next50",
             Workload::SeekNext20 => "seek-next20",
+            Workload::SeekNext10000 => "seek-next10000",
             Workload::ReverseNext50 => "reverse-next50",
             Workload::SeekZipf => "seek-zipf",
             Workload::ReadWrite => "read-write",

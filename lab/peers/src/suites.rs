@@ -364,6 +364,7 @@ impl Suite {
         // `Mixgraph` has a few scans, some of them of thousands of entries.
         let scans = matches!(workload, SeekNext50 | ReverseNext50 | YcsbE | Mixgraph);
         match self {
+            _ if workload == SeekNext10000 => 1000,
             Suite::Cold => 250,
             Suite::Sync => 100,
             Suite::Large if scans => 50,

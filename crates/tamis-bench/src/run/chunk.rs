@@ -136,10 +136,11 @@ impl<'a> Source<'a> {
                 let i = self.zipf_key();
                 self.get(i);
             }
-            Workload::Seek | Workload::SeekNext20 | Workload::SeekNext50 => {
+            Workload::Seek | Workload::SeekNext20 | Workload::SeekNext50 | Workload::SeekNext10000 => {
                 let next = match self.spec.workload {
                     Workload::Seek => 0,
                     Workload::SeekNext20 => 20,
+                    Workload::SeekNext10000 => 10_000,
                     _ => NEXT_ENTRIES,
                 };
                 let i = self.any_key();

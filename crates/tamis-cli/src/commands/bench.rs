@@ -35,6 +35,7 @@ Workloads:
   seek           a new iterator on an existing key
   seek-next50    the same, and the next 50 entries
   seek-next20    the same, with 20 entries
+  seek-next10000 the same, with 10,000 entries: a long scan
   reverse-next50 a reverse seek to an existing key, and the 50 entries before it
   seek-zipf      seek, with keys distributed as in get-zipf
   read-write     half gets of existing keys, half overwrites

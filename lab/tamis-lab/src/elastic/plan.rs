@@ -508,6 +508,7 @@ fn drawn_by_pattern(workload: Workload) -> bool {
         GetZipf
             | SeekNext50
             | SeekNext20
+            | SeekNext10000
             | Seek
             | SeekZipf
             | ReadWrite

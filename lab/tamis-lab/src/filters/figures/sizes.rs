@@ -170,6 +170,7 @@ fn direct_micros(workload: Workload) -> u64 {
     match workload {
         YcsbA | YcsbB | YcsbC | YcsbD | YcsbE | YcsbF => 40,
         RangeEmpty | RangeAbsent | Seek | SeekZipf | SeekNext20 | SeekNext50 | ReverseNext50 => 700,
+        SeekNext10000 => 20_000,
         _ => 150,
     }
 }
