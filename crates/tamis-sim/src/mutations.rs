@@ -38,6 +38,24 @@ const MUTATIONS: &[Mutation] = &[
         }],
     },
     Mutation {
+        name: "only-in-its-run",
+        story: "an iterator that moves backwards returns a version without a look at the other runs",
+        edits: &[Edit {
+            file: "crates/tamis/src/read/merge.rs",
+            find: r#"self.heap[0].rank < self.runner_up && run.current().begins_key()"#,
+            replace: r#"run.current().begins_key()"#,
+        }],
+    },
+    Mutation {
+        name: "seek-moves-too-little",
+        story: "a seek forwards leaves runs where they are that have keys before",
+        edits: &[Edit {
+            file: "crates/tamis/src/read/merge.rs",
+            find: r#"!ahead || (source.valid() && is_before(source.key()))"#,
+            replace: r#"!ahead || (source.valid() && is_before(source.key()) && prefix_of(source.key()) < prefix_of(key))"#,
+        }],
+    },
+    Mutation {
         name: "read-only-moments",
         story: "a read-only opening does not check whether the manifest has changed meanwhile",
         edits: &[Edit {
@@ -155,15 +173,15 @@ const MUTATIONS: &[Mutation] = &[
         edits: &[
             Edit {
                 file: "crates/tamis/src/db/keyspace.rs",
-                find: r#"        let mut view = self.inner.view.load();"#,
-                replace: r#"        let early = db.visible();
+                find: r#"        let mut view = keyspace.view.load();"#,
+                replace: r#"        let early = self.visible();
         crate::sync::point();
-        let mut view = self.inner.view.load();"#,
+        let mut view = keyspace.view.load();"#,
             },
             Edit {
                 file: "crates/tamis/src/db/keyspace.rs",
-                find: r#"break (view, live_from(expired), db.visible());"#,
-                replace: r#"break (view, live_from(expired), early);"#,
+                find: r#"break (live_from(expired), self.visible());"#,
+                replace: r#"break (live_from(expired), early);"#,
             },
         ],
     },
