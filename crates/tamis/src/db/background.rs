@@ -157,6 +157,7 @@ fn guarded<T>(db: &DbInner, job: &str, work: impl FnOnce() -> T) -> Option<T> {
 fn compaction_loop(db: &DbInner) {
     // Helpers of a merge inherit it.
     thread::lower_priority(db.options.compaction_nice);
+    let mut walked = false;
     loop {
         // Without the lock: the file system may be slow.
         db.room.refresh(&*db.fs, &db.dir);
@@ -173,9 +174,12 @@ fn compaction_loop(db: &DbInner) {
             guarded(db, "work on a filter", || db.work_on_filter(&keyspace, task));
             continue;
         }
-        if db.health.stopped().is_none()
+        // Not twice in a row: compactions must not wait for as long as keys are deleted.
+        if !std::mem::take(&mut walked)
+            && !db.health.cancels()
             && let Some((keyspace, stretch)) = db.next_deletions(&state)
         {
+            walked = true;
             drop(state);
             guarded(db, "a walk over deleted keys", || db.walk_over_deletions(&keyspace, &stretch));
             continue;

@@ -1,7 +1,8 @@
 //! Walks over stretches of deleted keys, before a reader has to.
 //!
 //! The threads that compact do them, between their jobs: see `Deletions` of the gaps for when and how far. A walk is an iteration of
-//! the current state, and finds [gaps](crate::read::Gaps) as any other does. What it reads is counted nowhere: it is nobody's read.
+//! the current state, and finds [gaps](crate::read::Gaps) as any other does. What it reads is counted nowhere: it is nobody's read. Keyspaces whose
+//! compaction is held back, or whose reads must cost the same each time (`deterministic`), are left alone.
 
 use std::sync::Arc;
 
@@ -12,9 +13,16 @@ impl DbInner {
     /// Returns a keyspace with a stretch that a walk is due in.
     pub(crate) fn next_deletions(&self, state: &State) -> Option<(Arc<KeyspaceInner>, Stretch)> {
         let due = |keyspace: &Arc<KeyspaceInner>| {
+            let options = &keyspace.shaping.load().options;
+            if !options.auto_compaction || options.deterministic {
+                return None;
+            }
             let stretch = keyspace.view.load().gaps.deletions().take()?;
             Some((keyspace.clone(), stretch))
         };
+        if self.background.is_paused() {
+            return None;
+        }
         state.catalogue.keyspaces().values().find_map(due)
     }
 
@@ -22,17 +30,19 @@ impl DbInner {
     pub(crate) fn walk_over_deletions(&self, keyspace: &KeyspaceInner, stretch: &Stretch) {
         let Stretch { key, limit } = stretch;
         let counters = Arc::new(ReadCounters::default());
+        // Keys alone: values cost more, may run a merge operator, and may fail for reasons of their own.
         let walk = |bounds| {
             let at = self.read_now(keyspace);
-            at.iter(bounds, counters.clone(), None).with_patience(*limit)
+            at.iter(bounds, counters.clone(), None).with_patience(*limit).keys()
         };
         let (before, behind) = (..&key[..], &key[..]..);
-        let walked = match walk(Bounds::of(&before)).next_back() {
-            Some(Err(error)) => Err(error),
-            _ => walk(Bounds::of(&behind)).next().transpose(),
-        };
-        if let Err(error) = &walked {
-            log::debug!("a walk over deleted keys ended: {error}");
+        // Where entries expire, a walk backwards finds no gap.
+        let expires = self.read_now(keyspace).horizon > 0;
+        let back = if expires { None } else { walk(Bounds::of(&before)).next_back() };
+        for walked in [back, walk(Bounds::of(&behind)).next()] {
+            if let Some(Err(error)) = walked {
+                log::debug!("a walk over deleted keys ended: {error}");
+            }
         }
         let view = keyspace.view.load();
         let at = Standpoint { seq: self.visible(), edition: view.edition };

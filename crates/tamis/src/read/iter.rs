@@ -255,7 +255,7 @@ impl Iter {
         self
     }
 
-    /// Ends the iteration at each end after so many dead keys in a row.
+    /// Ends the iteration at each end after so many keys without a value.
     pub(crate) fn with_patience(mut self, dead_keys: u64) -> Iter {
         (self.front.dead.limit, self.back.dead.limit) = (dead_keys, dead_keys);
         self
@@ -345,8 +345,8 @@ impl Iter {
         let mut dead = DeadKeys::default();
         let target = self.leap(start, &mut dead);
         let target = target.as_deref().unwrap_or(start);
-        counted(&mut cursor, &mut self.cost, |cursor| cursor.seek(target, MAX_SEQNO))?;
         self.floor = Some(start.to_vec());
+        counted(&mut cursor, &mut self.cost, |cursor| cursor.seek(target, MAX_SEQNO))?;
         self.positioned(Sampled::Front);
         self.front = End { cursor: Some(cursor), dead, ..End::default() };
         self.back.finished = self.back.failed;
@@ -468,7 +468,7 @@ impl Iter {
                     }
                     continue;
                 }
-                if dead.are_enough() {
+                if dead.tires() {
                     dead.over(gaps, Some(key), at, self.knows_gaps);
                     return Ok(Found::Nothing);
                 }
@@ -505,6 +505,9 @@ impl Iter {
                     Some(value) => Found::Item(cursor.pinned_key(), value),
                     None => Found::Here,
                 });
+            }
+            if dead.tires() {
+                return Ok(Found::Nothing);
             }
             self.front.last.pass(key);
             self.cost.tombstones_skipped += 1;
@@ -560,7 +563,7 @@ impl Iter {
             coming.extend_from_slice(key);
             let cover = self.tombstones.as_ref().map_or(0, |t| t.cover(coming, self.context.snapshot));
             let cover = cover.max(self.context.horizon);
-            let operator = self.context.operator.as_deref();
+            let operator = self.context.operator.as_deref().filter(|_| !self.keys_only);
             // Versions of one key come oldest first: the last visible one counts, and the operands after it.
             let mut newest = Base::Nothing;
             // In place of `newest`, a value that is not read before it is known to be needed.
@@ -629,15 +632,14 @@ impl Iter {
                 dead.end = end.map(<[u8]>::to_vec);
             }
             self.back.last.pass(coming);
+            if dead.tires() {
+                break;
+            }
             // Where entries expire, this may be one that has.
             if self.context.horizon > 0 || !self.knows_gaps {
                 continue;
             }
-            let ask = dead.add();
-            if dead.are_enough() {
-                break;
-            }
-            if ask
+            if dead.add()
                 && !gaps.is_empty()
                 && let Some(Jump { start: gap_start, .. }) = gaps.jump(coming, at)
             {

@@ -25,6 +25,9 @@ pub(crate) struct Overlay {
     /// The pending keys left are between these.
     from: Bound<Vec<u8>>,
     to: Bound<Vec<u8>>,
+    /// The same as of the last items returned: keys passed since have no value, or one that failed.
+    returned_from: Bound<Vec<u8>>,
+    returned_to: Bound<Vec<u8>>,
     /// Committed items fetched ahead, from either end.
     ahead_front: Option<Item>,
     ahead_back: Option<Item>,
@@ -47,11 +50,15 @@ impl Overlay {
         operator: Option<Arc<dyn MergeOperator>>,
         bounds: &Bounds,
     ) -> Overlay {
+        let from = Bound::Included(bounds.start.clone());
+        let to = bounds.end.clone().map_or(Bound::Unbounded, Bound::Excluded);
         Overlay {
             pending,
             operator,
-            from: Bound::Included(bounds.start.clone()),
-            to: bounds.end.clone().map_or(Bound::Unbounded, Bound::Excluded),
+            returned_from: from.clone(),
+            returned_to: to.clone(),
+            from,
+            to,
             ahead_front: None,
             ahead_back: None,
             failed_front: false,
@@ -62,6 +69,7 @@ impl Overlay {
     /// Called when the front of the committed iterator was moved to `key`, or failed to.
     pub(crate) fn seek(&mut self, key: &[u8], failed: bool) {
         self.from = Bound::Included(key.to_vec());
+        self.returned_from = self.from.clone();
         // The committed iterator returns it again if it is still ahead.
         self.ahead_front = None;
         self.failed_front = failed;
@@ -71,20 +79,22 @@ impl Overlay {
     pub(crate) fn resume(&mut self, floor: Option<&[u8]>, before: Option<&[u8]>) {
         if let Some(floor) = floor {
             self.from = Bound::Included(floor.to_vec());
+            self.returned_from = self.from.clone();
         }
         if let Some(before) = before {
             self.to = Bound::Excluded(before.to_vec());
+            self.returned_to = self.to.clone();
         }
     }
 
     /// Returns where the ends are, for [`resume`](Self::resume): the committed iterator may be ahead of them.
     pub(crate) fn ends(&self) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
-        let from = match &self.from {
+        let from = match &self.returned_from {
             Bound::Included(key) => Some(key.clone()),
             Bound::Excluded(key) => Some([&key[..], &[0]].concat()),
             Bound::Unbounded => None,
         };
-        let to = match &self.to {
+        let to = match &self.returned_to {
             Bound::Excluded(key) | Bound::Included(key) => Some(key.clone()),
             Bound::Unbounded => None,
         };
@@ -116,7 +126,10 @@ impl Overlay {
             self.from = Bound::Excluded(key.to_vec());
             match value {
                 Ok(None) => {}
-                Ok(Some(value)) => return Some(Ok((key, value))),
+                Ok(Some(value)) => {
+                    self.returned_from = self.from.clone();
+                    return Some(Ok((key, value)));
+                }
                 Err(error) => {
                     self.failed_front = true;
                     return Some(Err(error));
@@ -147,7 +160,10 @@ impl Overlay {
             self.to = Bound::Excluded(key.to_vec());
             match value {
                 Ok(None) => {}
-                Ok(Some(value)) => return Some(Ok((key, value))),
+                Ok(Some(value)) => {
+                    self.returned_to = self.to.clone();
+                    return Some(Ok((key, value)));
+                }
                 Err(error) => {
                     self.failed_back = true;
                     return Some(Err(error));

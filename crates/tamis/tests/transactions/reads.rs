@@ -213,6 +213,32 @@ fn compare_scan(tx: &Transaction, model: &Model, from: u8, to: u8, moves: &[Move
     assert!(keys.iter().eq(model.keys().filter(|key| **key >= from)), "{keys:?}");
 }
 
+/// A key that the iterator had passed, because it was deleted, counted as one that it had returned.
+#[test]
+fn a_refreshed_iterator_finds_what_was_deleted_when_it_passed() {
+    let db = open();
+    for key in ["a", "b", "c"] {
+        db.put(key, "old").unwrap();
+    }
+    let mut tx = db.transaction();
+    tx.delete("b").unwrap();
+    tx.delete("c").unwrap();
+    let (mut front, mut back) = (tx.range("a"..), tx.range(.."d"));
+    assert_eq!(front.next().unwrap().unwrap().0, "a");
+    assert!(front.next().is_none());
+    assert_eq!(back.next_back().unwrap().unwrap().0, "a");
+    tx.put("b", "new").unwrap();
+    front.refresh(&tx);
+    back.refresh(&tx);
+    assert_eq!(front.next().unwrap().unwrap(), (Slice::from(&b"b"[..]), Slice::from(&b"new"[..])));
+    assert!(front.next().is_none() && back.next_back().is_none());
+    let mut back = tx.range(.."d");
+    assert_eq!(back.next_back().unwrap().unwrap().0, "b");
+    tx.put("c", "new").unwrap();
+    back.refresh(&tx);
+    assert_eq!(back.next_back().unwrap().unwrap().0, "a");
+}
+
 fn copied(item: Result<(&[u8], &[u8]), ReadError>) -> Result<(Slice, Slice), ReadError> {
     item.map(|(key, value)| (Slice::from(key), Slice::from(value)))
 }

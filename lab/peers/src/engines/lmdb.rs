@@ -175,8 +175,11 @@ impl Session for LmdbSession<'_> {
         high: Option<&[u8]>,
         look: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), BenchError> {
+        if high.is_some_and(<[u8]>::is_empty) {
+            return Ok(());
+        }
         let (database, transaction) = self.read()?;
-        let range = (Bound::Included(low), high.map_or(Bound::Unbounded, Bound::Included));
+        let range = (bound(low), high.map_or(Bound::Unbounded, bound));
         look_at(database.range(transaction, &range).map_err(failed)?, look)
     }
 
@@ -185,10 +188,18 @@ impl Session for LmdbSession<'_> {
         high: &[u8],
         look: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), BenchError> {
+        if high.is_empty() {
+            return Ok(());
+        }
         let (database, transaction) = self.read()?;
-        let range = (Bound::Unbounded, Bound::Included(high));
+        let range = (Bound::Unbounded, bound(high));
         look_at(database.rev_range(transaction, &range).map_err(failed)?, look)
     }
+}
+
+/// Returns a bound at `key`. LMDB has no empty keys, and takes none as a bound.
+fn bound(key: &[u8]) -> Bound<&[u8]> {
+    if key.is_empty() { Bound::Unbounded } else { Bound::Included(key) }
 }
 
 fn look_at<'t>(

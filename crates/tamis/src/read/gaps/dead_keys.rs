@@ -15,7 +15,7 @@ pub(crate) struct DeadKeys {
     pub(crate) start: Vec<u8>,
     /// Backwards, the key with a value behind them, or the end of the iteration.
     pub(crate) end: Option<Vec<u8>>,
-    /// The iteration ends after so many; 0: it does not.
+    /// After so many keys without a value, expired ones too, the iteration ends; 0: it does not.
     pub(crate) limit: u64,
 }
 
@@ -28,10 +28,12 @@ impl DeadKeys {
         self.since_jump.is_power_of_two()
     }
 
-    /// Reports whether the iteration ends here.
+    /// Counts a key without a value, and reports whether the iteration ends at it.
     #[inline]
-    pub(crate) fn are_enough(&self) -> bool {
-        self.limit > 0 && self.count >= self.limit
+    pub(crate) fn tires(&mut self) -> bool {
+        let ends = self.limit == 1;
+        self.limit = self.limit.saturating_sub(1);
+        ends
     }
 
     /// Tells the gaps that no key from the first of these up to `end` has a value for a reader `at`, if that is worth it.

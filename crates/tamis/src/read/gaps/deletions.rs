@@ -17,6 +17,9 @@ const EVERY: u64 = if cfg!(debug_assertions) { 64 } else { 1024 };
 /// A walk gives up after so many dead keys for each deletion since the last walk.
 const DEAD_KEYS: u64 = 16;
 
+/// But after no more than this: others go on from there, and whoever closes the database waits for a walk.
+const MOST_DEAD_KEYS: u64 = 1 << 16;
+
 /// The most that a failed walk delays the next one, in deletions.
 const LONGEST: u64 = 1 << 20;
 
@@ -69,7 +72,7 @@ impl Deletions {
         last.extend_from_slice(key);
     }
 
-    /// Returns where a walk is due.
+    /// Returns where a walk is due. Called under the `state` lock, so that counts do not pass each other.
     pub(crate) fn take(&self) -> Option<Stretch> {
         let count = self.count.load(Relaxed);
         let mut place = self.place.lock();
@@ -79,7 +82,7 @@ impl Deletions {
         }
         let key = place.key.take()?;
         place.walked = count;
-        Some(Stretch { key, limit: since.saturating_mul(DEAD_KEYS) })
+        Some(Stretch { key, limit: since.saturating_mul(DEAD_KEYS).min(MOST_DEAD_KEYS) })
     }
 
     /// Called after a walk, with whether it knows more now: if not, the next is less urgent.

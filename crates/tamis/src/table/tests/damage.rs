@@ -8,7 +8,7 @@ use tamis_filter::Digest;
 use super::support::*;
 use crate::error::StorageError;
 use crate::key::{Kind, MAX_SEQNO};
-use crate::table::block::BlockView;
+use crate::table::block::{BlockView, Span};
 use crate::table::block_builder::BlockBuilder;
 use crate::table::*;
 
@@ -163,7 +163,16 @@ fn interrogate(bytes: &[u8], key: &[u8]) {
         let _ = (view.key_parts(i), view.compare_key(i, key), view.key_equals(i, key));
         let _ = (view.copy_key(i, &mut buffer), view.value(i));
         if let (Ok(record), Ok(group)) = (view.key_record(i), view.group_record(i)) {
-            let _ = view.key_of(record, group, &mut buffer, &mut 0);
+            let mut held = 0;
+            let _ = view.key_of(record, group, &mut buffer, &mut held);
+            let _ = view.differs_from_preceding(i, record);
+            // The neighbours, as a cursor steps to them.
+            let value = view.value_span(i).unwrap_or(Span { start: 0, len: 0 });
+            let behind = view.following(i + 1, record.start + record.len, value.start + value.len);
+            let before = view.preceding(i.saturating_sub(1), record.start, value.start);
+            for (record, _) in [behind, before].into_iter().flatten() {
+                let _ = view.key_of(record, group, &mut buffer, &mut held);
+            }
         }
         if i < view.len() {
             let _ = (view.seq(i), view.kind(i));
