@@ -19,7 +19,7 @@ use crate::compaction::blobs::{self, BlobInputs};
 use crate::compaction::filters::{self, FilterBits};
 use crate::compaction::plan::{OutputRun, Plan, Reason, Work};
 use crate::compaction::policy::Pressure;
-use crate::compaction::{Lineage, MergeLineage, NewKeys, TableSink, execute, parts, released};
+use crate::compaction::{Lineage, MergeLineage, NewKeys, TableSink, deletes, execute, parts, released};
 use crate::db::covered::covered_tables;
 use crate::db::expiry::expired_tables;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
@@ -104,7 +104,12 @@ impl DbInner {
             drops.then(|| covered_tables(&shape, &keyspace.view.load().version, None)).flatten()
         };
         let expired = expired.or_else(covered);
-        let Some(plan) = expired.or_else(|| shaping.policy.plan(&shape)).or_else(rewrite) else {
+        let deletes = || {
+            let goes = !shaping.options.deterministic && !shaping.policy.drops_data();
+            goes.then(|| deletes::plan(&shape, &*shaping.policy, shaping.options.table_bytes)).flatten()
+        };
+        let planned = expired.or_else(|| shaping.policy.plan(&shape)).or_else(deletes).or_else(rewrite);
+        let Some(plan) = planned else {
             // The policy itself may have detected the lack of room.
             let needed = shaping.policy.needs(&shape).zip(shape.room);
             return needed.map_or(Due::Nothing, |(needed, free)| Due::NoRoom(needed, free));

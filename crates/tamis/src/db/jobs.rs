@@ -181,6 +181,7 @@ fn reason(reason: Reason) -> &'static str {
         Reason::Retention => "retention",
         Reason::Released => "released",
         Reason::BlobGarbage => "blob-garbage",
+        Reason::Deletes => "deletes",
         Reason::Reads => "reads",
         Reason::Manual => "manual",
     }

@@ -1,0 +1,112 @@
+//! Takes tables that are dense with deletes to where their deletes can be dropped, before their level is full.
+//!
+//! A delete takes part in every read that passes it until it has met the last older version of its key. Policies look at bytes only, and a
+//! run of a million deletes has few: it may stay above the values that it hides for as long as nothing else is written. So a table with at
+//! least [`LEAST`] deletes that are half of its entries is compacted although its level is not full, as with RocksDB's
+//! `CompactOnDeletionCollector` and Pebble's compactions by the density of tombstones.
+//!
+//! # Cost
+//!
+//! A step is only made if its inputs, with all that they overlap below, have at least one delete in [`PAYS`] entries. So each delete pays
+//! for rewriting at most that many entries in each level, whatever the keys are. Where deletes lie too thin over the level below, they wait
+//! for the ordinary compactions. Without deletes nothing changes.
+//!
+//! # Why it ends
+//!
+//! A step takes the table to a deeper level, or merges everything that overlaps it there. Where nothing older overlaps the table, it is
+//! rewritten in place without its deletes. This needs all of them to be seen by every snapshot: as long as one is older than the newest
+//! entry of the table, the table is left alone.
+
+use std::cmp::Reverse;
+
+use crate::collections::HashSet;
+use crate::compaction::plan::{Plan, Reason, Work};
+use crate::compaction::policy::CompactionPolicy;
+use crate::compaction::released;
+use crate::compaction::shape::{Shape, Spot, TableShape};
+use crate::ids::TableId;
+
+/// Fewer deletes do not make a table dense: reads pass them in about a tenth of a millisecond.
+pub(crate) const LEAST: u64 = 4096;
+
+/// The entries that may be rewritten for each delete, in each step.
+const PAYS: u64 = 8;
+
+/// The number of tables, those with the most deletes, for which a plan is tried.
+const TRIES: usize = 8;
+
+/// Plans the next step for one of the dense tables. O(tables · log tables).
+pub(crate) fn plan(shape: &Shape, policy: &dyn CompactionPolicy, max_table_bytes: u64) -> Option<Plan> {
+    plan_from(LEAST, shape, policy, max_table_bytes)
+}
+
+/// The same for tables with at least `least` deletes.
+fn plan_from(least: u64, shape: &Shape, policy: &dyn CompactionPolicy, max_table_bytes: u64) -> Option<Plan> {
+    let mut dense: Vec<Spot<'_>> = shape
+        .spots()
+        .filter(|spot| is_dense(spot.table, least) && !spot.table.busy && !is_held(shape, spot.table))
+        .filter(|spot| may_pay(shape, spot))
+        .collect();
+    dense.sort_by_key(|spot| Reverse(spot.table.meta.deletes));
+    dense.iter().take(TRIES).find_map(|spot| {
+        let plan = step(shape, policy, spot, max_table_bytes, Reason::Deletes)?;
+        pays(shape, &plan).then_some(plan)
+    })
+}
+
+/// Plans the next step of taking a table to where its deletes are dropped.
+fn step(
+    shape: &Shape,
+    policy: &dyn CompactionPolicy,
+    spot: &Spot<'_>,
+    max_table_bytes: u64,
+    reason: Reason,
+) -> Option<Plan> {
+    let (place, range) = ((spot.level, spot.run), spot.table.range());
+    if released::nothing_older(shape, place, &range) {
+        let is_free = !released::conflicts(shape, spot.level, &range);
+        return is_free.then(|| released::rewrite(shape, place, spot.table, max_table_bytes, reason));
+    }
+    policy.deepen(shape, spot, reason)
+}
+
+fn is_dense(table: &TableShape, least: u64) -> bool {
+    table.meta.deletes >= least && table.meta.deletes >= table.meta.entries.saturating_sub(table.meta.deletes)
+}
+
+/// Reports whether a snapshot may need one of the table's deletes, or what it hides.
+fn is_held(shape: &Shape, table: &TableShape) -> bool {
+    shape.snapshots.first().is_some_and(|oldest| *oldest < table.meta.max_seq)
+}
+
+/// A quick check of what a step would have to read at least: the table, or level 0 as a whole, and what it overlaps in the next level.
+fn may_pay(shape: &Shape, spot: &Spot<'_>) -> bool {
+    let range = spot.table.range();
+    if released::nothing_older(shape, (spot.level, spot.run), &range) {
+        return true;
+    }
+    let below = shape.levels[spot.level + 1..].iter().find(|level| !level.is_empty());
+    let overlapped = below
+        .into_iter()
+        .flat_map(|level| &level.runs)
+        .flat_map(|run| &run.tables[range.overlap(&run.tables)]);
+    let level0 = shape.levels[0].tables().filter(|table| spot.level == 0 && table.id() != spot.table.id());
+    is_worth([spot.table].into_iter().chain(level0).chain(overlapped))
+}
+
+/// Reports whether the deletes in the plan's inputs are worth rewriting the inputs.
+fn pays(shape: &Shape, plan: &Plan) -> bool {
+    let named: HashSet<TableId> = plan.tables().collect();
+    let tables = shape.levels.iter().flat_map(|level| level.tables());
+    plan.work == Work::Move || is_worth(tables.filter(|table| named.contains(&table.id())))
+}
+
+fn is_worth<'t>(tables: impl Iterator<Item = &'t TableShape>) -> bool {
+    let (entries, deletes) = tables.fold((0u64, 0u64), |(entries, deletes), table| {
+        (entries.saturating_add(table.meta.entries), deletes.saturating_add(table.meta.deletes))
+    });
+    deletes.saturating_mul(PAYS) >= entries
+}
+
+#[cfg(test)]
+mod tests;
