@@ -96,6 +96,7 @@ fn keyspace(stats: &KeyspaceStats) -> Value {
         entries,
         deletes,
         range_tombstones,
+        oldest_delete_seconds,
         table_bytes,
         filter_files,
         filter_file_bytes,

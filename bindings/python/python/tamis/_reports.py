@@ -403,6 +403,8 @@ class KeyspaceStats(_Report):
     name: str
     #: The epoch of its next flush.
     next_epoch: int
+    #: The age of the oldest delete, of a key or a range, on disk, in seconds: the most that it can be. None if there is no delete.
+    oldest_delete_seconds: Optional[int]
     #: The compaction policy's name.
     policy: str
     #: What the policy guarantees for a tree like this one when no compaction is due.

@@ -1,4 +1,7 @@
-//! Takes tables that are dense with deletes to where their deletes can be dropped, before their level is full.
+//! Takes deletes to where they can be dropped although no level is full: from tables that are dense with them, and from those where they
+//! have become too old.
+//!
+//! # Density
 //!
 //! A delete takes part in every read that passes it until it has met the last older version of its key. Policies look at bytes only, and a
 //! run of a million deletes has few: it may stay above the values that it hides for as long as nothing else is written. So a table with at
@@ -11,13 +14,23 @@
 //! for rewriting at most that many entries in each level, whatever the keys are. Where deletes lie too thin over the level below, they wait
 //! for the ordinary compactions. Without deletes nothing changes.
 //!
+//! # Age
+//!
+//! With `max_tombstone_age` a delete, of a key or a range, is to be gone from disk within that time, and with it what it hides. Each table
+//! records the number of its oldest delete and a time before which that was not written ([`OldestDelete`]). Memtables with deletes are
+//! flushed after a quarter of the time, and a table is due after three quarters ([`overdue`]), whatever it costs: the last quarter is for the
+//! merges.
+//!
 //! # Why it ends
 //!
 //! A step takes the table to a deeper level, or merges everything that overlaps it there. Where nothing older overlaps the table, it is
-//! rewritten in place without its deletes. This needs all of them to be seen by every snapshot: as long as one is older than the newest
-//! entry of the table, the table is left alone.
+//! rewritten in place without its deletes. A dense table is left alone as long as a snapshot is older than its newest entry, so all of its
+//! deletes go at once. A table that is due for its age is left alone as long as a snapshot is older than its oldest delete. So each rewrite
+//! drops that one at least, and the oldest of those that stay, if any, is held by a snapshot.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
+use std::time::Duration;
 
 use crate::collections::HashSet;
 use crate::compaction::plan::{Plan, Reason, Work};
@@ -25,6 +38,9 @@ use crate::compaction::policy::CompactionPolicy;
 use crate::compaction::released;
 use crate::compaction::shape::{Shape, Spot, TableShape};
 use crate::ids::TableId;
+use crate::key::SeqNo;
+use crate::tree::meta::OldestDelete;
+use crate::tree::open_table::OpenTable;
 
 /// Fewer deletes do not make a table dense: reads pass them in about a tenth of a millisecond.
 pub(crate) const LEAST: u64 = 4096;
@@ -52,6 +68,33 @@ fn plan_from(least: u64, shape: &Shape, policy: &dyn CompactionPolicy, max_table
         let plan = step(shape, policy, spot, max_table_bytes, Reason::Deletes)?;
         pays(shape, &plan).then_some(plan)
     })
+}
+
+/// Plans the next step for one of the tables with deletes of three quarters of `age`, the oldest first. O(tables · log tables) for each
+/// that waits for running jobs.
+pub(crate) fn overdue(
+    shape: &Shape,
+    policy: &dyn CompactionPolicy,
+    age: Duration,
+    max_table_bytes: u64,
+) -> Option<Plan> {
+    let age = age.as_secs();
+    let oldest_snapshot = shape.snapshots.first().copied().unwrap_or(SeqNo::MAX);
+    let mut due: Vec<(u64, Spot<'_>)> = shape
+        .spots()
+        .filter(|spot| !spot.table.busy)
+        .filter_map(|spot| Some((spot.table.meta.oldest_delete()?, spot)))
+        .filter(|(oldest, _)| oldest.since.saturating_add(age - age / 4) <= shape.now)
+        .filter(|(oldest, _)| oldest.seq <= oldest_snapshot)
+        .map(|(oldest, spot)| (oldest.since, spot))
+        .collect();
+    due.sort_by_key(|(since, _)| *since);
+    due.iter().find_map(|(_, spot)| step(shape, policy, spot, max_table_bytes, Reason::DeleteAge))
+}
+
+/// When a memtable whose first delete was written at `since` is to be flushed.
+pub(crate) fn flush_time(since: u64, age: Duration) -> u64 {
+    since.saturating_add(age.as_secs() / 4)
 }
 
 /// Plans the next step of taking a table to where its deletes are dropped.
@@ -106,6 +149,34 @@ fn is_worth<'t>(tables: impl Iterator<Item = &'t TableShape>) -> bool {
         (entries.saturating_add(table.meta.entries), deletes.saturating_add(table.meta.deletes))
     });
     deletes.saturating_mul(PAYS) >= entries
+}
+
+/// What is known of when deletes were written that are written to tables now.
+#[derive(Clone, Debug)]
+pub(crate) struct DeleteTimes {
+    known: Vec<OldestDelete>,
+    now: u64,
+}
+
+impl DeleteTimes {
+    /// For the flush of memtables in which no delete is older than `since`; `None` if that is not known.
+    pub(crate) fn of_flush(since: Option<u64>, now: u64) -> DeleteTimes {
+        let known = since.map(|since| OldestDelete { seq: 0, since });
+        DeleteTimes { known: known.into_iter().collect(), now }
+    }
+
+    /// For a merge.
+    pub(crate) fn of_merge(inputs: &[Arc<OpenTable>], now: u64) -> DeleteTimes {
+        DeleteTimes { known: inputs.iter().filter_map(|table| table.meta.oldest_delete()).collect(), now }
+    }
+
+    /// Returns the record of a table whose oldest delete has this number.
+    pub(crate) fn oldest(&self, seq: SeqNo) -> OldestDelete {
+        // It was written after all of smaller numbers. A delete that a filter or the expiry makes may be older than all that are known.
+        let before = self.known.iter().filter(|known| known.seq <= seq).map(|known| known.since).max();
+        let first = || self.known.iter().map(|known| known.since).min();
+        OldestDelete { seq, since: before.or_else(first).unwrap_or(self.now) }
+    }
 }
 
 #[cfg(test)]

@@ -70,6 +70,8 @@ pub(crate) enum Reason {
     BlobGarbage,
     /// Many of the entries in the inputs are deletes.
     Deletes,
+    /// Deletes in the inputs are so old that they should be gone.
+    DeleteAge,
     /// Reads have lost as much to the extra runs as merging them costs.
     Reads,
     /// A manual compaction was requested.

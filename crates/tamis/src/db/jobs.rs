@@ -182,6 +182,7 @@ fn reason(reason: Reason) -> &'static str {
         Reason::Released => "released",
         Reason::BlobGarbage => "blob-garbage",
         Reason::Deletes => "deletes",
+        Reason::DeleteAge => "delete age",
         Reason::Reads => "reads",
         Reason::Manual => "manual",
     }

@@ -164,6 +164,8 @@ pub struct KeyspaceStats {
     pub deletes: u64,
     /// The number of range tombstones on disk.
     pub range_tombstones: u64,
+    /// The age of the oldest delete, of a key or a range, on disk, in seconds: the most that it can be. `None` if there is no delete.
+    pub oldest_delete_seconds: Option<u64>,
     /// The bytes of the table files.
     pub table_bytes: u64,
     /// The number of blob files, which hold large values.
@@ -383,6 +385,10 @@ impl KeyspaceStats {
             entries,
             deletes: sum(|t| t.meta.deletes),
             range_tombstones: sum(|t| t.meta.range_tombstones),
+            oldest_delete_seconds: {
+                let oldest = version.tables.iter().filter_map(|table| table.meta.oldest_delete());
+                oldest.map(|oldest| db.now().saturating_sub(oldest.since)).max()
+            },
             table_bytes: version.table_bytes(),
             blob_files: version.blobs.len(),
             blob_bytes: version.blobs.iter().map(|blob| blob.file.file.file_bytes()).sum(),

@@ -8,17 +8,19 @@ use crate::options::{CompactionChoice, KeyspaceOptions, MergeGranularity};
 
 const TABLE_BYTES: u64 = FLUSH as u64 * ENTRY;
 
-/// A policy that also compacts tables with at least this many deletes, with `None` none.
+/// A policy that also compacts tables with at least this many deletes, or with deletes of this age; with `None` none.
 #[derive(Debug)]
 struct With {
     policy: Box<dyn CompactionPolicy>,
     least: Option<u64>,
+    age: Option<Duration>,
 }
 
 impl CompactionPolicy for With {
     fn plan(&self, shape: &Shape) -> Option<Plan> {
         let deletes = || plan_from(self.least?, shape, &*self.policy, TABLE_BYTES);
-        self.policy.plan(shape).or_else(deletes)
+        let overdue = || overdue(shape, &*self.policy, self.age?, TABLE_BYTES);
+        self.policy.plan(shape).or_else(overdue).or_else(deletes)
     }
     fn write_pressure(&self, shape: &Shape) -> Pressure {
         self.policy.write_pressure(shape)
@@ -76,7 +78,7 @@ fn sim((compaction, merge): (CompactionChoice, MergeGranularity), least: Option<
         stop_runs: 12,
         ..KeyspaceOptions::default()
     };
-    Sim::new(With { policy: policy_for(&options), least }, 6, 7)
+    Sim::new(With { policy: policy_for(&options), least, age: None }, 6, 7)
 }
 
 fn deletes(sim: &Sim<With>) -> u64 {
@@ -126,6 +128,88 @@ fn histories_with_many_deletes_settle_and_lose_nothing() {
         }
         sim.settle();
         sim.check_reads();
+    }
+}
+
+#[test]
+fn old_deletes_are_gone_whatever_the_shape_and_young_ones_stay() {
+    const AGE: u64 = 1000;
+    for shape in shapes() {
+        let mut sim = sim(shape, None);
+        sim.policy.age = Some(Duration::from_secs(AGE));
+        sim.now = 1_000_000;
+        for round in 0..150 {
+            let keys: Vec<u16> = (0..FLUSH).map(|_| sim.random(4000) as u16).collect();
+            sim.flush(keys, [0, 1, 16][round % 3]);
+            sim.now += 7;
+            sim.work(3);
+        }
+        sim.now += AGE;
+        sim.settle();
+        assert_eq!(deletes(&sim), 0, "{shape:?}");
+        sim.check_reads();
+
+        sim.flush(100..120, 16);
+        sim.now += AGE - AGE / 4 - 1;
+        sim.settle();
+        assert_eq!(deletes(&sim), 20, "{shape:?}");
+        sim.now += 1;
+        sim.settle();
+        assert_eq!(deletes(&sim), 0, "{shape:?}");
+        sim.check_reads();
+    }
+}
+
+#[test]
+fn the_oldest_delete_is_held_by_an_older_snapshot_alone() {
+    let mut sim = sim((CompactionChoice::Leveling, MergeGranularity::Partial), None);
+    sim.now = 1000;
+    sim.flush(0..320, 0);
+    sim.flush(0..8, 16);
+    sim.flush(8..16, 0);
+    let mut shape = sim.shape();
+    shape.now += 100;
+    let due = |shape: &Shape, age| {
+        overdue(shape, &*sim.policy.policy, Duration::from_secs(age), TABLE_BYTES).is_some()
+    };
+    assert!(due(&shape, 133) && !due(&shape, 134));
+    shape.snapshots = vec![1];
+    assert!(!due(&shape, 10));
+    shape.snapshots = vec![2];
+    assert!(due(&shape, 10));
+}
+
+/// What is unknown counts as older than it is, never as younger.
+#[test]
+fn a_delete_is_at_most_as_old_as_recorded() {
+    let times = |known: &[(SeqNo, u64)]| DeleteTimes {
+        known: known.iter().map(|&(seq, since)| OldestDelete { seq, since }).collect(),
+        now: 1000,
+    };
+    let since = |times: &DeleteTimes, seq| times.oldest(seq).since;
+    let merged = times(&[(20, 200), (10, 100), (30, 250)]);
+    let found = [5, 10, 19, 20, 29, 30, 99].map(|seq| since(&merged, seq));
+    assert_eq!(found, [100, 100, 100, 200, 200, 250, 250]);
+    assert_eq!(since(&times(&[]), 7), 1000, "a filter made it");
+    assert_eq!(since(&DeleteTimes::of_flush(Some(400), 1000), 7), 400);
+    assert_eq!(since(&DeleteTimes::of_flush(None, 1000), 7), 1000);
+}
+
+/// Overwrites with some deletes among them are compacted exactly as without any of this.
+#[test]
+fn ordinary_writes_are_rewritten_no_more_than_before() {
+    for shape in shapes() {
+        let written = |least| {
+            let mut sim = sim(shape, least);
+            for _ in 0..400 {
+                let keys: Vec<u16> = (0..FLUSH).map(|_| sim.random(6000) as u16).collect();
+                sim.flush(keys, 2);
+                sim.work(1);
+            }
+            sim.settle();
+            (sim.flushed_bytes, sim.compacted_bytes, sim.moves)
+        };
+        assert_eq!(written(Some(16)), written(None), "{shape:?}");
     }
 }
 

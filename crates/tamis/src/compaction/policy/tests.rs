@@ -100,6 +100,7 @@ fn why(reason: Reason) -> &'static str {
         Reason::Released => "snapshots are gone",
         Reason::BlobGarbage => "blob files are garbage",
         Reason::Deletes => "much of it is deletes",
+        Reason::DeleteAge => "its deletes are old",
         Reason::Reads => "reads pay for the runs",
         Reason::Manual => "on request",
     }
