@@ -12,7 +12,8 @@
 //!
 //! A step is only made if its inputs, with all that they overlap below, have at least one delete in [`PAYS`] entries. So each delete pays
 //! for rewriting at most that many entries in each level, whatever the keys are. Where deletes lie too thin over the level below, they wait
-//! for the ordinary compactions. Without deletes nothing changes.
+//! for the ordinary compactions. Level 0 goes on collecting runs while flushes follow each other within seconds. Without deletes nothing
+//! changes.
 //!
 //! # Age
 //!
@@ -48,6 +49,9 @@ pub(crate) const LEAST: u64 = 4096;
 /// The entries that may be rewritten for each delete, in each step.
 const PAYS: u64 = 8;
 
+/// How long after a flush level 0 is left alone: another may follow.
+const COLLECTING_SECONDS: u64 = 5;
+
 /// The number of tables, those with the most deletes, for which a plan is tried.
 const TRIES: usize = 8;
 
@@ -61,7 +65,7 @@ fn plan_from(least: u64, shape: &Shape, policy: &dyn CompactionPolicy, max_table
     let mut dense: Vec<Spot<'_>> = shape
         .spots()
         .filter(|spot| is_dense(spot.table, least) && !spot.table.busy && !is_held(shape, spot.table))
-        .filter(|spot| may_pay(shape, spot))
+        .filter(|spot| (spot.level > 0 || !is_collecting(shape)) && may_pay(shape, spot))
         .collect();
     dense.sort_by_key(|spot| Reverse(spot.table.meta.deletes));
     dense.iter().take(TRIES).find_map(|spot| {
@@ -115,6 +119,15 @@ fn step(
 
 fn is_dense(table: &TableShape, least: u64) -> bool {
     table.meta.deletes >= least && table.meta.deletes >= table.meta.entries.saturating_sub(table.meta.deletes)
+}
+
+/// Reports whether level 0 may get more runs soon.
+fn is_collecting(shape: &Shape) -> bool {
+    let flushes = shape.runs(0).iter().flat_map(|run| &run.tables).map(|table| table.meta.extra.written.1);
+    // 0 is unknown. The clock may have gone back.
+    let newest = flushes.max().filter(|&flushed| flushed > 0);
+    let is_young = |flushed| shape.now.checked_sub(flushed).is_some_and(|age| age < COLLECTING_SECONDS);
+    !shape.settling && newest.is_some_and(is_young)
 }
 
 /// Reports whether a snapshot may need one of the table's deletes, or what it hides.

@@ -195,6 +195,24 @@ fn a_delete_is_at_most_as_old_as_recorded() {
     assert_eq!(since(&DeleteTimes::of_flush(None, 1000), 7), 1000);
 }
 
+#[test]
+fn level_0_collects_while_flushes_follow_quickly() {
+    let mut sim = sim((CompactionChoice::Leveling, MergeGranularity::Partial), Some(16));
+    sim.now = 1000;
+    sim.flush(0..320, 0);
+    sim.settle();
+    sim.flush(0..160, 16);
+    let mut shape = sim.shape();
+    let mut is_due = |change: fn(&mut Shape)| {
+        change(&mut shape);
+        plan_from(16, &shape, &*sim.policy.policy, TABLE_BYTES).is_some()
+    };
+    assert!(!is_due(|_| {}) && !is_due(|shape| shape.now += 4));
+    assert!(is_due(|shape| shape.now += 1), "flushes have paused");
+    assert!(!is_due(|shape| shape.now -= 1));
+    assert!(is_due(|shape| shape.settling = true), "somebody waits");
+}
+
 /// Overwrites with some deletes among them are compacted exactly as without any of this.
 #[test]
 fn ordinary_writes_are_rewritten_no_more_than_before() {
