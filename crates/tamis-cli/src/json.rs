@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tamis::stats::{
     AutoFilterStats, DamagedTable, ElasticStats, GlobalFilterStats, KeyMapStats, KeyspaceStats, LevelStats,
-    QueryStats, ReadCost, RunStats, SegmentStats, SnapshotStats, Stats, WriteCost,
+    QueryStats, ReadCost, ReaderStats, RunStats, SegmentStats, SnapshotStats, Stats, WriteCost,
 };
 
 use crate::text::hex;
@@ -49,6 +49,9 @@ pub(crate) fn stats(stats: &Stats) -> Value {
         index_bytes,
         snapshots,
         oldest_snapshot,
+        readers_memtable_bytes,
+        readers_table_bytes,
+        readers_blob_bytes,
         visible_seq,
         poisoned,
         suspended,
@@ -65,6 +68,7 @@ pub(crate) fn stats(stats: &Stats) -> Value {
         .map_or(Value::Null, |scrub| fields!(scrub, passes, bytes, tables, logs, problems));
     value["elastic"] = stats.elastic.as_ref().map_or(Value::Null, elastic);
     value["snapshots_live"] = stats.snapshots_live.iter().map(snapshot).collect();
+    value["oldest_reader"] = stats.oldest_reader.as_ref().map_or(Value::Null, reader);
     value["keyspaces"] = stats.keyspaces.iter().map(keyspace).collect();
     value
 }
@@ -92,6 +96,7 @@ fn keyspace(stats: &KeyspaceStats) -> Value {
         entries,
         deletes,
         range_tombstones,
+        oldest_delete_seconds,
         table_bytes,
         filter_files,
         filter_file_bytes,
@@ -201,6 +206,10 @@ pub(crate) fn segment(stats: &SegmentStats, as_hex: bool) -> Value {
 
 fn snapshot(stats: &SnapshotStats) -> Value {
     fields!(stats, seq, age_seconds, handles, pinned_bytes, pinned_table_bytes)
+}
+
+fn reader(stats: &ReaderStats) -> Value {
+    fields!(stats, keyspace, min_age_seconds, max_age_seconds, memtable_bytes, table_bytes, blob_bytes)
 }
 
 fn level(stats: &LevelStats) -> Value {

@@ -110,6 +110,7 @@ const MUTATIONS: &[Mutation] = &[
         edits: &[Edit {
             file: "crates/tamis/src/db/commit.rs",
             find: r#"        targets.insert(batch, last - count);
+        self.note_deletes(&targets);
         in_flight.land(last)?;"#,
             replace: r#"        in_flight.land(last)?;
         sync::point();

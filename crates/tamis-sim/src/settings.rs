@@ -97,6 +97,9 @@ fn shape(rng: &mut Rng, s: &mut Settings) {
     set(s, "compaction", compaction);
     set(s, "merge", merge);
     set(s, "deterministic", deterministic);
+    if !deterministic {
+        set(s, "max_tombstone_age", pick(rng, &["none", "none", "1 s", "4 s"]));
+    }
     set(s, "picker", pick(rng, &["least-overlap", "round-robin", "most-tombstones", "oldest"]));
 }
 

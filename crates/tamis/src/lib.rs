@@ -138,8 +138,8 @@ pub mod stats {
 
     pub use crate::compaction::Promise;
     pub use crate::db::{
-        DamagedTable, ElasticStats, JobStats, KeyspaceStats, LevelStats, OverlapStats, RunStats, ScrubStats,
-        SegmentStats, SnapshotStats, Stats, TableStats, TuningDecision, WriteCost,
+        DamagedTable, ElasticStats, JobStats, KeyspaceStats, LevelStats, OverlapStats, ReaderStats, RunStats,
+        ScrubStats, SegmentStats, SnapshotStats, Stats, TableStats, TuningDecision, WriteCost,
     };
     pub use crate::memory::ReadMemoryShare;
     pub use crate::memory::writes::WriteMemoryUse;

@@ -13,6 +13,7 @@ class _CommonOptions(TypedDict, total=False):
     compaction_filter: Optional[str]
     retain_bytes: Union[int, str]
     time_to_live: Union[str, timedelta, None]
+    max_tombstone_age: Union[str, timedelta, None]
     read_compaction: bool
     workload: str
     memtable_bytes: Union[int, str]

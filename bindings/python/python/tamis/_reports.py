@@ -403,6 +403,8 @@ class KeyspaceStats(_Report):
     name: str
     #: The epoch of its next flush.
     next_epoch: int
+    #: The age of the oldest delete, of a key or a range, on disk, in seconds: the most that it can be. None if there is no delete.
+    oldest_delete_seconds: Optional[int]
     #: The compaction policy's name.
     policy: str
     #: What the policy guarantees for a tree like this one when no compaction is due.
@@ -431,6 +433,26 @@ class KeyspaceStats(_Report):
     tables_without_filter: int
     #: The declared workload, or the one that the engine observed last, possibly in an earlier session.
     workload: Optional[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class ReaderStats(_Report):
+    """The oldest state of a keyspace that something still reads: an iterator, mostly. In a keyspace whose policy drops data it may also be
+    a snapshot."""
+
+    #: Bytes of blob files of which this is true.
+    blob_bytes: int
+    #: The keyspace's name.
+    keyspace: str
+    #: For how many seconds the state has existed: its readers are at most that old.
+    max_age_seconds: int
+    #: The size of memtables that the state has and the tree does not have any more. Other readers, and open transactions, may need them
+    #: too.
+    memtable_bytes: int
+    #: For how many seconds the state has been replaced: its readers are at least that old.
+    min_age_seconds: int
+    #: Bytes of table files that the state has and the tree does not have any more. Other readers may need them too.
+    table_bytes: int
 
 
 @dataclass(frozen=True)
@@ -622,6 +644,10 @@ class Stats(_Report):
     log_files: int
     #: The size of all memtables.
     memtable_bytes: int
+    #: The oldest of the states of keyspaces that are not the current ones, and that iterators or other reads still hold, if there is
+    #: any. Values that reads returned may keep their memtable or table, too; they are not counted here, nor are iterators over keyspaces
+    #: that were dropped.
+    oldest_reader: Optional[ReaderStats]
     #: The oldest live snapshot's sequence number.
     oldest_snapshot: Optional[int]
     #: The number of open table files: those that are not mapped, within max_open_files.
@@ -635,6 +661,12 @@ class Stats(_Report):
     #: The memory that block cache and elastic filters have together at the moment: read_memory_bytes, or the share of
     #: shared_read_memory, which falls to 0 at closing; also 0 if each has its own limit.
     read_memory_bytes: int
+    #: Bytes of all blob files of which this is true.
+    readers_blob_bytes: int
+    #: The size of all memtables that are in no keyspace any more, but in a state that something still reads.
+    readers_memtable_bytes: int
+    #: Bytes of all table files that are in no keyspace any more, but in a state that something still reads.
+    readers_table_bytes: int
     #: Space on the device that is kept in reserve for a full disk.
     reserve_bytes: int
     #: What the scrub has done, if it is enabled.

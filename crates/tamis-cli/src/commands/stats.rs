@@ -123,6 +123,29 @@ pub(crate) fn page(stats: &Stats, pictures: &[String], runs: bool) -> String {
             ),
         );
     }
+    if let Some(oldest) = &stats.oldest_reader {
+        line(
+            "old readers",
+            format!(
+                "keep {} of memtables, {} of tables, {} of blob files",
+                bytes(stats.readers_memtable_bytes),
+                bytes(stats.readers_table_bytes),
+                bytes(stats.readers_blob_bytes)
+            ),
+        );
+        line(
+            "oldest reader",
+            format!(
+                "in `{}`, {} to {} s old, keeps {} of memtables, {} of tables, {} of blob files",
+                oldest.keyspace,
+                grouped(oldest.min_age_seconds),
+                grouped(oldest.max_age_seconds),
+                bytes(oldest.memtable_bytes),
+                bytes(oldest.table_bytes),
+                bytes(oldest.blob_bytes)
+            ),
+        );
+    }
     if let Some(cause) = &stats.poisoned {
         line("WRITES STOPPED", cause.clone());
     }

@@ -3,6 +3,7 @@
 
 pub(crate) mod allocation;
 pub(crate) mod blobs;
+pub(crate) mod deletes;
 pub(crate) mod execute;
 pub(crate) mod filters;
 pub(crate) mod parts;

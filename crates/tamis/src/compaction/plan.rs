@@ -68,6 +68,10 @@ pub(crate) enum Reason {
     Released,
     /// The inputs refer to blob files that are mostly garbage.
     BlobGarbage,
+    /// Many of the entries in the inputs are deletes.
+    Deletes,
+    /// Deletes in the inputs are so old that they should be gone.
+    DeleteAge,
     /// Reads have lost as much to the extra runs as merging them costs.
     Reads,
     /// A manual compaction was requested.

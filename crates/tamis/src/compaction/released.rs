@@ -45,12 +45,23 @@ pub(crate) fn rewrite_heaviest(
         }
     }
     let (_, level, place, table) = best?;
+    Some(rewrite(shape, (level, place), table, max_table_bytes, reason))
+}
+
+/// Plans the rewrite in place of a table of the level's run at `place`. No running job may be [in the way](conflicts).
+pub(crate) fn rewrite(
+    shape: &Shape,
+    (level, place): (usize, usize),
+    table: &TableShape,
+    max_table_bytes: u64,
+    reason: Reason,
+) -> Plan {
     let (run, range) = (&shape.levels[level].runs[place], table.range());
-    Some(Plan {
+    Plan {
         inputs: vec![PlanInput { level, run: run.id, tables: vec![table.id()] }],
         output_level: level,
         output: OutputRun::Into(run.id),
-        bottommost: nothing_older(shape, level, place, &range),
+        bottommost: nothing_older(shape, (level, place), &range),
         stretch: None,
         range,
         max_table_bytes,
@@ -59,7 +70,7 @@ pub(crate) fn rewrite_heaviest(
         reason,
         work: Work::Merge,
         guard_bits: None,
-    })
+    }
 }
 
 /// Bytes of keys and values that the table holds for released snapshots.
@@ -70,7 +81,7 @@ fn released_bytes(shape: &Shape, table: &TableShape) -> u64 {
 }
 
 /// Reports whether a running job may put data between the table and its neighbours in age.
-fn conflicts(shape: &Shape, level: usize, range: &KeyRange) -> bool {
+pub(crate) fn conflicts(shape: &Shape, level: usize, range: &KeyRange) -> bool {
     let near = |job: &&crate::compaction::shape::RunningJob| {
         job.output_level == level || (job.input_levels.0..=job.input_levels.1).contains(&level)
     };
@@ -78,7 +89,7 @@ fn conflicts(shape: &Shape, level: usize, range: &KeyRange) -> bool {
 }
 
 /// Reports whether no older run holds anything in `range`.
-fn nothing_older(shape: &Shape, level: usize, place: usize, range: &KeyRange) -> bool {
+pub(crate) fn nothing_older(shape: &Shape, (level, place): (usize, usize), range: &KeyRange) -> bool {
     let in_level = shape.levels[level].runs[place + 1..].iter();
     let below = shape.levels[level + 1..].iter().flat_map(|level| &level.runs);
     in_level.chain(below).all(|run| range.overlap(&run.tables).is_empty())

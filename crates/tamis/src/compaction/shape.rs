@@ -82,6 +82,15 @@ impl LevelShape {
     }
 }
 
+/// A table of a shape, and where it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spot<'s> {
+    pub(crate) level: usize,
+    /// The position of its run in the level.
+    pub(crate) run: usize,
+    pub(crate) table: &'s TableShape,
+}
+
 /// A running compaction or trivial move.
 #[derive(Clone, Debug)]
 pub(crate) struct RunningJob {
@@ -115,6 +124,16 @@ impl Shape {
     /// Returns the runs of a level, newest first.
     pub(crate) fn runs(&self, level: usize) -> &[RunShape] {
         self.levels.get(level).map_or(&[], |level| &level.runs[..])
+    }
+
+    /// Returns all tables with the spots where they are, from level 0.
+    pub(crate) fn spots(&self) -> impl Iterator<Item = Spot<'_>> {
+        self.levels.iter().enumerate().flat_map(|(level, l)| {
+            l.runs
+                .iter()
+                .enumerate()
+                .flat_map(move |(run, r)| r.tables.iter().map(move |table| Spot { level, run, table }))
+        })
     }
 
     /// Returns the deepest level that holds a table.

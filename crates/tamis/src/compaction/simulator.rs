@@ -16,7 +16,7 @@ use crate::ids::{RunId, TableId};
 use crate::key::{KeyBytes, KeyEnd};
 use crate::options::KeyspaceOptions;
 use crate::tree::epochs::EpochMap;
-use crate::tree::meta::{TableExtra, TableMeta};
+use crate::tree::meta::{OldestDelete, TableExtra, TableMeta};
 
 /// Bytes of an entry on the simulated disk.
 pub(crate) const ENTRY: u64 = 10;
@@ -49,6 +49,8 @@ pub(crate) struct Sim<P> {
     pub(crate) dropped: u64,
     /// The time that shapes report.
     pub(crate) now: u64,
+    /// When each number was flushed.
+    pub(crate) times: HashMap<u64, u64>,
     pub(crate) expired: u64,
     pub(crate) room: Option<u64>,
 }
@@ -69,6 +71,7 @@ impl<P: CompactionPolicy> Sim<P> {
             moves: 0,
             dropped: 0,
             now: 0,
+            times: HashMap::default(),
             expired: 0,
             room: None,
         }
@@ -90,6 +93,7 @@ impl<P: CompactionPolicy> Sim<P> {
             moves: self.moves,
             dropped: self.dropped,
             now: self.now,
+            times: self.times,
             expired: self.expired,
             room: self.room,
         }
@@ -128,6 +132,10 @@ impl<P: CompactionPolicy> Sim<P> {
         let id = self.id();
         let smallest: KeyBytes = entries[0].0.to_be_bytes()[..].into();
         let largest = KeyEnd::Included(entries[entries.len() - 1].0.to_be_bytes()[..].into());
+        let deletes = entries.iter().filter(|(_, (_, is_delete))| *is_delete);
+        let oldest = deletes.map(|(_, (seq, _))| *seq).min();
+        let oldest_delete =
+            oldest.map(|seq| OldestDelete { seq, since: self.times.get(&seq).copied().unwrap_or(written.0) });
         let meta = TableMeta {
             id,
             file_bytes: entries.len() as u64 * ENTRY,
@@ -138,7 +146,7 @@ impl<P: CompactionPolicy> Sim<P> {
             min_seq: entries.iter().map(|(_, (seq, _))| *seq).min().unwrap(),
             max_seq: entries.iter().map(|(_, (seq, _))| *seq).max().unwrap(),
             epochs: epochs(&smallest, &largest),
-            extra: TableExtra { written, ..TableExtra::default() },
+            extra: TableExtra { written, oldest_delete, ..TableExtra::default() },
             smallest,
             largest,
         };
@@ -148,6 +156,7 @@ impl<P: CompactionPolicy> Sim<P> {
 
     pub(crate) fn flush(&mut self, keys: impl IntoIterator<Item = u16>, deletes_in_16: usize) {
         self.seq += 1;
+        self.times.insert(self.seq, self.now);
         let mut versions = BTreeMap::new();
         for key in keys {
             versions.insert(key, (self.seq, self.random(16) < deletes_in_16));

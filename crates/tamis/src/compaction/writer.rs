@@ -12,6 +12,7 @@ use tamis_filter::Digest;
 use crate::blob::Reference;
 use crate::codec::Encode;
 use crate::compaction::blobs::{BlobInputs, BlobOutput};
+use crate::compaction::deletes::DeleteTimes;
 use crate::compaction::filters::{FilterBits, FilterBuilder, NewKeys};
 use crate::compaction::plan::is_guard;
 use crate::compaction::versions::{Kept, Rules, SeparatedValues, Surroundings, Versions};
@@ -59,6 +60,8 @@ pub(crate) struct TableSink<'a> {
     pub(crate) guard_bits: Option<u32>,
     /// When the oldest and the newest of the written data was flushed, in seconds since 1970.
     pub(crate) written: (u64, u64),
+    /// What is known of when the deletes among it were written.
+    pub(crate) deletes: &'a DeleteTimes,
     /// The keyspace's rules for versions.
     pub(crate) rules: Rules<'a>,
     /// What the tables record about their origin.
@@ -182,6 +185,8 @@ struct Open {
     blobs: BTreeMap<BlobFileId, u64>,
     /// Bytes of the values in blob files.
     separated: u64,
+    /// The smallest sequence number of a delete.
+    oldest_delete: Option<SeqNo>,
 }
 
 /// Writes to tables everything that `input` returns within its bounds, and the parts of `tombstones` within them: no
@@ -408,6 +413,7 @@ impl Writer<'_, '_> {
             pinned: BTreeMap::new(),
             blobs: BTreeMap::new(),
             separated: 0,
+            oldest_delete: None,
         })
     }
 
@@ -426,7 +432,7 @@ impl Writer<'_, '_> {
             None if clipped.is_empty() => return Ok(()),
             None => self.open(lower)?,
         };
-        let Open { id, builder, filter, first_key, pinned, blobs, separated } = table;
+        let Open { id, builder, filter, first_key, pinned, blobs, separated, mut oldest_delete } = table;
         let blobs: Vec<_> = blobs.into_iter().collect();
         // A table that is whole has its values: without a manifest, salvage takes it for what its inputs were.
         self.blobs.finish()?;
@@ -445,6 +451,7 @@ impl Writer<'_, '_> {
             for &seq in &*fragment.seqs {
                 min_seq = min_seq.min(seq);
                 max_seq = max_seq.max(seq);
+                oldest_delete = Some(oldest_delete.map_or(seq, |oldest| oldest.min(seq)));
             }
         }
         let (Some(smallest), Some(largest)) = (smallest, largest) else { return Ok(()) };
@@ -486,6 +493,7 @@ impl Writer<'_, '_> {
             extra: TableExtra {
                 written: self.sink.written,
                 pinned: pinned.into_iter().collect(),
+                oldest_delete: oldest_delete.map(|seq| self.sink.deletes.oldest(seq)),
                 blobs,
                 ..TableExtra::default()
             },
@@ -520,6 +528,9 @@ impl Open {
         let Kept { seq, kind, value, pinned } = kept;
         if let Some(snapshot) = pinned {
             *self.pinned.entry(snapshot).or_default() += (key.len() + value.len()) as u64;
+        }
+        if kind == Kind::Delete {
+            self.oldest_delete = Some(self.oldest_delete.map_or(seq, |oldest| oldest.min(seq)));
         }
         self.filter.add(key, digest);
         self.builder.add(key, digest, seq, kind, value)

@@ -92,6 +92,7 @@ fn flush_loop(db: &DbInner) {
                 db.log.trim();
                 db.log.release_if_idle(sync::now());
                 db.seal_as_asked();
+                db.seal_old_deletes();
                 state = db.state();
                 db.save_times(&mut state);
                 if !state.closing && matches!(ToFlush::next(db, &state), ToFlush::Nothing) {

@@ -308,7 +308,7 @@ impl Catalogue {
                 table.mark_obsolete();
             }
             let new = Arc::new(keyspace.view_of(change(keyspace.id, &old.memtables), version));
-            keyspace.view.store(new.clone());
+            keyspace.replace_view(new.clone());
             (keyspace.clone(), old, new)
         };
         touched.iter().filter_map(|id| self.keyspaces.get(id)).map(publish).collect()
@@ -321,7 +321,7 @@ impl Catalogue {
             return;
         }
         let version = self.version(keyspace, &view.version, &[]);
-        keyspace.view.store(Arc::new(keyspace.view_of(view.memtables.clone(), version)));
+        keyspace.replace_view(Arc::new(keyspace.view_of(view.memtables.clone(), version)));
     }
 
     /// Returns the version that the durable tree describes, built from tables that are already open.

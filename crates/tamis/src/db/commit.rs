@@ -442,6 +442,7 @@ impl DbInner {
         };
         sync::point();
         targets.insert(batch, last - count);
+        self.note_deletes(&targets);
         in_flight.land(last)?;
         self.expiry.note_visible();
         Ok(())
@@ -535,12 +536,24 @@ impl DbInner {
         self.throttle.make_room(&self.log, log, &directory, &written, bytes, &seal)
     }
 
+    /// Notes when deletes were written, if they are to go within some time.
+    #[inline]
+    fn note_deletes(&self, targets: &Targets) {
+        if self.expiry.ages_deletes() {
+            let now = self.now();
+            let slots = targets.0.iter().filter_map(|(_, view)| Some(&view.as_ref()?.memtables.active));
+            slots.for_each(|slot| slot.note_deletes(now));
+        }
+    }
+
     /// Inserts the operations into their keyspaces' memtables. Cannot fail: the batches were checked.
     fn insert(&self, log: &Current, batches: &[&WriteBatch]) {
         let directory = self.directory.load();
         let mut seq = log.last_seq();
         for batch in batches {
-            Targets::of(&directory, batch.keyspaces(), log).insert(batch, seq);
+            let targets = Targets::of(&directory, batch.keyspaces(), log);
+            targets.insert(batch, seq);
+            self.note_deletes(&targets);
             seq += batch.len() as u64;
         }
     }

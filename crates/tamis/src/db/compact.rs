@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::compaction::blobs::{self, BlobInputs};
+use crate::compaction::deletes::{self, DeleteTimes};
 use crate::compaction::filters::{self, FilterBits};
 use crate::compaction::plan::{OutputRun, Plan, Reason, Work};
 use crate::compaction::policy::Pressure;
@@ -104,7 +105,25 @@ impl DbInner {
             drops.then(|| covered_tables(&shape, &keyspace.view.load().version, None)).flatten()
         };
         let expired = expired.or_else(covered);
-        let Some(plan) = expired.or_else(|| shaping.policy.plan(&shape)).or_else(rewrite) else {
+        let deletes = || {
+            let goes = !shaping.options.deterministic && !shaping.policy.drops_data();
+            goes.then(|| deletes::plan(&shape, &*shaping.policy, shaping.options.table_bytes)).flatten()
+        };
+        let overdue = |first: bool| {
+            let age = shaping.options.max_tombstone_age?;
+            let has_time = shaping.policy.write_pressure(&shape) == Pressure::None;
+            (first == has_time)
+                .then(|| deletes::overdue(&shape, &*shaping.policy, age, shaping.options.table_bytes))
+                .flatten()
+        };
+        // Old deletes must not wait for ever for a policy that always wants something, nor hold up writers.
+        let planned = expired
+            .or_else(|| overdue(true))
+            .or_else(|| shaping.policy.plan(&shape))
+            .or_else(|| overdue(false))
+            .or_else(deletes)
+            .or_else(rewrite);
+        let Some(plan) = planned else {
             // The policy itself may have detected the lack of room.
             let needed = shaping.policy.needs(&shape).zip(shape.room);
             return needed.map_or(Due::Nothing, |(needed, free)| Due::NoRoom(needed, free));
@@ -273,6 +292,7 @@ impl DbInner {
                 let (mark, before) = (self.numbers.next(), self.still_there(keyspace, &inputs));
                 let room = self.room.free();
                 let blobs = BlobInputs::of(&inputs, &version, options, plan.max_table_bytes, room);
+                let deletes = DeleteTimes::of_merge(&inputs, self.now());
                 let sink = TableSink {
                     fs: &*self.fs,
                     dir: &self.dir,
@@ -291,6 +311,7 @@ impl DbInner {
                     visible: self.visible(),
                     guard_bits: plan.guard_bits,
                     written: written_span(&inputs),
+                    deletes: &deletes,
                     rules: keyspace.rules(expired),
                     lineage: Lineage {
                         keyspace: keyspace.id,

@@ -108,6 +108,8 @@ pub(crate) struct Expiry {
     committer: Arc<Committer>,
     /// Whether any keyspace has a time to live. Only a hint.
     wanted: AtomicBool,
+    /// Whether deletes of any keyspace are to go within some time. Only a hint.
+    ages_deletes: AtomicBool,
     times: Mutex<Times>,
 }
 
@@ -128,6 +130,7 @@ impl Expiry {
             clock,
             committer: committer.clone(),
             wanted: AtomicBool::new(false),
+            ages_deletes: AtomicBool::new(false),
             times: Mutex::new(times),
         }
     }
@@ -139,13 +142,37 @@ impl Expiry {
 
     /// Must be called whenever the set of keyspaces changes, and before the first write.
     pub(crate) fn configure<'k>(&self, keyspaces: impl Iterator<Item = &'k KeyspaceInner>) {
-        let (shortest, longest) = keyspaces
-            .filter_map(|keyspace| keyspace.age.ttl)
-            .fold((u64::MAX, 0), |(shortest, longest), ttl| (ttl.min(shortest), ttl.max(longest)));
+        let (mut ttls, mut deletes) = (None, None);
+        let widen = |span: &mut Option<(u64, u64)>, age: u64| {
+            let (shortest, longest) = span.unwrap_or((age, age));
+            *span = Some((shortest.min(age), longest.max(age)));
+        };
+        for keyspace in keyspaces {
+            keyspace.age.ttl.iter().for_each(|&ttl| widen(&mut ttls, ttl));
+            keyspace.options.max_tombstone_age.iter().for_each(|age| widen(&mut deletes, age.as_secs()));
+        }
+        let both = [ttls, deletes];
+        let shortest = both.iter().flatten().map(|span| span.0).min().unwrap_or(u64::MAX);
+        let longest = both.iter().flatten().map(|span| span.1).max().unwrap_or(0);
         let mut times = self.times.lock();
         times.distance = (shortest / PRECISION).max(1);
         times.keep = longest.max(1);
-        self.wanted.store(longest > 0, Ordering::Relaxed);
+        self.wanted.store(ttls.is_some(), Ordering::Relaxed);
+        self.ages_deletes.store(deletes.is_some(), Ordering::Relaxed);
+    }
+
+    /// Reports whether the times of deletes are to be noted.
+    #[inline]
+    pub(crate) fn ages_deletes(&self) -> bool {
+        self.ages_deletes.load(Ordering::Relaxed)
+    }
+
+    /// Returns a time before which the write with this number was certainly not made, if there is a sample of a time before it. Writes that
+    /// were replayed, and that nobody noted, are younger than that.
+    pub(crate) fn not_before(&self, seq: SeqNo) -> Option<u64> {
+        let times = self.times.lock();
+        let samples = times.samples.samples();
+        samples[..samples.partition_point(|sample| sample.seq < seq)].last().map(|sample| sample.time)
     }
 
     /// Records that everything visible was written by now. Called after each group of writes, and whenever something became
@@ -153,13 +180,18 @@ impl Expiry {
     #[inline]
     pub(crate) fn note_visible(&self) {
         if self.wanted.load(Ordering::Relaxed) {
-            // The number first: what is visible now was written before a time that is read later.
-            let seq = self.committer.visible();
-            let sample = Sample { seq, time: self.now() };
-            let mut times = self.times.lock();
-            let (distance, keep) = (times.distance, times.keep);
-            times.samples.note(sample, distance, keep);
+            self.note();
         }
+    }
+
+    /// The same in any case.
+    fn note(&self) {
+        // The number first: what is visible now was written before a time that is read later.
+        let seq = self.committer.visible();
+        let sample = Sample { seq, time: self.now() };
+        let mut times = self.times.lock();
+        let (distance, keep) = (times.distance, times.keep);
+        times.samples.note(sample, distance, keep);
     }
 
     /// Returns the current horizon of a keyspace: everything up to this write has expired; 0: nothing.
@@ -201,10 +233,15 @@ impl Expiry {
 
     /// Reports whether samples have been kept from the manifest for so long that an edit should store them.
     fn is_save_due(&self, stored: Option<Sample>) -> bool {
-        if !self.wanted.load(Ordering::Relaxed) {
+        let (ages_entries, ages_deletes) = (self.wanted.load(Ordering::Relaxed), self.ages_deletes());
+        if !ages_entries && !ages_deletes {
             return false;
         }
         let now = self.now();
+        if ages_deletes && !ages_entries {
+            // Otherwise each group of writes does.
+            self.note();
+        }
         let times = self.times.lock();
         let period = (times.distance * PRECISION / SAVE_PART).max(SAVE_EVERY);
         let since = stored.or(times.samples.samples().first().copied());
@@ -215,6 +252,9 @@ impl Expiry {
     /// Adds ages that are not stored yet to an edit. Must be called before the edit gets the last visible sequence number,
     /// which no stored number may exceed.
     pub(crate) fn save_ages(&self, catalogue: &Catalogue, edit: &mut VersionEdit) {
+        if self.ages_deletes() {
+            self.note();
+        }
         edit.times = self.unsaved(&catalogue.tree().times);
         for (id, keyspace) in catalogue.keyspaces() {
             let stored = catalogue.tree().keyspaces.get(id).and_then(|stored| stored.ages);

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use crate::compaction::blobs::BlobInputs;
+use crate::compaction::deletes::{self, DeleteTimes};
 use crate::compaction::filters::FilterBits;
 use crate::compaction::writer::MergeOutput;
 use crate::compaction::{Lineage, NewKeys, TableSink, writer};
@@ -64,6 +65,29 @@ impl DbInner {
         // After a failure the request stands, and is tried again in a second.
         if self.seal(&mut log, &[keyspace]).is_ok() {
             self.throttle.has_sealed();
+        }
+    }
+
+    /// Seals the memtables that have to become tables for the sake of their deletes' age, unless somebody writes: then it is tried again in
+    /// a second. Only for the flush thread.
+    pub(crate) fn seal_old_deletes(&self) {
+        if !self.expiry.ages_deletes() {
+            return;
+        }
+        let now = self.now();
+        let is_due = |keyspace: &&Arc<KeyspaceInner>| {
+            let first = keyspace.view.load().memtables.active.first_delete();
+            let due = first.zip(keyspace.options.max_tombstone_age);
+            due.is_some_and(|(first, age)| deletes::flush_time(first, age) <= now)
+        };
+        let due: Vec<_> = self.directory.load().values().filter(is_due).cloned().collect();
+        if due.is_empty() {
+            return;
+        }
+        let Some(mut log) = self.try_lock_log() else { return };
+        if self.health.check().is_ok() {
+            // A failure has suspended writes, or it is tried again.
+            let _ = self.seal(&mut log, &due);
         }
     }
 
@@ -151,6 +175,12 @@ impl DbInner {
         let entries = slots.iter().map(|slot| slot.memtable.entries() as u64).sum();
         let accesses = keyspace.filter.accesses().map(|accesses| &**accesses);
         let bits = FilterBits::for_flush(options, &view.version, accesses, entries, || key_range(slots));
+        // Replayed ones were not noted.
+        let with_deletes = slots.iter().filter(|slot| slot.memtable.has_deletes());
+        let first = |slot: &Arc<MemtableSlot>| {
+            slot.first_delete().or_else(|| self.expiry.not_before(slot.memtable.min_seq()?))
+        };
+        let deletes = DeleteTimes::of_flush(with_deletes.filter_map(first).min(), self.now());
         let sink = TableSink {
             fs: &*self.fs,
             dir: &self.dir,
@@ -167,6 +197,7 @@ impl DbInner {
             visible: self.visible(),
             guard_bits: None,
             written: (self.now(), self.now()),
+            deletes: &deletes,
             rules: keyspace.rules(expired),
             lineage: Lineage { keyspace: keyspace.id, keyspace_name: keyspace.name(), merge: None },
             blobs: &BlobInputs::default(),

@@ -48,7 +48,7 @@
 //! 8. The in-memory state of elastic filters ([`Elastic`]).
 //!
 //! Leaf locks, which may be taken while any of these is held and under which no other is taken: the queue of writers and their turns,
-//! of threads that wait until a number is visible, a memtable's, the chunks that memtables hand on, a keyspace's [gaps](crate::read::Gaps) (whose holder may *try* to take the log) and the place of its last deletions, since when a log is idle, recent commits ([`History`]), the table of [`Locks`], the reserve's, the list of opened filter files, the cause of a late beginning, those within a global filter, obsolete files, scrub, warnings,
+//! of threads that wait until a number is visible, a memtable's, the chunks that memtables hand on, a keyspace's [views that were replaced](super::readers), its [gaps](crate::read::Gaps) (whose holder may *try* to take the log) and the place of its last deletions, since when a log is idle, recent commits ([`History`]), the table of [`Locks`], the reserve's, the list of opened filter files, the cause of a late beginning, those within a global filter, obsolete files, scrub, warnings,
 //! decisions, the directory lock.
 //!
 //! The mutexes within [`Background`], [`Room`] and [`Health`] (free space, the budget of background writes, why writes are
@@ -87,6 +87,7 @@ use crate::db::jobs::Background;
 use crate::db::log::{Log, LogFiles};
 use crate::db::monitor::Monitor;
 use crate::db::pressure::KnownPressure;
+use crate::db::readers::OldViews;
 use crate::db::reserve::Reserve;
 use crate::db::reshape::{Reshaping, Shaping};
 use crate::db::room::Room;
@@ -165,6 +166,8 @@ pub(crate) struct KeyspaceInner {
     pub(crate) shaping: ArcSwap<Shaping>,
     /// Replaced under `state`, read without a lock.
     pub(crate) view: ArcSwap<View>,
+    /// Former ones that are still being read.
+    pub(crate) old_views: OldViews,
     pub(crate) dropped: AtomicBool,
     /// How writers must behave; see [`DbInner::update_pressure`].
     pub(crate) pressure: KnownPressure,
@@ -223,6 +226,7 @@ impl KeyspaceInner {
             operators,
             filter,
             view: ArcSwap::from_pointee(View { memtables, version, selector, gaps, rotation: 0, edition: 0 }),
+            old_views: OldViews::new(),
             dropped: AtomicBool::new(false),
             pressure: KnownPressure::default(),
             reads,
@@ -247,7 +251,13 @@ impl KeyspaceInner {
 
     /// Under the `state` lock.
     pub(crate) fn replace_memtables(&self, memtables: Memtables) {
-        self.view.store(Arc::new(self.view.load().with_memtables(memtables)));
+        self.replace_view(Arc::new(self.view.load().with_memtables(memtables)));
+    }
+
+    /// Under the `state` lock.
+    pub(crate) fn replace_view(&self, view: Arc<View>) {
+        let old = self.view.swap(view);
+        self.old_views.note(&old);
     }
 
     /// Returns the view of a new version. Under the `state` lock.

@@ -181,6 +181,8 @@ fn reason(reason: Reason) -> &'static str {
         Reason::Retention => "retention",
         Reason::Released => "released",
         Reason::BlobGarbage => "blob-garbage",
+        Reason::Deletes => "deletes",
+        Reason::DeleteAge => "delete age",
         Reason::Reads => "reads",
         Reason::Manual => "manual",
     }

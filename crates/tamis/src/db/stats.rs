@@ -9,6 +9,7 @@ use crate::db::counters::WriteCost;
 use crate::db::elastic::ElasticStats;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::JobStats;
+use crate::db::readers::{ReaderStats, Readers};
 use crate::db::scrub::{DamagedTable, ScrubStats};
 use crate::db::transaction::prepared::PREPARED_KEYSPACE;
 use crate::db::tune::TuningDecision;
@@ -66,6 +67,16 @@ pub struct Stats {
     pub snapshots_live: Vec<SnapshotStats>,
     /// The oldest live snapshot's sequence number.
     pub oldest_snapshot: Option<u64>,
+    /// The oldest of the states of keyspaces that are not the current ones, and that iterators or other reads still hold, if there is any.
+    /// Values that reads returned may keep their memtable or table, too; they are not counted here, nor are iterators over keyspaces that
+    /// were dropped.
+    pub oldest_reader: Option<ReaderStats>,
+    /// The size of all memtables that are in no keyspace any more, but in a state that something still reads.
+    pub readers_memtable_bytes: u64,
+    /// Bytes of all table files that are in no keyspace any more, but in a state that something still reads.
+    pub readers_table_bytes: u64,
+    /// Bytes of all blob files of which this is true.
+    pub readers_blob_bytes: u64,
     /// The newest sequence number that readers see.
     pub visible_seq: u64,
     /// Why writes stopped for good, if they did.
@@ -153,6 +164,8 @@ pub struct KeyspaceStats {
     pub deletes: u64,
     /// The number of range tombstones on disk.
     pub range_tombstones: u64,
+    /// The age of the oldest delete, of a key or a range, on disk, in seconds: the most that it can be. `None` if there is no delete.
+    pub oldest_delete_seconds: Option<u64>,
     /// The bytes of the table files.
     pub table_bytes: u64,
     /// The number of blob files, which hold large values.
@@ -250,6 +263,7 @@ impl Stats {
             .map(|keyspace| KeyspaceStats::of(db, &state, keyspace))
             .collect();
         let snapshots = snapshot_stats(db, &state);
+        let readers = Readers::of(state.catalogue.keyspaces().values());
         let sum = |f: fn(&KeyspaceStats) -> u64| keyspaces.iter().map(f).sum();
         Stats {
             read: db.read_counters.read(),
@@ -273,6 +287,10 @@ impl Stats {
             snapshots: snapshots.len(),
             oldest_snapshot: snapshots.first().map(|snapshot| snapshot.seq),
             snapshots_live: snapshots,
+            oldest_reader: readers.oldest,
+            readers_memtable_bytes: readers.memtable_bytes,
+            readers_table_bytes: readers.table_bytes,
+            readers_blob_bytes: readers.blob_bytes,
             visible_seq: db.visible(),
             poisoned: db.health.stopped().cloned(),
             suspended: db.health.suspended().or_else(|| db.waits_because()),
@@ -367,6 +385,10 @@ impl KeyspaceStats {
             entries,
             deletes: sum(|t| t.meta.deletes),
             range_tombstones: sum(|t| t.meta.range_tombstones),
+            oldest_delete_seconds: {
+                let oldest = version.tables.iter().filter_map(|table| table.meta.oldest_delete());
+                oldest.map(|oldest| db.now().saturating_sub(oldest.since)).max()
+            },
             table_bytes: version.table_bytes(),
             blob_files: version.blobs.len(),
             blob_bytes: version.blobs.iter().map(|blob| blob.file.file.file_bytes()).sum(),

@@ -50,7 +50,7 @@ pub(crate) use chunks::ChunkPool;
 pub(crate) use cursor::{MemCursor, PinnedMemValue};
 
 use std::mem::size_of;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crossbeam_utils::CachePadded;
@@ -94,6 +94,8 @@ struct Shared {
 struct Counters {
     entries: AtomicUsize,
     data_bytes: AtomicUsize,
+    /// Whether any version is a delete.
+    deletes: AtomicBool,
     /// This one and the next are raised under the tombstones' lock.
     range_tombstones: AtomicUsize,
     range_tombstone_bytes: AtomicUsize,
@@ -137,6 +139,7 @@ impl Memtable {
             counters: CachePadded::new(Counters {
                 entries: AtomicUsize::new(0),
                 data_bytes: AtomicUsize::new(0),
+                deletes: AtomicBool::new(false),
                 range_tombstones: AtomicUsize::new(0),
                 range_tombstone_bytes: AtomicUsize::new(0),
                 min_seq: AtomicU64::new(u64::MAX),
@@ -279,6 +282,12 @@ impl Memtable {
         self.entries() == 0 && !self.has_range_tombstones()
     }
 
+    /// Reports whether there is a delete or a range tombstone. Complete for whoever is ordered after the insertion.
+    #[inline]
+    pub(crate) fn has_deletes(&self) -> bool {
+        self.counters.deletes.load(Ordering::Relaxed) || self.has_range_tombstones()
+    }
+
     /// Returns the memory in use in bytes: keys, values, nodes, waste by alignment and full chunks, the filter, and
     /// the range tombstones in search form as if nested. The unused rest of the current chunks is not counted.
     #[inline]
@@ -296,7 +305,6 @@ impl Memtable {
     }
 
     /// Returns the smallest sequence number inserted, range tombstones included.
-    #[cfg(test)]
     pub(crate) fn min_seq(&self) -> Option<SeqNo> {
         let seq = self.counters.min_seq.load(Ordering::Relaxed);
         (seq != u64::MAX).then_some(seq)
@@ -375,6 +383,9 @@ impl MemWriter<'_> {
         }
         self.list.insert(&Version { key, seq, kind, value });
         self.memtable.note_seq(seq);
+        if kind == Kind::Delete && !counters.deletes.load(Ordering::Relaxed) {
+            counters.deletes.store(true, Ordering::Relaxed);
+        }
         counters.entries.fetch_add(1, Ordering::Relaxed);
         counters.data_bytes.fetch_add(key.len() + value.len(), Ordering::Relaxed);
     }

@@ -301,6 +301,9 @@ options_table! {
              beyond that are dropped.";
         Behaviour, time_to_live: Option<Duration> = "none", Age,
             "Age after which an entry is dropped.";
+        Behaviour, max_tombstone_age: Option<Duration> = "none", Age,
+            "Age at which a delete, of a key or of a range, should be gone from disk with everything that it hides and no \
+             snapshot needs. Memtables are flushed and tables merged for that, whatever it costs.";
         Performance, time_window: Option<Duration> = "1 h", Age,
             "Window length of `time-window`: only data written within the same window is merged together.";
         Performance, table_bytes: u64 = "64 MiB", Bytes { min: 4 * KIB, max: NO_LIMIT },
@@ -579,6 +582,20 @@ impl KeyspaceOptions {
                 self.compaction
             );
             return refuse("deterministic", "true".into(), expected);
+        }
+        if let Some(age) = self.max_tombstone_age
+            && (self.deterministic || matches!(self.compaction, Fifo | TimeWindow))
+        {
+            let expected = match self.deterministic {
+                true => format!(
+                    "it must be none with `{prefix}deterministic` = true, which goes by flushes alone"
+                ),
+                false => format!(
+                    "it must be none with `{prefix}compaction` = {}, which drops deletes with their run",
+                    self.compaction
+                ),
+            };
+            return refuse("max_tombstone_age", format!("{} s", age.as_secs()), expected);
         }
         if self.compaction == TimeWindow && self.time_window.is_none() {
             return refuse(

@@ -4,7 +4,7 @@
 //! holds it.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::ids::LogId;
 use crate::key::{KeyBytes, KeyEnd, SeqNo};
@@ -22,6 +22,8 @@ pub(crate) struct MemtableSlot {
     /// insertion, perhaps by several writers: all to the same log, since a log is not rolled while a write is in flight. Read under the
     /// `state` lock.
     pub(crate) first_log: AtomicU64,
+    /// When its first delete was written, in seconds since 1970, where that is noted: `u64::MAX` otherwise.
+    first_delete: AtomicU64,
     /// Its range tombstones in search form, rebuilt when their number has grown.
     fragments: arc_swap::ArcSwapOption<(usize, Tombstones)>,
 }
@@ -31,8 +33,22 @@ impl MemtableSlot {
         Arc::new(MemtableSlot {
             memtable,
             first_log: AtomicU64::new(first_log),
+            first_delete: AtomicU64::new(u64::MAX),
             fragments: arc_swap::ArcSwapOption::empty(),
         })
+    }
+
+    /// Notes that what was just inserted was written at `now`. To be called before it is visible.
+    #[inline]
+    pub(crate) fn note_deletes(&self, now: u64) {
+        if self.first_delete.load(Relaxed) > now && self.memtable.has_deletes() {
+            self.first_delete.fetch_min(now, Relaxed);
+        }
+    }
+
+    /// Returns when its first delete was written, if that was noted.
+    pub(crate) fn first_delete(&self) -> Option<u64> {
+        Some(self.first_delete.load(Relaxed)).filter(|&time| time != u64::MAX)
     }
 
     /// Returns the range tombstones in search form, or `None` if there are none. Costs one atomic load if there are

@@ -11,7 +11,7 @@ use crate::codec::{Decoder, Encode};
 use crate::ids::{BlobFileId, FilterFileId, KeyspaceId, LogId, RunId, TableId};
 use crate::key::{KeyBytes, KeyEnd, MAX_KEY_BYTES, MAX_SEQNO, SeqNo};
 use crate::tree::epochs::{Epoch, EpochMap, EpochSegment};
-use crate::tree::meta::{Stretch, TableExtra, TableMeta};
+use crate::tree::meta::{OldestDelete, Stretch, TableExtra, TableMeta};
 use crate::tree::times::{self, Sample};
 use crate::wal::DecodeError;
 
@@ -111,6 +111,8 @@ mod table_tag {
     pub(super) const BLOBS: u64 = 4;
     /// Odd: a reader that does not know it estimates the lengths of blocks anew.
     pub(super) const STRETCH: u64 = 5;
+    /// Odd: a reader that does not know it takes deletes for older than they are.
+    pub(super) const OLDEST_DELETE: u64 = 7;
 }
 
 const END_EXCLUDED: u8 = 0;
@@ -401,6 +403,12 @@ fn encode_table(f: &mut Vec<u8>, table: &TableMeta) {
             }
         });
     }
+    if let Some(oldest) = extra.oldest_delete {
+        out.put(table_tag::OLDEST_DELETE, |f| {
+            f.put_varint(oldest.seq);
+            f.put_varint(oldest.since);
+        });
+    }
     if let Some(stretch) = &extra.stretch {
         out.put(table_tag::STRETCH, |f| {
             f.put_varint(stretch.from);
@@ -439,6 +447,10 @@ fn decode_extra(f: &mut Decoder<'_>) -> Result<TableExtra, DecodeError> {
                     list.push((file, bytes));
                 }
                 once(&mut blobs, list)?;
+            }
+            table_tag::OLDEST_DELETE => {
+                let oldest = OldestDelete { seq: seqno(&mut f)?, since: f.varint().ok_or(CUT)? };
+                once(&mut extra.oldest_delete, oldest)?;
             }
             table_tag::STRETCH => {
                 let mut stretch = Stretch { from: number(&mut f)?, factors: Vec::new() };
@@ -488,7 +500,8 @@ fn decode_table(f: &mut Decoder<'_>) -> Result<TableMeta, DecodeError> {
     let (min_seq, max_seq) = (seqno(f)?, seqno(f)?);
     let epochs = decode_epochs(f)?;
     let extra = decode_extra(f)?;
-    if !largest.reaches(&smallest) || deletes > entries || min_seq > max_seq {
+    let misplaced = extra.oldest_delete.is_some_and(|oldest| !(min_seq..=max_seq).contains(&oldest.seq));
+    if !largest.reaches(&smallest) || deletes > entries || min_seq > max_seq || misplaced {
         return Err(DecodeError("a table's description contradicts itself"));
     }
     Ok(TableMeta {
@@ -584,6 +597,7 @@ pub(crate) mod tests {
                 extra: TableExtra {
                     written: (n.min(m), n.max(m)),
                     global_seq: (n % 3 == 0).then_some(seq),
+                    oldest_delete: (n % 5 < 3).then(|| OldestDelete { seq: seq - seq / 4, since: m }),
                     pinned: (1..m % 4).map(|i| (i * 7, n)).collect(),
                     blobs: (1..n % 4).map(|i| (i * 5, m)).collect(),
                     stretch: (m % 2 == 0)
@@ -661,7 +675,7 @@ pub(crate) mod tests {
     #[test]
     fn a_table_description_can_grow_in_the_same_way() {
         let meta = table(5, "a", "z");
-        for (tag, accepted) in [(7, true), (8, false)] {
+        for (tag, accepted) in [(9, true), (8, false)] {
             let (mut bytes, mut field) = (Vec::new(), Vec::new());
             [0, 6, 17].iter().for_each(|&n| field.put_varint(n));
             encode_table(&mut field, &meta);
@@ -687,6 +701,9 @@ pub(crate) mod tests {
         assert!(refused(with(|m| m.deletes = m.entries + 1)));
         assert!(refused(with(|m| m.min_seq = m.max_seq + 1)));
         assert!(refused(with(|m| m.max_seq = MAX_SEQNO + 1)));
+        assert!(refused(with(|m| m.extra.oldest_delete = Some(OldestDelete { seq: 2, since: 1 }))));
+        assert!(refused(with(|m| m.extra.oldest_delete = Some(OldestDelete { seq: 31, since: 1 }))));
+        assert!(!refused(with(|m| m.extra.oldest_delete = Some(OldestDelete { seq: 30, since: u64::MAX }))));
         assert!(refused(with(|m| m.id = NUMBER_LIMIT)));
         assert!(refused(VersionEdit { last_seq: Some(u64::MAX), ..Default::default() }));
         let filter = |file| VersionEdit { added_filters: vec![(0, file, 5)], ..Default::default() };

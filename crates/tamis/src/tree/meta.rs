@@ -45,8 +45,19 @@ pub(crate) struct TableExtra {
     pub(crate) pinned: Vec<(SeqNo, u64)>,
     /// In the last level of a deterministic tree: how much longer blocks of flushes are than the size ratio says.
     pub(crate) stretch: Option<Stretch>,
+    /// The oldest of its deletes and range tombstones, where that is recorded.
+    pub(crate) oldest_delete: Option<OldestDelete>,
     /// The blob files that its entries refer to, by ascending number, with the bytes of the records referred to.
     pub(crate) blobs: Vec<(BlobFileId, u64)>,
+}
+
+/// The oldest of the deletes and range tombstones of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OldestDelete {
+    /// Its sequence number.
+    pub(crate) seq: SeqNo,
+    /// It was not written before this time, in seconds since 1970.
+    pub(crate) since: u64,
 }
 
 /// Blocks of flushes that are longer than the size ratio says, since updates and deletes keep levels small. In force from the
@@ -74,6 +85,14 @@ impl TableMeta {
     /// Bytes of the records in blob files that the table refers to.
     pub(crate) fn blob_bytes(&self) -> u64 {
         self.extra.blobs.iter().fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
+    }
+
+    /// Returns the oldest of the deletes and range tombstones, if there are any. Where it is not recorded, it counts as written with the
+    /// oldest of the entries, and these as written when they were flushed.
+    pub(crate) fn oldest_delete(&self) -> Option<OldestDelete> {
+        let has_any = self.deletes > 0 || self.range_tombstones > 0;
+        let unrecorded = OldestDelete { seq: self.min_seq, since: self.extra.written.0 };
+        has_any.then(|| self.extra.oldest_delete.unwrap_or(unrecorded))
     }
 
     /// Bytes of the file and of the values in blob files that it refers to.

@@ -7,8 +7,8 @@
 use crate::collections::HashSet;
 use std::fmt::Debug;
 
-use crate::compaction::plan::Plan;
-use crate::compaction::shape::{KeyRange, Shape, TableShape};
+use crate::compaction::plan::{Plan, Reason};
+use crate::compaction::shape::{KeyRange, Shape, Spot, TableShape};
 use crate::options::{CompactionChoice, KeyspaceOptions};
 
 pub use promise::Promise;
@@ -93,6 +93,11 @@ pub(crate) trait CompactionPolicy: Send + Sync + Debug {
     /// last level that holds data. `None` while nothing is running means done; `None` with running jobs means that the
     /// caller should ask again when one has ended.
     fn manual(&self, shape: &Shape, range: Option<&KeyRange>) -> Option<Plan>;
+
+    /// Returns the next step of taking one table, and no more of what lies above it than the shape requires, to where nothing older
+    /// overlaps it. `None` if there is no such step, or none that can be made now. Every step takes the table to a deeper level, or merges all
+    /// that overlaps it in the deepest one; so a chain of them ends.
+    fn deepen(&self, shape: &Shape, spot: &Spot<'_>, reason: Reason) -> Option<Plan>;
 
     /// Reports whether another policy may take over once `plan` is done: it ends a compaction round, or the shape does
     /// not depend on rounds.

@@ -56,6 +56,10 @@ impl CompactionPolicy for Named {
         self.0.manual(shape, range)
     }
 
+    fn deepen(&self, shape: &Shape, spot: &Spot<'_>, reason: Reason) -> Option<Plan> {
+        self.0.deepen(shape, spot, reason)
+    }
+
     fn ends_round(&self, shape: &Shape, plan: &Plan) -> bool {
         self.0.ends_round(shape, plan)
     }
@@ -95,6 +99,8 @@ fn why(reason: Reason) -> &'static str {
         Reason::Retention => "more bytes than are retained",
         Reason::Released => "snapshots are gone",
         Reason::BlobGarbage => "blob files are garbage",
+        Reason::Deletes => "much of it is deletes",
+        Reason::DeleteAge => "its deletes are old",
         Reason::Reads => "reads pay for the runs",
         Reason::Manual => "on request",
     }

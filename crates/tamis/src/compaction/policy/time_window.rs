@@ -28,7 +28,7 @@ use std::ops::Range;
 use crate::compaction::plan::{Plan, Reason, Work};
 use crate::compaction::policy::retention::{Aged, Retention, by_age, fits, join};
 use crate::compaction::policy::{CompactionPolicy, Pressure, Promise};
-use crate::compaction::shape::{KeyRange, Shape};
+use crate::compaction::shape::{KeyRange, Shape, Spot};
 use crate::options::KeyspaceOptions;
 
 /// The policy and its parameters.
@@ -242,6 +242,11 @@ impl CompactionPolicy for TimeWindow {
     /// The same as [`plan`](Self::plan): open windows stay open, and a key range cannot be dropped by itself.
     fn manual(&self, shape: &Shape, _range: Option<&KeyRange>) -> Option<Plan> {
         self.plan(shape)
+    }
+
+    /// Deletes go when their run does.
+    fn deepen(&self, _shape: &Shape, _spot: &Spot<'_>, _reason: Reason) -> Option<Plan> {
+        None
     }
 
     fn ends_round(&self, _shape: &Shape, _plan: &Plan) -> bool {

@@ -8,7 +8,7 @@ use super::*;
 use crate::clock::{Clock, ManualClock};
 use crate::compaction::plan::{OutputRun, PlanInput, Work};
 use crate::compaction::policy::{CompactionPolicy, Pressure, Promise};
-use crate::compaction::shape::KeyRange;
+use crate::compaction::shape::{KeyRange, Shape, Spot};
 use crate::compaction::writer::MergeOutput;
 use crate::db::reshape::Shaping;
 use crate::io::{FileSystem, MemFs};
@@ -219,6 +219,9 @@ impl CompactionPolicy for Dropping {
         Promise::default()
     }
     fn manual(&self, _shape: &Shape, _range: Option<&KeyRange>) -> Option<Plan> {
+        None
+    }
+    fn deepen(&self, _shape: &Shape, _spot: &Spot<'_>, _reason: Reason) -> Option<Plan> {
         None
     }
     fn ends_round(&self, _shape: &Shape, _plan: &Plan) -> bool {

@@ -59,7 +59,7 @@ mod layout;
 
 use crate::compaction::plan::{Plan, Reason};
 use crate::compaction::policy::{CompactionPolicy, Pressure, Promise};
-use crate::compaction::shape::{KeyRange, Shape, TableShape};
+use crate::compaction::shape::{KeyRange, Shape, Spot, TableShape};
 use crate::options::{KeyspaceOptions, PerLevel};
 use build::oldest_run;
 use guards::Group;
@@ -269,6 +269,19 @@ impl CompactionPolicy for Fragmented {
             .find_map(|group| {
                 self.build(shape, &layout, &group.range(), level, output_level, Reason::Manual).ok()
             })
+    }
+
+    /// Level 0 as a whole; deeper, the table's group.
+    fn deepen(&self, shape: &Shape, spot: &Spot<'_>, reason: Reason) -> Option<Plan> {
+        let layout = self.layout(shape);
+        if spot.level == 0 {
+            return self.plan_level0(shape, &layout, layout.level0_output, reason).ok();
+        }
+        let below = (spot.level + 1..shape.levels.len()).find(|&n| !shape.levels[n].is_empty());
+        let groups = self.groups(shape, &layout, spot.level);
+        let after = groups.partition_point(|group| group.from <= spot.table.meta.smallest);
+        let group = groups.get(after.checked_sub(1)?)?;
+        self.build(shape, &layout, &group.range(), spot.level, below.unwrap_or(spot.level), reason).ok()
     }
 
     fn ends_round(&self, _shape: &Shape, _plan: &Plan) -> bool {

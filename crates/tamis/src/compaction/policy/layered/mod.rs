@@ -47,12 +47,13 @@ use std::ops::Range;
 
 use crate::compaction::plan::{OutputRun, Plan, Reason};
 use crate::compaction::policy::{CompactionPolicy, Pressure, Promise};
-use crate::compaction::shape::{KeyRange, LevelShape, RunShape, Shape, TableShape};
+use crate::compaction::shape::{KeyRange, LevelShape, RunShape, Shape, Spot, TableShape};
 use crate::ids::TableId;
 use crate::options::{CompactionChoice, FilePicker, KeyspaceOptions, MergeGranularity, PerLevel};
 
 mod build;
 mod counted;
+mod deeper;
 mod full;
 mod layout;
 mod manual;
@@ -362,6 +363,10 @@ impl CompactionPolicy for Layered {
 
     fn manual(&self, shape: &Shape, range: Option<&KeyRange>) -> Option<Plan> {
         self.plan_manual(shape, range)
+    }
+
+    fn deepen(&self, shape: &Shape, spot: &Spot<'_>, reason: Reason) -> Option<Plan> {
+        self.plan_deeper(shape, spot, reason)
     }
 
     /// With `deterministic`, a round ends with the merge that leaves nothing between level 0 and the run it writes.

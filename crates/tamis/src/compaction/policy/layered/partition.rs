@@ -86,21 +86,50 @@ impl Layered {
             if group.bytes < self.table_bytes / 2 {
                 group = self.with_neighbour(group, upper, lower);
             }
-            let selected = upper
-                .iter()
-                .zip(&group.upper)
-                .filter(|(_, tables)| !tables.is_empty())
-                .map(|(run, tables)| Selected { level, run, tables: tables.clone() })
-                .collect();
-            let mut draft = self.draft(selected, layout.last, Place::Joined, Reason::Partition);
-            draft.besides = group.lower;
-            let pieces = group.bytes.div_ceil(self.table_bytes).max(1);
-            draft.max_table_bytes = self.table_bytes.min(group.bytes.div_ceil(pieces)).max(1);
-            if let Some(plan) = self.build(shape, layout, &draft) {
+            if let Some(plan) = self.build_group(shape, layout, level, group, Reason::Partition) {
                 return Some(plan);
             }
         }
         None
+    }
+
+    /// Plans the merge of the group around `range`.
+    pub(super) fn plan_group_of(
+        &self,
+        shape: &Shape,
+        layout: &Layout,
+        range: &KeyRange,
+        reason: Reason,
+    ) -> Option<Plan> {
+        let level = layout.partitioned()?;
+        if shape.runs(layout.last).len() > 1 {
+            return None;
+        }
+        let lower: &[TableShape] = shape.runs(layout.last).first().map_or(&[], |run| &run.tables);
+        let group = Group::around(range.clone(), shape.runs(level), lower);
+        self.build_group(shape, layout, level, group, reason)
+    }
+
+    fn build_group(
+        &self,
+        shape: &Shape,
+        layout: &Layout,
+        level: usize,
+        group: Group,
+        reason: Reason,
+    ) -> Option<Plan> {
+        let selected = shape
+            .runs(level)
+            .iter()
+            .zip(&group.upper)
+            .filter(|(_, tables)| !tables.is_empty())
+            .map(|(run, tables)| Selected { level, run, tables: tables.clone() })
+            .collect();
+        let mut draft = self.draft(selected, layout.last, Place::Joined, reason);
+        draft.besides = group.lower;
+        let pieces = group.bytes.div_ceil(self.table_bytes).max(1);
+        draft.max_table_bytes = self.table_bytes.min(group.bytes.div_ceil(pieces)).max(1);
+        self.build(shape, layout, &draft)
     }
 
     /// Combines a small group with its successor, or its predecessor, if the result is at most one table.
