@@ -25,6 +25,7 @@ impl Iter {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
+    #[expect(clippy::type_complexity, reason = "an iterator's item, lent")]
     pub fn next_ref(&mut self) -> Option<Result<(&[u8], &[u8]), ReadError>> {
         if self.within.is_some() {
             let item = self.next()?;
@@ -41,6 +42,7 @@ impl Iter {
     /// Returns the next item from the back as [`next_back`](DoubleEndedIterator::next_back) does, and lends it as
     /// [`next_ref`](Self::next_ref) does.
     #[inline]
+    #[expect(clippy::type_complexity, reason = "an iterator's item, lent")]
     pub fn next_back_ref(&mut self) -> Option<Result<(&[u8], &[u8]), ReadError>> {
         if self.within.is_some() {
             let item = self.next_back()?;
