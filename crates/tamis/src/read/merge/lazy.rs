@@ -146,10 +146,10 @@ impl LazyRuns {
         &mut self,
         from: &[u8],
         seq: SeqNo,
-        context: &RunContext,
+        context: &mut RunContext,
         sources: &mut [Source],
     ) -> Result<(), StorageError> {
-        let until = context.until.as_ref().map(|until| &until.key[..]).or(context.end.as_deref());
+        let until = end_of_range(context);
         for (place, bound) in self.listed.runs() {
             let Some((source, run)) = lazy_run(&self.sources, place, sources) else { continue };
             if until.is_some_and(|until| bound >= until) {
@@ -162,18 +162,19 @@ impl LazyRuns {
                 run.wake_from(context, bound);
                 // An iteration through a whole range will need it: its cache misses overlap with those of the others.
                 if self.listed.wanted() > FIRST_KEYS {
-                    run.prepare_lazy(context)?;
+                    run.prepare_lazy(context, false)?;
                 }
             }
             self.woken.push(source);
         }
-        together::fetch_prepared(context, sources)?;
+        together::fetch_prepared(context, sources, false);
         for &source in &self.woken {
             if let Source::Run(run) = &mut sources[source as usize] {
                 run.seek(context, from, seq)?;
             }
         }
         if cfg!(debug_assertions) {
+            let until = end_of_range(context);
             sleeping(sources).for_each(|(_, run)| run.check_gap(context, from, until));
         }
         Ok(())
@@ -213,27 +214,33 @@ impl LazyRuns {
     fn wake_all(
         &mut self,
         start: Start<'_>,
-        context: &RunContext,
+        context: &mut RunContext,
         sources: &mut [Source],
     ) -> Result<(), StorageError> {
         for (source, run) in sleeping(sources) {
             match start {
                 Start::At(from, _) => run.prepare(context, from)?,
-                Start::Before(Some(before)) => run.seek_before(context, before)?,
+                Start::Before(Some(before)) => run.prepare_before(context, before)?,
                 Start::Before(None) => run.seek_to_last(context)?,
             }
             self.woken.push(source);
         }
-        if let Start::At(from, seq) = start {
-            together::fetch_prepared(context, sources)?;
-            for &source in &self.woken {
-                if let Source::Run(run) = &mut sources[source as usize] {
-                    run.seek(context, from, seq)?;
-                }
+        together::fetch_prepared(context, sources, matches!(start, Start::Before(_)));
+        for &source in &self.woken {
+            let Source::Run(run) = &mut sources[source as usize] else { continue };
+            match start {
+                Start::At(from, seq) => run.seek(context, from, seq)?,
+                Start::Before(Some(before)) => run.seek_before(context, before)?,
+                Start::Before(None) => {}
             }
         }
         Ok(())
     }
+}
+
+/// Returns the key at which the range that the filter answered for ends forwards, or the iteration.
+fn end_of_range(context: &RunContext) -> Option<&[u8]> {
+    context.until.as_ref().map(|until| &until.key[..]).or(context.end.as_deref())
 }
 
 /// Returns the run at this place of the version if it is lazy without a position, with its number among the sources.
