@@ -13,6 +13,13 @@ const MOST_BLOCKS: u32 = 64;
 /// Chances below this are worth a second read at the same time.
 const SURE: u32 = ONE * 3 / 4;
 
+/// One in this many scans asks a filter that scans otherwise do not ask.
+const ASKS_ONE_IN: u32 = 16;
+
+/// Whether a scan has a bound in its direction: one that has may end before the keys of many runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Bounded(pub(crate) bool);
+
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct ReadHabits {
@@ -20,6 +27,10 @@ pub(crate) struct ReadHabits {
     blocks: AtomicU32,
     /// How often a get that had several candidates found its answer in the first, in units of `1 / ONE`.
     first_answers: AtomicU32,
+    /// How often scans that asked a global filter needed most runs all the same, in units of `1 / ONE`; those with a bound are the second.
+    needed_most: [AtomicU32; 2],
+    /// The number of scans that might have been told not to ask.
+    might_ask: AtomicU32,
 }
 
 impl ReadHabits {
@@ -40,6 +51,25 @@ impl ReadHabits {
     /// Returns the number of blocks that the next scan will probably need beyond those of its seek.
     pub(crate) fn blocks_per_scan(&self) -> usize {
         ((self.blocks.load(Relaxed) + ONE / 2) / ONE) as usize
+    }
+
+    /// Reports whether the next scan should ask the global filter.
+    pub(crate) fn asks_filter(&self, Bounded(bounded): Bounded) -> bool {
+        self.needed_most[usize::from(bounded)].load(Relaxed) < SURE
+            || self.might_ask.fetch_add(1, Relaxed) % ASKS_ONE_IN == 0
+    }
+
+    /// Learns whether a scan that asked the global filter needed most runs all the same.
+    pub(crate) fn asked_filter(&self, Bounded(bounded): Bounded, needed_most: bool) {
+        let number = &self.needed_most[usize::from(bounded)];
+        let known = number.load(Relaxed);
+        let learned = match needed_most {
+            true => known + (ONE - known.min(ONE)).div_ceil(8),
+            false => known - known.div_ceil(4),
+        };
+        if learned != known {
+            number.store(learned, Relaxed);
+        }
     }
 
     /// Learns whether a get that had several candidates found its answer in the first.
@@ -81,6 +111,30 @@ mod tests {
             habits.scanned(n * 7 % 31);
         }
         assert!((17..24).contains(&habits.blocks_per_scan()), "{habits:?}");
+    }
+
+    #[test]
+    fn scans_stop_asking_a_filter_that_nearly_always_lists_most_runs_but_try_again() {
+        let habits = ReadHabits::default();
+        let (open, bounded) = (Bounded(false), Bounded(true));
+        // Returns how many of some scans ask.
+        let scans = |which: Bounded, needed_most: &dyn Fn(u32) -> bool| {
+            let asks = (0..160).filter(|&n| {
+                let asks = habits.asks_filter(which);
+                if asks {
+                    habits.asked_filter(which, needed_most(n));
+                }
+                asks
+            });
+            asks.count()
+        };
+        assert_eq!(scans(open, &|_| false), 160);
+        assert_eq!(scans(open, &|n| n % 2 == 0), 160);
+        scans(open, &|_| true);
+        assert_eq!(scans(open, &|_| true), 10);
+        assert_eq!(scans(bounded, &|_| false), 160, "these are others");
+        assert!(scans(open, &|_| false) > 100);
+        assert_eq!(scans(open, &|_| false), 160);
     }
 
     #[test]

@@ -567,6 +567,13 @@ impl MergeCursor {
         }
     }
 
+    /// Tells the record of reads what the scan was like. A merge that is dropped without was not one to learn from.
+    pub(crate) fn end_scan(&mut self) {
+        if let Some(lazy_runs) = &mut self.lazy_runs {
+            lazy_runs.end_scan(&self.sources);
+        }
+    }
+
     /// Moves the read cost of each run so far into `costs`, in the order of their addition; not that of a global filter.
     pub(crate) fn drain_each(&mut self, costs: &mut Vec<ReadCost>) {
         for source in &mut self.sources {

@@ -233,6 +233,16 @@ impl RunCursor {
         self.admitted = Admitted::ByTree;
     }
 
+    /// Records that no filter listed the run that was just activated.
+    pub(crate) fn was_not_listed(&mut self) {
+        self.admitted = Admitted::Unasked;
+    }
+
+    /// Reports whether the last seek, or what followed it, had to look into a table.
+    pub(crate) fn was_needed(&self) -> bool {
+        matches!(self.position, Position::Open | Position::LazyAtEdge)
+    }
+
     /// Starts fetching what opening the table of the lazy position will read.
     pub(crate) fn prepare_lazy(&mut self, context: &RunContext, backward: bool) -> Result<(), StorageError> {
         if !self.is_elsewhere() {
