@@ -56,7 +56,7 @@ impl ReadHabits {
     /// Reports whether the next scan should ask the global filter.
     pub(crate) fn asks_filter(&self, Bounded(bounded): Bounded) -> bool {
         self.needed_most[usize::from(bounded)].load(Relaxed) < SURE
-            || self.might_ask.fetch_add(1, Relaxed) % ASKS_ONE_IN == 0
+            || self.might_ask.fetch_add(1, Relaxed).is_multiple_of(ASKS_ONE_IN)
     }
 
     /// Learns whether a scan that asked the global filter needed most runs all the same.
