@@ -41,7 +41,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use tamis_env::io::{Access, DirLock, FileSystem, Mapping, Overlap, ReadFile, Usage, WriteFile, slice_at};
+use tamis_env::io::{
+    Access, DirLock, FileSystem, Mapping, Overlap, ReadFile, Submit, Ticket, Usage, WriteFile, slice_at,
+};
 
 mod clock;
 mod queue;
@@ -219,14 +221,22 @@ impl State {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does `read`, which is told whether the device is emulated, and returns when the device would have.
-    fn timed<T>(&self, len: usize, read: impl FnOnce(bool) -> io::Result<T>) -> io::Result<T> {
+    /// Takes a read in.
+    fn admit(&self, len: usize) -> Ticket {
         let begin = self.time.now();
-        let end = {
-            let mut work = self.work();
-            let device = work.device;
-            (device.read_ns > 0).then(|| work.queue.admit(&device, begin, len))
-        };
+        let mut work = self.work();
+        let device = work.device;
+        let end = (device.read_ns > 0).then(|| work.queue.admit(&device, begin, len));
+        Ticket { begin, end }
+    }
+
+    /// Does a read that was taken in, told whether the device is emulated, and returns when the device would have.
+    fn timed<T>(
+        &self,
+        Ticket { begin, end }: Ticket,
+        len: usize,
+        read: impl FnOnce(bool) -> io::Result<T>,
+    ) -> io::Result<T> {
         let (result, done) = match end {
             None => (read(false), self.time.now()),
             Some(end) => {
@@ -270,20 +280,33 @@ impl ReadFile for Reader {
         if !self.state.on.load(Relaxed) {
             return self.base.read_exact_at(buf, offset);
         }
-        let len = buf.len();
-        self.state.timed(len, |emulated| match emulated.then(|| self.mapping()).flatten() {
-            Some(bytes) => slice_at(bytes, offset, len).map(|bytes| buf.copy_from_slice(bytes)),
-            None => self.base.read_exact_at(buf, offset),
-        })
+        self.complete(self.state.admit(buf.len()), buf, offset)
     }
 
     fn len(&self) -> io::Result<u64> {
         self.base.len()
     }
 
-    /// In threads only: reads through a descriptor would bypass the device.
+    /// Reads through a descriptor would bypass the device.
     fn overlap(&self) -> Overlap<'_> {
-        Overlap::Threads
+        match self.state.on.load(Relaxed) {
+            true => Overlap::Submitted(self),
+            false => Overlap::Threads,
+        }
+    }
+}
+
+impl Submit for Reader {
+    fn submit(&self, len: usize) -> Ticket {
+        self.state.admit(len)
+    }
+
+    fn complete(&self, ticket: Ticket, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let len = buf.len();
+        self.state.timed(ticket, len, |emulated| match emulated.then(|| self.mapping()).flatten() {
+            Some(bytes) => slice_at(bytes, offset, len).map(|bytes| buf.copy_from_slice(bytes)),
+            None => self.base.read_exact_at(buf, offset),
+        })
     }
 }
 

@@ -95,6 +95,8 @@ pub enum Overlap<'f> {
     Never,
     /// In several threads that each call [`ReadFile::read_exact_at`].
     Threads,
+    /// The file takes in any number of reads before it completes the first.
+    Submitted(&'f dyn Submit),
     /// In several threads, or through the file descriptor (io_uring).
     #[cfg(unix)]
     Descriptor {
@@ -103,6 +105,30 @@ pub enum Overlap<'f> {
         /// The required alignment of a transfer's memory address, offset and length: a power of two.
         align: usize,
     },
+}
+
+/// A file that takes reads in and completes them later.
+pub trait Submit: Send + Sync {
+    /// Takes in a read of `len` bytes.
+    fn submit(&self, len: usize) -> Ticket;
+
+    /// Completes a read that was taken in, like [`ReadFile::read_exact_at`].
+    fn complete(&self, ticket: Ticket, buf: &mut [u8], offset: u64) -> io::Result<()>;
+}
+
+impl std::fmt::Debug for dyn Submit + '_ {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Submit")
+    }
+}
+
+/// A read that a file took in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    /// When it was taken in, by the file's clock.
+    pub begin: u64,
+    /// When it ends, by the same clock; `None` if that depends on its completion.
+    pub end: Option<u64>,
 }
 
 /// What a reader intends to do with a file.

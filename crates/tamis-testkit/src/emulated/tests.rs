@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use tamis_env::io::MemFs;
+use tamis_env::io::batch::{BatchReader, Stretch};
 
 use super::*;
 use crate::{FaultPlan, FaultyFs, OpClass};
@@ -75,7 +76,7 @@ fn operations_other_than_table_reads_cost_nothing() {
     random.read_exact_at(&mut buf, 0).unwrap();
     assert_eq!(fs.time().ns, 1000);
     assert!(random.map().unwrap().is_none(), "a mapping would be read free of cost");
-    assert!(matches!(random.overlap(), Overlap::Threads), "a descriptor would be read free of cost");
+    assert!(matches!(random.overlap(), Overlap::Submitted(_)), "a descriptor would be read free of cost");
 }
 
 #[test]
@@ -138,6 +139,27 @@ fn as_many_reads_overlap_as_the_queue_is_deep_and_others_wait_in_order() {
     assert_eq!(queue.admit(&Device { queue_depth: 1, ..wide }, 9600, 4096), 11_500);
     // None at all would never begin.
     assert_eq!(Queue::default().admit(&Device { queue_depth: 0, ..wide }, 5, 1), 1005);
+}
+
+/// One thread has as many reads in flight as a batch and the queue allow.
+#[test]
+fn a_batch_waits_for_the_device_once_per_queue() {
+    let (fs, path) = file_behind(Arc::new(MemFs::new()), SLOW);
+    let file = fs.open(&path, Access::Random).unwrap();
+    let stretch = |i: u64| Stretch { file: file.clone(), offset: i * 64, len: 64 };
+    let mut batch: Vec<Stretch> = (0..6).map(stretch).collect();
+    // Two at a time on the device, whether the caller has more in flight or not.
+    for depth in [2, 4, 32] {
+        let (before, start) = (fs.time(), fs.state.time.now());
+        let read = BatchReader::new(depth, true).read(&batch);
+        assert!(read.iter().all(|bytes| **bytes.as_ref().unwrap() == [7; 64]));
+        assert_eq!(((fs.time() - before).reads, fs.state.time.now() - start), (6, 3000), "{depth}");
+    }
+    // An error is that of its range alone.
+    batch[2].offset = 1 << 20;
+    let read = BatchReader::new(4, true).read(&batch);
+    let failed: Vec<usize> = (0..6).filter(|&i| read[i].is_err()).collect();
+    assert_eq!(failed, [2]);
 }
 
 #[test]

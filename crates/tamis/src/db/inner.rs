@@ -225,7 +225,15 @@ impl KeyspaceInner {
             options,
             operators,
             filter,
-            view: ArcSwap::from_pointee(View { memtables, version, selector, gaps, rotation: 0, edition: 0 }),
+            view: ArcSwap::from_pointee(View {
+                memtables,
+                version,
+                selector,
+                gaps,
+                habits: Arc::default(),
+                rotation: 0,
+                edition: 0,
+            }),
             old_views: OldViews::new(),
             dropped: AtomicBool::new(false),
             pressure: KnownPressure::default(),
@@ -266,7 +274,8 @@ impl KeyspaceInner {
         let selector = Arc::new(self.filter.selector(&version, allocation));
         let old = self.view.load();
         let (rotation, edition) = (old.rotation_of(&memtables), old.edition + 1);
-        View { rotation, edition, memtables, selector, version, gaps: old.gaps.clone() }
+        let (gaps, habits) = (old.gaps.clone(), old.habits.clone());
+        View { rotation, edition, memtables, selector, version, gaps, habits }
     }
 
     /// Tells a table that joins the tree above `version`, and that nobody reads yet, what gets it has to expect.

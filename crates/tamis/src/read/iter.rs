@@ -872,6 +872,7 @@ impl std::iter::FusedIterator for Iter {}
 impl Drop for Iter {
     fn drop(&mut self) {
         for cursor in [&mut self.front.cursor, &mut self.back.cursor].into_iter().flatten() {
+            cursor.end_scan();
             cursor.drain_cost(&mut self.cost);
         }
         self.context.counters.add(&self.cost);

@@ -5,16 +5,18 @@
 
 use std::ops::Range;
 
+use smallvec::SmallVec;
 use tamis_filter::Digest;
 
 use crate::error::ReadError;
 use crate::hotness::BlockRead;
+use crate::io::batch::BatchReader;
 use crate::key::{Entry, Kind, SeqNo};
 use crate::read::operands::{Base, Operands, Order};
 use crate::read::{Counted, FilterAnswer, MemtableSlot, ReadAt};
 use crate::select::{Candidate, Candidates, LeanKey, Probe, next_step};
 use crate::slice::Slice;
-use crate::table::{BlockAt, BlockSource, HeapBlock, ReadCost, ReadTrace};
+use crate::table::{BlockAt, BlockSource, Fetch, HeapBlock, ReadCost, ReadTrace, TouchCounts, fetch};
 use crate::tree::version::Version;
 
 /// The result of a point lookup.
@@ -90,6 +92,44 @@ pub(super) enum Start {
     Fetched(BlockAt, HeapBlock, BlockSource),
     /// The table ends before the key.
     Nowhere,
+}
+
+/// Where the searches of several tables begin, the last one first.
+type Starts = SmallVec<[Start; 4]>;
+
+/// Fetches the blocks of candidates, as many as are read at a time. What cannot be read is left to the search of its table, which
+/// then reports the error: it may not come to that.
+fn fetch_candidates<R: Recorder>(
+    at: &ReadAt<'_>,
+    key: &[u8],
+    candidates: &[Candidate],
+    reads: &BatchReader,
+    recorder: &mut R,
+) -> Starts {
+    let candidates = &candidates[..candidates.len().min(reads.depth())];
+    let mut starts = Starts::new();
+    let mut fetches: SmallVec<[Fetch<'_>; 4]> = SmallVec::new();
+    for candidate in candidates.iter().rev() {
+        let table = &at.view.version.tables[candidate.table].table;
+        starts.push(match table.locate(key, recorder) {
+            Ok(Some(block)) => {
+                fetches.push(Fetch::new(table, block));
+                Start::Block(block)
+            }
+            Ok(None) => Start::Nowhere,
+            Err(_) => Start::Index,
+        });
+    }
+    let mut counts = TouchCounts::default();
+    let _ = fetch(reads, &mut fetches, &mut counts);
+    recorder.cost().add_touched(&counts);
+    let waiting = starts.iter_mut().filter(|start| matches!(start, Start::Block(_)));
+    for (start, mut fetch) in waiting.zip(fetches) {
+        if let Some((block, source)) = fetch.take() {
+            *start = Start::Fetched(fetch.at, block, source);
+        }
+    }
+    starts
 }
 
 /// The place where a version was found: older ones of the same key may follow it there.
@@ -218,11 +258,55 @@ impl<'k> KeyLookup<'k> {
             candidates.clear();
             selector.select(version, &mut self.probe, runs.clone(), &mut candidates, recorder.cost());
             recorder.selected(version, &self.probe, runs, &candidates);
-            if let Some(answer) = self.search_candidates(at, &candidates, None, recorder)? {
+            let reads = match &candidates[..] {
+                [first, _, ..] if !R::ONE_BY_ONE => version.tables[first.table].table.overlap(),
+                _ => None,
+            };
+            let answer = match reads {
+                Some(reads) => self.search_together(at, &candidates, reads, recorder)?,
+                None => self.search_candidates(at, &candidates, None, recorder)?,
+            };
+            if let Some(answer) = answer {
                 return Ok(answer);
             }
         }
         self.nothing_left(at, recorder)
+    }
+
+    /// Searches several candidate tables in order until one has the answer. When one of them waits for a block, those of all
+    /// the following are read with it, unless the first candidate mostly has the answer.
+    #[cold]
+    fn search_together<R: Recorder>(
+        &mut self,
+        at: &ReadAt<'_>,
+        candidates: &[Candidate],
+        reads: &BatchReader,
+        recorder: &mut R,
+    ) -> Result<Option<Lookup>, ReadError> {
+        let habits = &*at.view.habits;
+        let together = habits.reads_candidates_together();
+        let mut starts = Starts::new();
+        for (i, &candidate) in candidates.iter().enumerate() {
+            if starts.is_empty() {
+                let table = &at.view.version.tables[candidate.table].table;
+                match table.locate(self.probe.key, recorder)? {
+                    None => starts.push(Start::Nowhere),
+                    Some(block) if together && !table.is_cached(block) => {
+                        starts = fetch_candidates(at, self.probe.key, &candidates[i..], reads, recorder);
+                    }
+                    Some(block) => starts.push(Start::Block(block)),
+                }
+            }
+            let start = starts.pop().unwrap_or(Start::Index);
+            let answer = self.search_table(at, candidate, start, recorder)?;
+            if i == 0 {
+                habits.got(answer.is_some());
+            }
+            if answer.is_some() {
+                return Ok(answer);
+            }
+        }
+        Ok(None)
     }
 
     /// Searches candidate tables in order, the first one from `block` if that is known, until one has the answer.

@@ -19,6 +19,7 @@ mod lazy;
 mod together;
 
 use lazy::{LazyRuns, Start};
+pub(crate) use together::Ahead;
 
 #[derive(Debug)]
 enum Source {
@@ -132,7 +133,14 @@ impl MergeCursor {
     pub(crate) fn new(tables: Tables, options: CursorOptions, sources: usize) -> Self {
         let lazy_runs = LazyRuns::of(&tables).map(Box::new);
         MergeCursor {
-            context: RunContext { tables, options, start: Vec::new(), end: None, until: None },
+            context: RunContext {
+                ahead: Ahead::of(&tables, &options),
+                tables,
+                options,
+                start: Vec::new(),
+                end: None,
+                until: None,
+            },
             sources: Vec::with_capacity(sources),
             heap: Vec::with_capacity(sources),
             runner_up: u64::MAX,
@@ -172,6 +180,7 @@ impl MergeCursor {
 
     /// Moves to the first version at or after (`key`, `seq`) in version order, and forward from there.
     pub(crate) fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<(), StorageError> {
+        self.context.start_scan();
         if self.lazy_runs.is_some() {
             return self.start(Start::At(key, seq));
         }
@@ -186,7 +195,7 @@ impl MergeCursor {
                 run.prepare(&self.context, key)?;
             }
         }
-        together::fetch_prepared(&self.context, &mut self.sources)?;
+        together::fetch_prepared(&mut self.context, &mut self.sources, false);
         self.position(false, |source, context| match source {
             _ if moves.next() == Some(&false) => Ok(()),
             Source::Memtable(cursor) => {
@@ -199,6 +208,7 @@ impl MergeCursor {
     }
 
     pub(crate) fn seek_to_first(&mut self) -> Result<(), StorageError> {
+        self.context.start_scan();
         if self.lazy_runs.is_some() {
             let first = self.context.start.clone();
             return self.start(Start::At(&first, MAX_SEQNO));
@@ -215,9 +225,16 @@ impl MergeCursor {
 
     /// Moves to the oldest version of the last key before `key`, and backward from there.
     pub(crate) fn seek_before(&mut self, key: &[u8]) -> Result<(), StorageError> {
+        self.context.start_scan();
         if self.lazy_runs.is_some() {
             return self.start(Start::Before(Some(key)));
         }
+        for source in &mut self.sources {
+            if let Source::Run(run) = source {
+                run.prepare_before(&self.context, key)?;
+            }
+        }
+        together::fetch_prepared(&mut self.context, &mut self.sources, true);
         self.position(true, |source, context| match source {
             Source::Memtable(cursor) => {
                 cursor.seek_before(key);
@@ -229,6 +246,7 @@ impl MergeCursor {
     }
 
     pub(crate) fn seek_to_last(&mut self) -> Result<(), StorageError> {
+        self.context.start_scan();
         if self.lazy_runs.is_some() {
             return self.start(Start::Before(None));
         }
@@ -284,8 +302,8 @@ impl MergeCursor {
                 self.go_on()?;
                 continue;
             }
-            let Some(top) = self.heap.first() else { break };
-            let Source::Run(run) = &mut self.sources[top.source as usize] else { break };
+            let Some(&top) = self.heap.first() else { break };
+            let Source::Run(run) = &self.sources[top.source as usize] else { break };
             if !run.is_lazy() {
                 break;
             }
@@ -294,7 +312,17 @@ impl MergeCursor {
                 self.heap.clear();
                 break;
             }
-            run.unpark(&self.context, self.backward)?;
+            if self.context.ahead.is_some() {
+                together::fetch_next(
+                    &mut self.context,
+                    &mut self.sources,
+                    self.backward,
+                    top.source as usize,
+                );
+            }
+            if let Source::Run(run) = &mut self.sources[top.source as usize] {
+                run.unpark(&self.context, self.backward)?;
+            }
             self.replace_top();
         }
         Ok(())
@@ -589,6 +617,13 @@ impl MergeCursor {
             Source::Memtable(cursor) => Slice::from_memtable(cursor.pinned_value()),
             Source::Run(run) => Slice::from_block(run.current().pinned_value()),
             Source::Asleep(_) => unreachable!("{ASLEEP}"),
+        }
+    }
+
+    /// Tells the record of reads what the scan was like. A merge that is dropped without was not one to learn from.
+    pub(crate) fn end_scan(&mut self) {
+        if let Some(lazy_runs) = &mut self.lazy_runs {
+            lazy_runs.end_scan(&self.sources);
         }
     }
 

@@ -6,6 +6,7 @@ pub(crate) mod explain;
 #[cfg(feature = "measure")]
 pub(crate) mod filters_alone;
 mod gaps;
+pub(crate) mod habits;
 mod iter;
 mod lookup;
 pub(crate) mod merge;

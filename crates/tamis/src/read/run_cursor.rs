@@ -4,6 +4,9 @@
 //! range filter), the cursor takes a *lazy* position there (`LazyAt`): it takes part in a merge with that key, and its table is
 //! opened only when the merge gets there. A run without versions before the end of the iteration is then never opened.
 //!
+//! Where reads of tables overlap, it is also lazy (`LazyAtEdge`) between two blocks of an open table: the index bounds what
+//! follows, and several runs' next blocks are read together (see [`together`](super::merge)).
+//!
 //! Under a global filter a cursor may also be lazy without any position (`Unopened`), because the filter excluded the
 //! run from the key range that the merge goes through (see [`lazy`](super::merge)).
 //!
@@ -36,6 +39,8 @@ enum Position {
     LazyAt(usize),
     /// Lazy in this table, below `lazy_key`; backwards only.
     LazyBelow(usize),
+    /// Lazy in the table that is open: between two of its blocks, with the rest at or beyond `lazy_key`.
+    LazyAtEdge,
     /// In the table that is open.
     Open,
 }
@@ -94,7 +99,7 @@ impl RunCursor {
 
     #[inline]
     pub(crate) fn is_lazy(&self) -> bool {
-        matches!(self.position, Position::LazyAt(_) | Position::LazyBelow(_))
+        matches!(self.position, Position::LazyAt(_) | Position::LazyBelow(_) | Position::LazyAtEdge)
     }
 
     pub(crate) fn is_unopened(&self) -> bool {
@@ -105,7 +110,7 @@ impl RunCursor {
     #[inline]
     pub(crate) fn key(&self) -> &[u8] {
         match self.position {
-            Position::LazyAt(_) | Position::LazyBelow(_) => &self.lazy_key,
+            Position::LazyAt(_) | Position::LazyBelow(_) | Position::LazyAtEdge => &self.lazy_key,
             _ => self.current().key(),
         }
     }
@@ -116,8 +121,8 @@ impl RunCursor {
     #[inline]
     pub(crate) fn seq(&self, backward: bool) -> SeqNo {
         match self.position {
-            Position::LazyAt(_) if backward => 0,
-            Position::LazyAt(_) => MAX_SEQNO,
+            Position::LazyAt(_) | Position::LazyAtEdge if backward => 0,
+            Position::LazyAt(_) | Position::LazyAtEdge => MAX_SEQNO,
             Position::LazyBelow(_) => SeqNo::MAX,
             _ => self.current().seq(),
         }
@@ -150,6 +155,7 @@ impl RunCursor {
             self.counts.opened += u64::from(!std::mem::replace(&mut self.opened, true));
             let mut cursor = TableCursor::new(context.all()[table].table.clone(), context.options);
             cursor.within(&context.start, context.end.as_deref());
+            cursor.defer();
             self.cursor = Some(cursor);
         }
         self.cursor.as_mut().expect("just opened")
@@ -236,14 +242,50 @@ impl RunCursor {
         self.admitted = Admitted::ByTree;
     }
 
+    /// Records that no filter listed the run that was just activated.
+    pub(crate) fn was_not_listed(&mut self) {
+        self.admitted = Admitted::Unasked;
+    }
+
+    /// Reports whether the last seek, or what followed it, had to look into a table.
+    pub(crate) fn was_needed(&self) -> bool {
+        matches!(self.position, Position::Open | Position::LazyAtEdge)
+    }
+
     /// Starts fetching what opening the table of the lazy position will read.
-    pub(crate) fn prepare_lazy(&mut self, context: &RunContext) -> Result<(), StorageError> {
-        let Position::LazyAt(table) = self.position else { return Ok(()) };
+    pub(crate) fn prepare_lazy(&mut self, context: &RunContext, backward: bool) -> Result<(), StorageError> {
+        if !self.is_elsewhere() {
+            return Ok(());
+        }
+        let (table, below) = match self.position {
+            Position::LazyAt(table) => (table, false),
+            Position::LazyBelow(table) => (table, true),
+            _ => return Ok(()),
+        };
         let key = std::mem::take(&mut self.lazy_key);
-        let prepared = self.open(context, table).prepare(&key);
+        let cursor = self.open(context, table);
+        let prepared = match (backward, below) {
+            (false, _) => cursor.prepare(&key),
+            (true, true) => cursor.prepare_before(Some(&key)),
+            (true, false) => cursor.prepare_before(None),
+        };
         self.lazy_key = key;
         self.prepared = true;
         prepared
+    }
+
+    /// Forgets that the table of a lazy position was prepared.
+    fn unprepare(&mut self) {
+        if std::mem::take(&mut self.prepared)
+            && let Some(cursor) = &mut self.cursor
+        {
+            cursor.unprepare();
+        }
+    }
+
+    /// Reports whether the position is a lazy one in a table that is not prepared for it.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        !self.prepared && matches!(self.position, Position::LazyAt(_) | Position::LazyBelow(_))
     }
 
     /// Activates the cursor: takes a lazy position below `bound`, at or behind which the run has nothing according to
@@ -268,6 +310,7 @@ impl RunCursor {
     /// The first half of a seek to `key`: finds out whether a table must be opened for it, and which, and starts
     /// fetching what the second half, [`RunCursor::seek`], will read.
     pub(crate) fn prepare(&mut self, context: &RunContext, key: &[u8]) -> Result<(), StorageError> {
+        self.unprepare();
         let table = context.first_reaching(&self.tables, key);
         if table == self.tables.end || context.starts_after(table, key) {
             self.park_at_start_of(context, table);
@@ -293,10 +336,10 @@ impl RunCursor {
         Ok(())
     }
 
-    /// Returns the table cursor of a prepared seek, if it waits for a block that may be read together with others.
-    pub(crate) fn waiting(&mut self) -> Option<&mut TableCursor> {
-        let waits = self.position == Position::Open;
-        self.cursor.as_mut().filter(|cursor| waits && cursor.wanted().is_some())
+    /// Returns the cursor over the table of the position, unless that is still to be opened.
+    pub(crate) fn reading(&mut self) -> Option<&mut TableCursor> {
+        let here = self.valid() && !self.is_elsewhere();
+        self.cursor.as_mut().filter(|_| here)
     }
 
     /// Moves to the first version at or after (`key`, `seq`), after [`RunCursor::prepare`] for this key.
@@ -323,8 +366,10 @@ impl RunCursor {
         Ok(after - 1)
     }
 
-    /// Moves to the last version of the last key before `key`.
-    pub(crate) fn seek_before(&mut self, context: &RunContext, key: &[u8]) -> Result<(), StorageError> {
+    /// The first half of a backward seek below `key`, like [`prepare`](RunCursor::prepare); the second is
+    /// [`RunCursor::seek_before`].
+    pub(crate) fn prepare_before(&mut self, context: &RunContext, key: &[u8]) -> Result<(), StorageError> {
+        self.unprepare();
         let table = match self.reaching_from_below(context, key) {
             Ok(table) => table,
             Err(after) => {
@@ -341,13 +386,24 @@ impl RunCursor {
         if self.counts.probes > asked_before {
             self.admitted = Admitted::ByTable;
         }
+        self.position = Position::Open;
+        self.open(context, table).prepare_before(Some(key))
+    }
+
+    /// Moves to the last version of the last key before `key`, after [`RunCursor::prepare_before`] for this key.
+    pub(crate) fn seek_before(&mut self, context: &RunContext, key: &[u8]) -> Result<(), StorageError> {
+        if self.position != Position::Open {
+            return Ok(());
+        }
         self.counts.seeks += 1;
+        let table = self.at;
         self.open(context, table).seek_before(key)?;
         self.opened_backward(context);
         Ok(())
     }
 
     pub(crate) fn seek_to_first(&mut self, context: &RunContext) -> Result<(), StorageError> {
+        self.unprepare();
         self.counts.seeks += 1;
         self.open(context, self.tables.start).seek_to_first()?;
         self.settle_forward(context);
@@ -359,6 +415,7 @@ impl RunCursor {
     }
 
     fn park_last(&mut self, context: &RunContext, admitted: Admitted) -> Result<(), StorageError> {
+        self.unprepare();
         if context.all()[self.tables.end - 1].meta.largest != KeyEnd::Unbounded {
             self.park_at_end_before(context, self.tables.end);
             self.admitted = admitted;
@@ -376,6 +433,11 @@ impl RunCursor {
         let (table, below) = match self.position {
             Position::LazyAt(table) => (table, false),
             Position::LazyBelow(table) => (table, true),
+            Position::LazyAtEdge => {
+                self.open_cursor().resume()?;
+                self.opened(context, backward);
+                return Ok(());
+            }
             _ => return Ok(()),
         };
         self.prepared = false;
@@ -390,18 +452,20 @@ impl RunCursor {
         };
         self.lazy_key = key;
         sought?;
-        if backward {
-            self.opened_backward(context)
-        } else {
-            self.opened_forward(context)
-        }
+        self.opened(context, backward);
         Ok(())
+    }
+
+    fn open_cursor(&mut self) -> &mut TableCursor {
+        self.cursor.as_mut().expect("a position in an open table")
     }
 
     /// Moves within the open table to the first version at or after (`key`, `seq`), for a cursor on a version of `key`. At the end of the
     /// table it has no version, until it moves on.
     pub(crate) fn seek_within(&mut self, key: &[u8], seq: SeqNo) -> Result<(), StorageError> {
-        self.cursor.as_mut().expect("a position in an open table").seek(key, seq)
+        let cursor = self.open_cursor();
+        cursor.seek(key, seq)?;
+        cursor.resume()
     }
 
     /// Reports whether the open table's cursor is on a version of `key`.
@@ -412,7 +476,9 @@ impl RunCursor {
 
     /// Moves to the next version of the open table, or to none.
     pub(crate) fn next_within(&mut self) -> Result<(), StorageError> {
-        self.cursor.as_mut().expect("a position in an open table").next()
+        let cursor = self.open_cursor();
+        cursor.next()?;
+        cursor.resume()
     }
 
     /// Moves from the versions of `key`, or behind them, to the next version in the direction of the merge after them.
@@ -454,6 +520,10 @@ impl RunCursor {
         Ok(())
     }
 
+    fn opened(&mut self, context: &RunContext, backward: bool) {
+        if backward { self.opened_backward(context) } else { self.opened_forward(context) }
+    }
+
     /// Called after a seek in the open table: counts, and moves on if the table has nothing.
     fn opened_forward(&mut self, context: &RunContext) {
         let admitted = std::mem::replace(&mut self.admitted, Admitted::Unasked);
@@ -480,6 +550,11 @@ impl RunCursor {
         found: bool,
         backward: bool,
     ) {
+        if self.position == Position::LazyAtEdge {
+            // Known when it moves on.
+            self.admitted = admitted;
+            return;
+        }
         let vain = match admitted {
             Admitted::Unasked => false,
             Admitted::ByTable => !found,
@@ -492,9 +567,20 @@ impl RunCursor {
     fn settle_forward(&mut self, context: &RunContext) {
         if self.cursor.as_ref().is_some_and(TableCursor::valid) {
             self.position = Position::Open;
+        } else if let Some(bound) = self.cursor.as_ref().and_then(TableCursor::deferred_bound) {
+            match context.ends_before(&bound) {
+                true => self.position = Position::Done,
+                false => self.park_at_edge(&bound),
+            }
         } else {
             self.park_at_start_of(context, self.at + 1);
         }
+    }
+
+    fn park_at_edge(&mut self, bound: &[u8]) {
+        self.lazy_key.clear();
+        self.lazy_key.extend_from_slice(bound);
+        self.position = Position::LazyAtEdge;
     }
 
     /// In debug builds: checks that the run has nothing from `from` up to `to`, as the global filter claimed.
@@ -520,6 +606,11 @@ impl RunCursor {
     fn settle_backward(&mut self, context: &RunContext) {
         if self.cursor.as_ref().is_some_and(TableCursor::valid) {
             self.position = Position::Open;
+        } else if let Some(bound) = self.cursor.as_ref().and_then(TableCursor::deferred_bound) {
+            match bound < context.start {
+                true => self.position = Position::Done,
+                false => self.park_at_edge(&bound),
+            }
         } else {
             self.park_at_end_before(context, self.at);
         }

@@ -10,6 +10,7 @@ use crate::ids::LogId;
 use crate::key::{KeyBytes, KeyEnd, SeqNo};
 use crate::memtable::Memtable;
 use crate::read::gaps::Gaps;
+use crate::read::habits::ReadHabits;
 use crate::select::Selector;
 use crate::tree::tombstones::{RangeTombstone, Tombstones};
 use crate::tree::version::Version;
@@ -154,6 +155,8 @@ pub(crate) struct View {
     pub(crate) selector: Arc<Selector>,
     /// The same in all views of a keyspace.
     pub(crate) gaps: Arc<Gaps>,
+    /// The same in all views of a keyspace.
+    pub(crate) habits: Arc<ReadHabits>,
     /// The number of memtables that were active before.
     pub(crate) rotation: u64,
     /// The number of versions before this one.
@@ -169,6 +172,7 @@ impl View {
             version: self.version.clone(),
             selector: self.selector.clone(),
             gaps: self.gaps.clone(),
+            habits: self.habits.clone(),
             edition: self.edition,
         }
     }

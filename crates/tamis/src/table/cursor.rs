@@ -9,7 +9,7 @@ use super::block::{BlockShape, BlockView, Span};
 use super::data::{BlockRef, HeapBlock, PinnedValue};
 use super::frame::Damage;
 use super::index::{BlockAt, Index};
-use super::overlap::{Fetch, ScanAhead};
+use super::overlap::{Coming, ScanAhead};
 use super::reader::Table;
 use super::trace::{BlockSource, BlockTouch, ReadTrace, TouchCounts};
 use crate::error::StorageError;
@@ -81,8 +81,10 @@ pub(crate) struct TableCursor {
     ahead: Option<(u64, Arc<[u8]>)>,
     /// Nothing from this key on will be requested.
     end: Option<Vec<u8>>,
-    /// The block that was fetched for the prepared seek, and its source.
-    brought: Option<(BlockAt, HeapBlock, BlockSource)>,
+    /// Whether the cursor stops before a block that it would have to read; see [`defer`](TableCursor::defer).
+    defers: bool,
+    /// The block before which it stopped, and whether it moves backwards.
+    deferred: Option<(BlockAt, bool)>,
     /// Readahead for block-to-block iteration; only if reads of the table may overlap.
     scan: Option<Box<ScanAhead>>,
     counts: TouchCounts,
@@ -106,7 +108,8 @@ impl TableCursor {
         let scans = table.overlap().is_some() && options.read_ahead == 0;
         TableCursor {
             scan: scans.then(Box::default),
-            brought: None,
+            defers: false,
+            deferred: None,
             table,
             options,
             index: None,
@@ -134,17 +137,47 @@ impl TableCursor {
         }
     }
 
-    /// The block that the seek just [prepared](Self::prepare) will load, to be passed to [`bring`](Self::bring) once fetched;
-    /// `None` if fetching it early gains nothing.
-    pub(crate) fn wanted(&self) -> Option<Fetch<'_>> {
-        let at = self.prepared.flatten()?;
-        let loaded = self.loaded.as_ref().is_some_and(|loaded| loaded.at == at);
-        (self.scan.is_some() && self.options.fill_cache && !loaded).then(|| Fetch::new(&self.table, at))
+    /// Lets the cursor stop at the edge of a block if reads of the table may overlap: it is then not valid, and
+    /// [`resume`](Self::resume) leads on. So a block that nobody asks for is not read, and others can be read with it.
+    pub(crate) fn defer(&mut self) {
+        self.defers = self.scan.is_some();
     }
 
-    /// Accepts the block that was wanted.
-    pub(crate) fn bring(&mut self, at: BlockAt, block: HeapBlock, source: BlockSource) {
-        self.brought = Some((at, block, source));
+    /// Returns the bound of what follows the edge at which the cursor stopped: forwards no key is less, backwards none is
+    /// greater.
+    pub(crate) fn deferred_bound(&self) -> Option<Vec<u8>> {
+        let (at, backward) = self.deferred?;
+        let index = self.index.as_ref()?;
+        Some(index.separator(if backward { at.index } else { at.index.checked_sub(1)? }))
+    }
+
+    /// Moves on from the edge of a block, if the cursor stopped at one: to the next entry in its direction.
+    pub(crate) fn resume(&mut self) -> Result<(), StorageError> {
+        let Some((at, backward)) = self.deferred.take() else { return Ok(()) };
+        self.enter_at(Some(at), |view| Ok(if backward { view.len() - 1 } else { 0 }))
+    }
+
+    /// Returns the blocks that the cursor will load next, from that of a prepared seek on, or else from the next one in this
+    /// direction; `None` if there are none, or if reads of the table do not overlap.
+    pub(crate) fn coming(&self, backward: bool) -> Option<Coming> {
+        let scan = self.scan.as_ref()?;
+        let index = self.index.as_ref()?;
+        let loaded = self.loaded.as_ref().map(|loaded| loaded.at.index);
+        let (next, sought) = match (self.prepared, self.deferred) {
+            (Some(prepared), _) => (prepared?.index, true),
+            (None, Some((at, _))) => (at.index, false),
+            (None, None) if self.entry.is_none() => return None,
+            (None, None) if backward => (loaded?.checked_sub(1)?, false),
+            (None, None) => (loaded? + 1, false),
+        };
+        Coming::new((&self.table, index), scan, (next, sought, backward), loaded)
+    }
+
+    /// Accepts what was read of the blocks to come.
+    pub(crate) fn accept(&mut self, coming: Coming) {
+        if let Some(scan) = &mut self.scan {
+            scan.accept(coming);
+        }
     }
 
     /// Adds the reads that others made for this cursor.
@@ -174,26 +207,33 @@ impl TableCursor {
 
     /// Moves to the first entry.
     pub(crate) fn seek_to_first(&mut self) -> Result<(), StorageError> {
-        self.entry = None;
+        self.leave();
         let first = self.index()?.block(0);
         self.enter_at(first, |_| Ok(0))
     }
 
     /// Moves to the last entry.
     pub(crate) fn seek_to_last(&mut self) -> Result<(), StorageError> {
-        self.entry = None;
+        self.leave();
+        self.prepared = None;
         let last = self.index()?.last_block();
         self.enter_at(last, |view| Ok(view.len() - 1))
     }
 
+    /// Leaves the current entry, and the edge at which the cursor stopped.
+    #[inline]
+    fn leave(&mut self) {
+        (self.entry, self.deferred) = (None, None);
+    }
+
     /// Performs the first half of a [`seek`](Self::seek) to `key`, which must be the next call: searches the index and
-    /// prefetches the block, so that the cache misses of several cursors overlap.
+    /// prefetches the block, so that the cache misses of several cursors overlap, or their reads.
     pub(crate) fn prepare(&mut self, key: &[u8]) -> Result<(), StorageError> {
         let index = self.index()?;
+        let is_behind = self.entry.is_some() && *self.key() < *key;
+        self.leave();
         // A short way forwards often ends in the same block.
-        if let Some(loaded) = &self.loaded
-            && self.entry.is_some()
-            && *self.key() < *key
+        if let Some(loaded) = self.loaded.as_ref().filter(|_| is_behind)
             && index.ends_behind(loaded.at.index, key)
         {
             self.prepared = Some(Some(loaded.at));
@@ -208,12 +248,39 @@ impl TableCursor {
         Ok(())
     }
 
+    /// Forgets a seek that was prepared.
+    pub(crate) fn unprepare(&mut self) {
+        self.prepared = None;
+    }
+
+    /// The same as [`prepare`](Self::prepare) for a [`seek_before`](Self::seek_before), or without a key for [`seek_to_last`](Self::seek_to_last).
+    pub(crate) fn prepare_before(&mut self, key: Option<&[u8]>) -> Result<(), StorageError> {
+        self.leave();
+        let index = self.index()?;
+        let at = match key {
+            None => index.last_block(),
+            Some(key) => {
+                self.counts.index_searched();
+                index.find(key).and_then(|i| index.block(i)).or_else(|| index.last_block())
+            }
+        };
+        if let Some(at) = at {
+            self.table.prefetch_block(at);
+        }
+        self.prepared = Some(at);
+        Ok(())
+    }
+
     /// Moves to the first entry at or after (`key`, `seq`) in version order; with [`MAX_SEQNO`], to the newest version of the
     /// first key that is not less than `key`.
     pub(crate) fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<(), StorageError> {
         self.seek_stored(key, seq)?;
         // The entry was found by its stored number, which is smaller than its effective one.
-        while seq < self.table.global_seq() && self.valid() && self.key() == key {
+        while seq < self.table.global_seq() {
+            self.resume()?;
+            if !self.valid() || self.key() != key {
+                break;
+            }
             self.next()?;
         }
         Ok(())
@@ -221,7 +288,7 @@ impl TableCursor {
 
     /// Seeks by the stored sequence numbers.
     fn seek_stored(&mut self, key: &[u8], seq: SeqNo) -> Result<(), StorageError> {
-        self.entry = None;
+        self.leave();
         let index = self.index()?;
         let mut at = match self.prepared.take() {
             Some(at) => at,
@@ -237,6 +304,10 @@ impl TableCursor {
             }
             // All entries are before: the key lies between the block's last key and its separator, or its newer versions fill
             // the block, and maybe many others.
+            if self.defers && index.behind_all_of(block.index, key) <= block.index + 1 {
+                self.deferred = index.block(block.index + 1).map(|next| (next, false));
+                return Ok(());
+            }
             at = self.following_with(&index, block, key, seq)?;
         }
         Ok(())
@@ -267,20 +338,26 @@ impl TableCursor {
 
     /// Moves to the last entry whose user key is less than `key`: the oldest version of the greatest such.
     pub(crate) fn seek_before(&mut self, key: &[u8]) -> Result<(), StorageError> {
-        self.entry = None;
+        if self.prepared.is_none() {
+            self.prepare_before(Some(key))?;
+        }
+        self.leave();
         let index = self.index()?;
-        self.counts.index_searched();
-        let Some(at) = index.find(key).and_then(|i| index.block(i)) else {
-            return self.seek_to_last();
-        };
+        let Some(at) = self.prepared.take().flatten() else { return Ok(()) };
         let (_, first_not_before) = self.search_block(at, key, MAX_SEQNO)?;
         match first_not_before.checked_sub(1) {
             Some(i) => self.enter(i),
             None => {
                 let before = at.index.checked_sub(1).and_then(|i| index.block(i));
-                self.enter_at(before, |view| Ok(view.len() - 1))
+                self.cross(before, true)
             }
         }
+    }
+
+    /// Moves over the edge of a block to the next one in this direction, or stops there.
+    fn cross(&mut self, to: Option<BlockAt>, backward: bool) -> Result<(), StorageError> {
+        self.deferred = to.map(|to| (to, backward));
+        if self.defers { Ok(()) } else { self.resume() }
     }
 
     /// Loads the block and returns its length and the lower bound of (`key`, `seq`) in it.
@@ -310,7 +387,7 @@ impl TableCursor {
         }
         self.entry = None;
         let following = self.index()?.block(at.index + 1);
-        self.enter_at(following, |_| Ok(0))
+        self.cross(following, false)
     }
 
     /// Moves to the previous entry; before the first, the cursor is not valid. Does nothing if not valid.
@@ -331,7 +408,7 @@ impl TableCursor {
         self.entry = None;
         let Some(before) = at.index.checked_sub(1) else { return Ok(()) };
         let before = self.index()?.block(before);
-        self.enter_at(before, |view| Ok(view.len() - 1))
+        self.cross(before, true)
     }
 
     fn enter_at(
@@ -368,18 +445,11 @@ impl TableCursor {
         Ok(())
     }
 
-    /// Returns a block that was fetched for this cursor or read ahead, or else loads it.
+    /// Returns a block that was read ahead, or else loads it.
     fn block_scanned(&mut self, at: BlockAt) -> Result<HeapBlock, StorageError> {
         let index = self.index()?;
         let scan = self.scan.as_mut().expect("asked before");
         let (table, counts, fill_cache) = (&*self.table, &mut self.counts, self.options.fill_cache);
-        if let Some((brought_at, block, source)) = self.brought.take()
-            && brought_at == at
-        {
-            scan.jump(at);
-            counts.block_touched(BlockTouch { offset: at.offset, stored_bytes: at.span, source });
-            return Ok(block);
-        }
         match scan.block(table, &index, at, fill_cache, counts)? {
             Some(block) => Ok(block),
             None => match table.block(at, fill_cache, counts)? {

@@ -52,7 +52,7 @@ pub(crate) use frame::Damage;
 pub(crate) use index::{BlockAt, Index};
 pub(crate) use key_list::{GLOBAL, KEY_LIST, KeyListBuilder, KeyListCursor, KeyListReader};
 pub(crate) use origin::{Merged, Origin};
-pub(crate) use overlap::{Fetch, fetch};
+pub(crate) use overlap::{Coming, Fetch, MOST_BYTES, fetch, read_coming};
 pub(crate) use prefetch::prefetch;
 pub(crate) use reader::{MappedFile, ReaderConfig, Table};
 pub(crate) use trace::{BlockSource, BlockTouch, ReadTrace, TouchCounts};

@@ -104,14 +104,147 @@ pub(crate) fn fetch(
     failed.map_or(Ok(()), Err)
 }
 
-/// The maximum number of bytes that a scan reads ahead in one table.
-const MOST_BYTES: u64 = 1 << 20;
+/// The maximum number of bytes that a scan reads ahead at a time, in one table or in several together.
+pub(crate) const MOST_BYTES: u64 = 1 << 20;
+
+/// The blocks that a cursor will load next, of which the first ones may be read before it asks for them.
+///
+/// They are adjacent in the file, so one transfer reads those that were [taken](Coming::take). Blocks that are in the cache or
+/// were read before are passed over as long as nothing is taken, and end the transfer otherwise.
+#[derive(Debug)]
+pub(crate) struct Coming {
+    table: Arc<Table>,
+    index: Arc<Index>,
+    backward: bool,
+    /// The block to be taken next; `None` if there is none, or if it cannot be part of the transfer.
+    next: Option<BlockAt>,
+    /// Whether a seek waits for `next`.
+    sought: bool,
+    /// The block that the cursor will ask for first.
+    start: usize,
+    /// The number of blocks taken, where the first byte of them is in the file, and their length.
+    taken: (usize, u64, u64),
+    bytes: Option<Arc<[u8]>>,
+}
+
+impl Coming {
+    /// Returns the blocks from `next` on, if the first of them is yet to be read; `loaded` is the one that the cursor has.
+    pub(super) fn new(
+        (table, index): (&Arc<Table>, &Arc<Index>),
+        scan: &ScanAhead,
+        (next, sought, backward): (usize, bool, bool),
+        loaded: Option<usize>,
+    ) -> Option<Coming> {
+        let mut coming = Coming {
+            table: table.clone(),
+            index: index.clone(),
+            backward,
+            next: index.block(next),
+            sought,
+            start: next,
+            taken: (0, 0, 0),
+            bytes: None,
+        };
+        // Whatever was read ahead is given up only when it was used.
+        let mut held = false;
+        while let Some(at) = coming.next
+            && (loaded == Some(at.index) || scan.holds(at))
+        {
+            held |= loaded != Some(at.index);
+            coming.move_on();
+        }
+        if let Some(at) = coming.next {
+            coming.start = at.index;
+        }
+        (!held).then_some(coming)
+    }
+
+    fn move_on(&mut self) {
+        let next = self.next.and_then(|at| match self.backward {
+            true => at.index.checked_sub(1),
+            false => Some(at.index + 1),
+        });
+        (self.next, self.sought) = (next.and_then(|next| self.index.block(next)), false);
+    }
+
+    /// Reports whether the block that comes first is neither in the cache nor anywhere else in memory.
+    pub(crate) fn starts_with_a_read(&self) -> bool {
+        self.taken.0 == 0 && self.next.is_some_and(|at| !self.table.is_cached(at))
+    }
+
+    /// Reports whether a seek waits for the block that comes next.
+    pub(crate) fn is_sought(&self) -> bool {
+        self.sought
+    }
+
+    /// Returns the key whose passing makes the next block necessary: forwards no key of the block is less, backwards none is
+    /// greater. `None` without a next block.
+    pub(crate) fn needed_at(&self) -> Option<Vec<u8>> {
+        let at = self.next?;
+        Some(self.index.separator(if self.backward { at.index } else { at.index.checked_sub(1)? }))
+    }
+
+    /// Takes the next block for the transfer, unless it is in memory. Returns the bytes to be read for it.
+    pub(crate) fn take(&mut self, most_bytes: u64) -> u64 {
+        let Some(at) = self.next else { return 0 };
+        let (count, offset, span) = self.taken;
+        if self.table.is_cached(at) || (count > 0 && span.saturating_add(at.span) > most_bytes) {
+            match count {
+                0 => self.move_on(),
+                _ => self.next = None,
+            }
+            return 0;
+        }
+        self.taken = match count {
+            0 => (1, at.offset, at.span),
+            _ => (count + 1, offset.min(at.offset), span + at.span),
+        };
+        self.move_on();
+        at.span
+    }
+
+    /// The number of blocks taken.
+    pub(crate) fn blocks(&self) -> usize {
+        self.taken.0
+    }
+}
+
+/// Reads the blocks taken, those of each table in one transfer and all transfers together. Counts reads and misses. What cannot
+/// be read is left out: its cursor will read it itself if it gets there, and then report the error.
+pub(crate) fn read_coming(reads: &BatchReader, all: &mut [&mut Coming], counts: &mut TouchCounts) {
+    let batched = all.len() > 1;
+    let mut rest = all;
+    while let Some(first) = rest.first() {
+        let mut stretches: SmallVec<[Stretch; 8]> = SmallVec::new();
+        let most = first.table.files_at_a_time(reads.depth());
+        for coming in rest.iter().take(most) {
+            let (_, offset, span) = coming.taken;
+            let Ok(stretch) = coming.table.stretch(BlockAt { index: coming.start, offset, span }) else {
+                break;
+            };
+            stretches.push(stretch);
+        }
+        if stretches.is_empty() {
+            return;
+        }
+        let (now, later) = rest.split_at_mut(stretches.len());
+        for (coming, read) in now.iter_mut().zip(reads.read(&stretches)) {
+            counts.cache_misses += 1;
+            counts.io_reads += 1;
+            counts.io_bytes += coming.taken.2;
+            counts.batched_reads += u64::from(batched);
+            coming.bytes = read.ok();
+        }
+        rest = later;
+    }
+}
 
 /// The number of steps from a block to its neighbour after which a cursor counts as scanning: the second of two neighbouring
 /// blocks is read together with the one behind it, which costs little more than reading it alone.
 const SCANNING: u32 = 1;
 
-/// Readahead of a cursor over a table that is not mapped, once it moves from block to block.
+/// Readahead of a cursor over a table that is not mapped, once it moves from block to block. In a merge, the blocks of all its
+/// cursors are read together instead, and [accepted](ScanAhead::accept) here.
 ///
 /// The following blocks are adjacent in the file, so one transfer fetches them, which is cheaper than one each: 2 blocks at
 /// first, then 4, 8 and so on up to the queue depth, and at most 1 MiB. Blocks that are in the cache are not read: the byte
@@ -130,6 +263,8 @@ pub(super) struct ScanAhead {
     window: usize,
     /// The bytes that were read ahead, and their offset in the file.
     piece: Option<(u64, Arc<[u8]>)>,
+    /// The block to be requested next, whatever was requested last: the bytes are for it or for those behind it.
+    expected: Option<usize>,
     /// Nothing before the first key or from the second on will be requested.
     bounds: Option<(Vec<u8>, Option<Vec<u8>>)>,
 }
@@ -140,9 +275,22 @@ impl ScanAhead {
         self.bounds = Some((start.to_vec(), end.map(<[u8]>::to_vec)));
     }
 
+    /// Accepts bytes that were read together with those of other cursors.
+    pub(super) fn accept(&mut self, coming: Coming) {
+        if let Some(bytes) = coming.bytes {
+            self.piece = Some((coming.taken.1, bytes));
+            self.expected = Some(coming.start);
+            self.backward = coming.backward;
+        }
+    }
+
     /// Records that the cursor moves to a block; returns whether it is scanning.
     fn step(&mut self, to: usize) -> bool {
         let last = self.last.replace(to);
+        if self.expected.take_if(|expected| *expected == to).is_some() {
+            self.steps = self.steps.max(SCANNING);
+            return true;
+        }
         let backward = last.is_some_and(|last| to.checked_add(1) == Some(last));
         let forward = last.is_some_and(|last| last.checked_add(1) == Some(to));
         if !(backward || forward) || (self.steps > 0 && self.backward != backward) {
@@ -155,11 +303,6 @@ impl ScanAhead {
             self.steps = self.steps.saturating_add(1);
         }
         self.steps >= SCANNING
-    }
-
-    /// Records that the cursor has a block that was fetched for it.
-    pub(super) fn jump(&mut self, to: BlockAt) {
-        self.step(to.index);
     }
 
     /// Returns the block if it was read ahead or is to be; `None` leaves it to [`Table::block`]. `fill_cache`: whether a block
@@ -223,8 +366,7 @@ impl ScanAhead {
             let next = if self.backward { last.checked_sub(1) } else { Some(last + 1) };
             let Some(next) = next.filter(|next| (low..high).contains(next)) else { break };
             let Some(block) = index.block(next) else { break };
-            let cached = || table.cache().is_some_and(|cache| cache.contains(table.cache_key(block)));
-            if span + block.span > MOST_BYTES || cached() {
+            if span + block.span > MOST_BYTES || table.is_cached(block) {
                 break;
             }
             offset = offset.min(block.offset);

@@ -370,6 +370,11 @@ impl Table {
         CacheKey { table: self.id, offset: at.offset }
     }
 
+    /// Reports whether the block is in the cache.
+    pub(crate) fn is_cached(&self, at: BlockAt) -> bool {
+        self.cache().is_some_and(|cache| cache.contains(self.cache_key(at)))
+    }
+
     /// The cache for the table's blocks.
     pub(super) fn cache(&self) -> Option<&BlockCache> {
         self.cache.as_deref()

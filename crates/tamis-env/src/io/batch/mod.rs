@@ -3,8 +3,8 @@
 //!
 //! A device serves many reads at a time, and each takes about as long as one alone; a thread that reads one after the
 //! other only sees the latency. A [`BatchReader`] hands a batch to the kernel through one io_uring ("Efficient IO
-//! with io_uring", Axboe, 2019), or spreads it over threads where the kernel has none or forbids it. A database has
-//! one.
+//! with io_uring", Axboe, 2019), or spreads it over threads where the kernel has none or forbids it. Files that
+//! [take reads in](super::Submit) themselves get all of them before the first is completed. A database has one.
 //!
 //! # Invariants
 //!
@@ -25,6 +25,7 @@
 //! A ring costs about two system calls per batch, and a copy of the bytes read. Idle rings and their buffers (at most
 //! 64 KiB for each read of a batch) are kept for the next batch.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -68,6 +69,26 @@ impl Stretch {
 /// Shared zeroed memory in one allocation.
 fn zeroed(len: usize) -> Arc<[u8]> {
     std::iter::repeat_n(0, len).collect()
+}
+
+/// Reads the ranges of files that take reads in, up to `depth` at a time, and leaves the rest untouched.
+fn submit(stretches: &[Stretch], outcomes: &mut [Outcome], depth: usize) {
+    let taking = |stretch: &'_ Stretch| matches!(stretch.file.overlap(), Overlap::Submitted(_));
+    let places: Vec<usize> = (0..stretches.len()).filter(|&i| taking(&stretches[i])).collect();
+    let mut tickets = VecDeque::new();
+    for (done, &place) in places.iter().enumerate() {
+        for &next in places.iter().take(done + depth).skip(done + tickets.len()) {
+            if let Overlap::Submitted(file) = stretches[next].file.overlap() {
+                tickets.push_back(file.submit(stretches[next].len));
+            }
+        }
+        let Stretch { file, offset, len } = &stretches[place];
+        if let (Overlap::Submitted(file), Some(ticket)) = (file.overlap(), tickets.pop_front()) {
+            let mut bytes = zeroed(*len);
+            let buffer = Arc::get_mut(&mut bytes).expect("new memory has one owner");
+            outcomes[place] = Some(file.complete(ticket, buffer, *offset).map(|()| bytes));
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -130,7 +151,9 @@ impl BatchReader {
         if stretches.len() > 1 {
             self.batches.fetch_add(1, Relaxed);
             self.reads.fetch_add(stretches.len() as u64, Relaxed);
-            if stretches.iter().any(Stretch::overlaps) {
+            if stretches.iter().any(|stretch| matches!(stretch.file.overlap(), Overlap::Submitted(_))) {
+                submit(stretches, &mut outcomes, self.depth);
+            } else if stretches.iter().any(Stretch::overlaps) {
                 match &self.method {
                     #[cfg(target_os = "linux")]
                     Method::Rings(rings) => rings.read(stretches, &mut outcomes),

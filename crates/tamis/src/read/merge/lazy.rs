@@ -13,6 +13,8 @@
 //!   these runs again. This is checked whenever the top of the heap changes.
 //! * A run that stands on a version stays in the heap: keeping it there costs nothing. One with a lazy position at the
 //!   end of a range loses its position, since the filter knows better when to open it.
+//! * A question whose answer lists most runs is the last one until the next seek: the runs that are not listed get a lazy
+//!   position at the end of the range, and whatever follows is merged as without a filter.
 //! * Each probe reaches further than the one before. A filter that makes no progress is not trusted: in that case, as
 //!   when it knows nothing, all lazy runs are activated.
 //!
@@ -20,18 +22,23 @@
 //! One probe per key range, and for each listed run a search among its tables. A run that is not listed costs nothing.
 //! A step of the merge costs one more comparison, mostly of two numbers, and none in the last range.
 //!
+//! A scan that comes through the keys of most runs gains nothing from the filter. If nearly all scans of the keyspace lately did
+//! ([`ReadHabits`]), scans do not ask, except one in some, which tells whether that is still so.
+//!
 //! Belongs to its merge, and like it to one thread at a time.
 //!
 //! [`RunSelector::ahead`]: crate::select::RunSelector::ahead
 //! [`RunSelector::behind`]: crate::select::RunSelector::behind
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 use super::{MergeCursor, Ranked, Source, rank_of, together};
 use crate::error::StorageError;
 use crate::key::{MAX_SEQNO, SeqNo, prefix_of};
+use crate::read::habits::{Bounded, ReadHabits};
 use crate::read::run_cursor::{RunContext, RunCursor, Tables, Until};
 use crate::selector::RangeRuns;
 use crate::table::ReadCost;
@@ -41,6 +48,11 @@ use crate::tree::version::Version;
 const FIRST_KEYS: usize = 8;
 /// The factor by which each following range may be larger.
 const MORE_KEYS: usize = 8;
+
+/// Reports whether these are so many of all runs that leaving the others closed is not worth a question.
+fn are_most(runs: usize, all: usize) -> bool {
+    4 * runs >= 3 * all
+}
 
 /// The position where a merge begins or continues.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +71,11 @@ pub(super) struct LazyRuns {
     listed: RangeRuns,
     /// The sources activated last.
     woken: SmallVec<[u32; 8]>,
+    /// The number of runs among the sources.
+    runs: usize,
+    habits: Arc<ReadHabits>,
+    /// Whether the scan asks the filter, and within what bounds; `None` before the first.
+    scan: Option<(bool, Bounded)>,
     cost: ReadCost,
 }
 
@@ -70,6 +87,9 @@ impl LazyRuns {
                 sources: vec![None; view.version.runs.len()],
                 listed: RangeRuns::default(),
                 woken: SmallVec::new(),
+                runs: 0,
+                habits: view.habits.clone(),
+                scan: None,
                 cost: ReadCost::default(),
             }),
             _ => None,
@@ -81,6 +101,21 @@ impl LazyRuns {
         let place = version.runs.partition_point(|run| run.tables.end <= tables.start);
         debug_assert!(tables.end <= version.runs[place].tables.end && self.sources[place].is_none());
         self.sources[place] = Some(source as u32);
+        self.runs += 1;
+    }
+
+    /// Ends the scan, and decides whether the next one asks the filter.
+    fn start_scan(&mut self, bounded: Bounded, sources: &[Source]) {
+        self.end_scan(sources);
+        self.scan = Some((self.habits.asks_filter(bounded), bounded));
+    }
+
+    /// Reports whether the scan needed most of the runs.
+    pub(super) fn end_scan(&mut self, sources: &[Source]) {
+        if let Some((true, bounded)) = self.scan.take() {
+            let needed = |source: &&Source| matches!(source, Source::Run(run) if run.was_needed());
+            self.habits.asked_filter(bounded, are_most(sources.iter().filter(needed).count(), self.runs));
+        }
     }
 
     pub(super) fn drain_cost(&mut self, cost: &mut ReadCost) {
@@ -127,7 +162,7 @@ impl LazyRuns {
         if over {
             return Ok(());
         }
-        if !self.ask(start, context) {
+        if matches!(self.scan, Some((false, _))) || !self.ask(start, context) {
             return self.wake_all(start, context, sources);
         }
         let within = |until: &&[u8]| match start {
@@ -137,19 +172,32 @@ impl LazyRuns {
         let until = self.listed.until().filter(within);
         context.until = until.map(|key| Until { prefix: prefix_of(key), key: key.to_vec() });
         match start {
-            Start::At(from, seq) => self.wake_ahead(from, seq, context, sources),
-            Start::Before(before) => self.wake_behind(before, context, sources),
+            Start::At(from, seq) => self.wake_ahead(from, seq, context, sources)?,
+            Start::Before(before) => self.wake_behind(before, context, sources)?,
         }
+        if are_most(self.listed.runs().len(), self.runs)
+            && let Some(until) = context.until.take()
+        {
+            for (source, run) in sleeping(sources) {
+                match start {
+                    Start::At(..) => run.wake_from(context, &until.key),
+                    Start::Before(_) => run.wake_below(context, Some(&until.key))?,
+                }
+                run.was_not_listed();
+                self.woken.push(source);
+            }
+        }
+        Ok(())
     }
 
     fn wake_ahead(
         &mut self,
         from: &[u8],
         seq: SeqNo,
-        context: &RunContext,
+        context: &mut RunContext,
         sources: &mut [Source],
     ) -> Result<(), StorageError> {
-        let until = context.until.as_ref().map(|until| &until.key[..]).or(context.end.as_deref());
+        let until = end_of_range(context);
         for (place, bound) in self.listed.runs() {
             let Some((source, run)) = lazy_run(&self.sources, place, sources) else { continue };
             if until.is_some_and(|until| bound >= until) {
@@ -162,18 +210,19 @@ impl LazyRuns {
                 run.wake_from(context, bound);
                 // An iteration through a whole range will need it: its cache misses overlap with those of the others.
                 if self.listed.wanted() > FIRST_KEYS {
-                    run.prepare_lazy(context)?;
+                    run.prepare_lazy(context, false)?;
                 }
             }
             self.woken.push(source);
         }
-        together::fetch_prepared(context, sources)?;
+        together::fetch_prepared(context, sources, false);
         for &source in &self.woken {
             if let Source::Run(run) = &mut sources[source as usize] {
                 run.seek(context, from, seq)?;
             }
         }
         if cfg!(debug_assertions) {
+            let until = end_of_range(context);
             sleeping(sources).for_each(|(_, run)| run.check_gap(context, from, until));
         }
         Ok(())
@@ -213,27 +262,33 @@ impl LazyRuns {
     fn wake_all(
         &mut self,
         start: Start<'_>,
-        context: &RunContext,
+        context: &mut RunContext,
         sources: &mut [Source],
     ) -> Result<(), StorageError> {
         for (source, run) in sleeping(sources) {
             match start {
                 Start::At(from, _) => run.prepare(context, from)?,
-                Start::Before(Some(before)) => run.seek_before(context, before)?,
+                Start::Before(Some(before)) => run.prepare_before(context, before)?,
                 Start::Before(None) => run.seek_to_last(context)?,
             }
             self.woken.push(source);
         }
-        if let Start::At(from, seq) = start {
-            together::fetch_prepared(context, sources)?;
-            for &source in &self.woken {
-                if let Source::Run(run) = &mut sources[source as usize] {
-                    run.seek(context, from, seq)?;
-                }
+        together::fetch_prepared(context, sources, matches!(start, Start::Before(_)));
+        for &source in &self.woken {
+            let Source::Run(run) = &mut sources[source as usize] else { continue };
+            match start {
+                Start::At(from, seq) => run.seek(context, from, seq)?,
+                Start::Before(Some(before)) => run.seek_before(context, before)?,
+                Start::Before(None) => {}
             }
         }
         Ok(())
     }
+}
+
+/// Returns the key at which the range that the filter answered for ends forwards, or the iteration.
+fn end_of_range(context: &RunContext) -> Option<&[u8]> {
+    context.until.as_ref().map(|until| &until.key[..]).or(context.end.as_deref())
 }
 
 /// Returns the run at this place of the version if it is lazy without a position, with its number among the sources.
@@ -273,6 +328,11 @@ impl MergeCursor {
     pub(super) fn start(&mut self, start: Start<'_>) -> Result<(), StorageError> {
         if let Some(lazy_runs) = &mut self.lazy_runs {
             lazy_runs.listed.set_wanted(FIRST_KEYS);
+            let bounded = match start {
+                Start::At(..) => self.context.end.is_some(),
+                Start::Before(_) => !self.context.start.is_empty(),
+            };
+            lazy_runs.start_scan(Bounded(bounded), &self.sources);
         }
         self.backward = matches!(start, Start::Before(_));
         self.heap.clear();

@@ -1,38 +1,204 @@
-//! Reads the first blocks of several runs together.
+//! Reads the blocks of several runs together.
 //!
-//! A seek is prepared in every run before it is made in any, so the blocks it needs are known. Where tables are not
-//! mapped, they are then fetched in one batch: the seek waits once, not once per run.
+//! Where tables are not mapped, a merge waits for blocks, and waiting once for many costs little more than waiting for one.
+//! So it reads ahead in all of its runs at once, in the order in which it will need the blocks. That order is known without
+//! reading any: a run needs its next block when the merge passes the separator of the one it is in (*forecasting*, Knuth, The
+//! Art of Computer Programming, vol. 3, 5.4.6).
+//!
+//! * A seek is prepared in every run before it is made in any. The blocks that it needs are one batch, together with those that
+//!   scans of this keyspace usually go on to ([`ReadHabits`]).
+//! * A run stops at the edge of a block, at a lazy position. When the merge gets there, the next batch is read: twice as many
+//!   blocks each time, up to the queue depth for each run and 1 MiB for all.
+//!
+//! # Invariants
+//! * No block is read in which every key lies beyond the bounds of the iteration.
+//! * A batch is a hint. What it could not read is read by its run once the merge gets there, and an error is reported then: a scan
+//!   does not fail because of a block that it does not need.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 use super::Source;
-use crate::error::StorageError;
-use crate::read::run_cursor::RunContext;
-use crate::table::{TableCursor, TouchCounts, fetch};
+use crate::read::habits::ReadHabits;
+use crate::read::run_cursor::{RunContext, Tables};
+use crate::table::{Coming, CursorOptions, MOST_BYTES, TouchCounts, read_coming};
 
-/// Fetches the blocks that the prepared seeks wait for, if there are several. Sources without a prepared seek are
-/// untouched. After an error some seeks are prepared and must not be made.
-pub(super) fn fetch_prepared(context: &RunContext, sources: &mut [Source]) -> Result<(), StorageError> {
-    // All tables of a database are read in the same way.
-    let Some(reads) = context.all().first().and_then(|table| table.table.overlap()) else { return Ok(()) };
-    let mut waiting: SmallVec<[&mut TableCursor; 8]> = SmallVec::new();
-    waiting.extend(sources.iter_mut().filter_map(|source| match source {
-        Source::Run(run) => run.waiting(),
-        _ => None,
-    }));
-    if waiting.len() < 2 {
-        return Ok(());
+/// What a merge over tables that are not mapped knows about its scan.
+#[derive(Debug)]
+pub(crate) struct Ahead {
+    habits: Option<Arc<ReadHabits>>,
+    /// The number of reads that overlap.
+    depth: usize,
+    /// The number of blocks that the last batch aimed for.
+    window: usize,
+    /// The number of blocks that the scan needed beyond those of its seek; `None` before the first seek.
+    needed: Option<usize>,
+}
+
+impl Ahead {
+    /// Returns `None` unless reads of the tables overlap.
+    pub(crate) fn of(tables: &Tables, options: &CursorOptions) -> Option<Box<Ahead>> {
+        let (first, habits) = match tables {
+            Tables::Of(view) => (view.version.tables.first(), Some(&view.habits)),
+            Tables::List(tables) => (tables.first(), None),
+        };
+        // All tables of a database are read in the same way.
+        let depth = first?.table.overlap()?.depth();
+        let ahead = Ahead { habits: habits.cloned(), depth, window: 0, needed: None };
+        (options.read_ahead == 0).then(|| Box::new(ahead))
     }
-    let mut counts = TouchCounts::default();
-    let mut fetches: SmallVec<[_; 8]> = waiting.iter().filter_map(|cursor| cursor.wanted()).collect();
-    let fetched = fetch(reads, &mut fetches, &mut counts);
-    let got: SmallVec<[_; 8]> = fetches.into_iter().map(|fetch| (fetch.at, fetch.got)).collect();
-    waiting[0].add_counts(&counts);
-    fetched?;
-    for (cursor, (at, got)) in waiting.iter_mut().zip(got) {
-        if let Some((block, source)) = got {
-            cursor.bring(at, block, source);
+
+    /// Ends the scan, and begins the next one.
+    pub(crate) fn start(&mut self) {
+        self.report();
+        self.needed = Some(0);
+    }
+
+    fn report(&self) {
+        if let (Some(needed), Some(habits)) = (self.needed, &self.habits) {
+            habits.scanned(needed);
         }
     }
-    Ok(())
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        self.report();
+    }
+}
+
+/// Reads the blocks for which prepared seeks wait, and those that the scan will probably need.
+pub(super) fn fetch_prepared(context: &mut RunContext, sources: &mut [Source], backward: bool) {
+    let Some(ahead) = &mut context.ahead else { return };
+    ahead.window = ahead.habits.as_ref().map_or(0, |habits| habits.blocks_per_scan()).min(ahead.depth);
+    let most = ahead.window;
+    read(context, sources, backward, None, most);
+}
+
+/// Reads what the lazy position of source `top` will load, and what else the scan will need soon.
+pub(super) fn fetch_next(context: &mut RunContext, sources: &mut [Source], backward: bool, top: usize) {
+    let Some(ahead) = &mut context.ahead else { return };
+    ahead.needed = ahead.needed.map(|needed| needed.saturating_add(1));
+    let Some(coming) = coming(context, &mut sources[top], backward) else { return };
+    if !coming.starts_with_a_read() {
+        return;
+    }
+    let open = sources.iter().filter(|source| matches!(source, Source::Run(_))).count();
+    let Some(ahead) = &mut context.ahead else { return };
+    let most = ahead.depth.saturating_mul(open.max(1));
+    ahead.window = ahead.window.saturating_mul(2).clamp(2, most.max(2));
+    let window = ahead.window;
+    read(context, sources, backward, Some(top), window);
+}
+
+/// Returns the blocks that a source will load next. A lazy position in a table that is not open is prepared.
+fn coming(context: &RunContext, source: &mut Source, backward: bool) -> Option<Coming> {
+    let Source::Run(run) = source else { return None };
+    // An error is left to the move for which this prepares.
+    run.prepare_lazy(context, backward).ok()?;
+    run.reading()?.coming(backward)
+}
+
+/// A source and the key whose passing makes its next block necessary.
+#[derive(PartialEq, Eq)]
+struct Need {
+    key: Vec<u8>,
+    backward: bool,
+    source: usize,
+}
+
+impl Ord for Need {
+    fn cmp(&self, other: &Need) -> Ordering {
+        let order = self.key.cmp(&other.key);
+        let order = if self.backward { order.reverse() } else { order };
+        order.then(self.source.cmp(&other.source))
+    }
+}
+
+impl PartialOrd for Need {
+    fn partial_cmp(&self, other: &Need) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Reads up to `most` blocks, beyond those for which a seek waits: all sources' in the order in which the merge will need them.
+/// With `top`, a source with a lazy position, those that are needed at the same key are read in any case.
+fn read(context: &mut RunContext, sources: &mut [Source], backward: bool, top: Option<usize>, most: usize) {
+    let mut all: SmallVec<[Option<Coming>; 24]> = SmallVec::new();
+    all.extend((0..sources.len()).map(|_| None));
+    let mut needs = BinaryHeap::new();
+    let mut bytes = MOST_BYTES;
+    let need = |coming: &Coming, source: usize| {
+        let key = coming.needed_at()?;
+        let beyond = if backward { key < context.start } else { context.ends_before(&key) };
+        (!beyond).then_some(Reverse(Need { key, backward, source }))
+    };
+    let mut first = None;
+    for (i, source) in sources.iter_mut().enumerate() {
+        let Source::Run(run) = source else { continue };
+        if run.is_elsewhere() {
+            let key = run.key();
+            // No more than what is certainly needed is opened here.
+            if Some(i) != top && !(most > 0 && reaches(context, key, backward)) {
+                continue;
+            }
+            needs.push(Reverse(Need { key: key.to_vec(), backward, source: i }));
+        } else if let Some(mut coming) = run.reading().and_then(|cursor| cursor.coming(backward)) {
+            if coming.is_sought() {
+                bytes = bytes.saturating_sub(coming.take(bytes));
+            }
+            if most > 0 {
+                needs.extend(need(&coming, i));
+            }
+            all[i] = Some(coming);
+        }
+        if Some(i) == top {
+            first = Some(run.key().to_vec());
+        }
+    }
+    let mut left = most;
+    // Passing over blocks that are in the cache ends, too.
+    let mut passes = 4 * most + sources.len();
+    while let Some(Reverse(Need { key, source, .. })) = needs.pop() {
+        let at_once = first.as_ref() == Some(&key);
+        if passes == 0 || bytes == 0 || (left == 0 && !at_once) {
+            break;
+        }
+        passes -= 1;
+        if all[source].is_none() {
+            all[source] = coming(context, &mut sources[source], backward);
+        }
+        let Some(coming) = &mut all[source] else { continue };
+        let taken = coming.take(bytes);
+        bytes = bytes.saturating_sub(taken);
+        left = left.saturating_sub(usize::from(taken > 0));
+        needs.extend(need(coming, source));
+    }
+    let mut counts = TouchCounts::default();
+    let mut taken: SmallVec<[&mut Coming; 24]> =
+        all.iter_mut().flatten().filter(|coming| coming.blocks() > 0).collect();
+    // A cursor reads a single block just as well.
+    let worth = taken.iter().map(|coming| coming.blocks()).sum::<usize>() > 1;
+    let Some(reads) = context.all().first().and_then(|table| table.table.overlap()).filter(|_| worth) else {
+        return;
+    };
+    read_coming(reads, &mut taken, &mut counts);
+    drop(taken);
+    for (source, coming) in sources.iter_mut().zip(all) {
+        if let (Source::Run(run), Some(coming)) = (source, coming)
+            && coming.blocks() > 0
+            && let Some(cursor) = run.reading()
+        {
+            cursor.add_counts(&std::mem::take(&mut counts));
+            cursor.accept(coming);
+        }
+    }
+}
+
+/// Reports whether `key` is within the bounds of the iteration, in its direction.
+fn reaches(context: &RunContext, key: &[u8], backward: bool) -> bool {
+    if backward { *key >= context.start[..] } else { !context.ends_before(key) }
 }

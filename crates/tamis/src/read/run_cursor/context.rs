@@ -8,6 +8,7 @@ use std::sync::Arc;
 use tamis_filter::{KeyRange, Next};
 
 use crate::read::View;
+use crate::read::merge::Ahead;
 use crate::table::CursorOptions;
 use crate::table::ReadCost;
 use crate::tree::open_table::OpenTable;
@@ -38,9 +39,18 @@ pub(crate) struct RunContext {
     /// The end of the range in which lazy runs have nothing. `None`: no run is lazy, or the range extends to the end of
     /// the iteration.
     pub(crate) until: Option<Until>,
+    /// What to read ahead, where reads of the tables overlap.
+    pub(crate) ahead: Option<Box<Ahead>>,
 }
 
 impl RunContext {
+    /// Ends the scan, if there is one, and begins the next.
+    pub(crate) fn start_scan(&mut self) {
+        if let Some(ahead) = &mut self.ahead {
+            ahead.start();
+        }
+    }
+
     pub(crate) fn all(&self) -> &[Arc<OpenTable>] {
         match &self.tables {
             Tables::Of(view) => &view.version.tables,

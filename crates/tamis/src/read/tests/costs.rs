@@ -123,6 +123,24 @@ fn a_seek_opens_only_the_run_that_has_the_next_key() {
     assert_eq!((used.seeks, used.range_probes, used.range_false_positives), (100, 100, 0));
 }
 
+/// Where the keys ahead are those of most runs, the rest of the scan is merged as without a filter.
+#[test]
+fn a_scan_through_most_runs_stops_asking() {
+    let (db, model) = filled();
+    let keys: Vec<_> = model.keys().copied().collect();
+    for rev in [false, true] {
+        install(&db, Manner { keys: 20, ..Manner::default() });
+        let (found, used) = cost(&db, || {
+            let items = db.iter().map(|item| item.expect("an item").0.to_vec());
+            let back = || db.iter().rev().map(|item| item.expect("an item").0.to_vec());
+            if rev { back().collect::<Vec<_>>() } else { items.collect() }
+        });
+        assert!(if rev { found.iter().eq(keys.iter().rev()) } else { found.iter().eq(&keys) });
+        assert_eq!(used.seeks, RUNS);
+        assert!(used.range_probes <= 4, "{used:?}");
+    }
+}
+
 /// Runs that are listed but have nothing are opened in vain and counted, each once per range.
 #[test]
 fn every_run_opened_for_an_empty_range_is_a_false_positive() {

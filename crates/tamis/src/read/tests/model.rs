@@ -513,7 +513,9 @@ fn a_seek_after_a_failed_activation_starts_afresh() {
         // Late in key order, where most runs are still lazy.
         iter.seek(&all[180]).expect("a seek");
         let fail_at = Some(fs.operations() + n % 12 * 3);
-        fs.plan(FaultPlan { fail_at, only: Some(OpClass::Read), ..FaultPlan::none() });
+        // A single failure of a read ahead is made good when its block is needed.
+        let sticky = n % 4 > 0;
+        fs.plan(FaultPlan { fail_at, sticky, only: Some(OpClass::Read), ..FaultPlan::none() });
         failures += u64::from(iter.by_ref().any(|item| item.is_err()));
         fs.plan(FaultPlan::none());
         let place = n as usize % 60;
@@ -556,7 +558,9 @@ fn a_failing_read_is_an_error_not_a_gap() {
                 let mut iter = db.iter();
                 let failed_before = fs.failures();
                 let fail_at = Some(fs.operations() + at);
-                fs.plan(FaultPlan { fail_at, only: Some(OpClass::Read), ..FaultPlan::none() });
+                // A single failure of a read ahead is made good when its block is needed.
+                let sticky = depth > 1;
+                fs.plan(FaultPlan { fail_at, sticky, only: Some(OpClass::Read), ..FaultPlan::none() });
                 let mut given = Vec::new();
                 let error = loop {
                     match if rev { iter.next_back() } else { iter.next() } {
@@ -580,6 +584,6 @@ fn a_failing_read_is_an_error_not_a_gap() {
                 }
             }
         }
-        assert!(failures > 50, "{failures} reads failed");
+        assert!(failures > 30, "{failures} reads failed");
     }
 }

@@ -58,6 +58,8 @@ pub(super) fn install(db: &Db, manner: Manner) -> Arc<Asked> {
     let truth = Truth { all: runs.iter().flatten().cloned().collect(), runs, manner, asked: asked.clone() };
     view.store(Arc::new(View {
         selector: Arc::new(Selector::Test(Box::new(truth))),
+        // What was read under another filter does not count.
+        habits: Arc::default(),
         ..old.with_memtables(old.memtables.clone())
     }));
     asked
