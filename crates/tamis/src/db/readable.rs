@@ -222,6 +222,32 @@ impl<R: HasPlace + ?Sized> HasPlace for &R {
     }
 }
 
+impl Iter {
+    /// Moves the iterator to the state that an iterator of `of` would show: that of now, or of a snapshot. `of` must be the keyspace, or a snapshot of
+    /// it, that the iterator is from. Both ends stay where they are: from the front come the keys behind the last one returned there (or from
+    /// the last [`seek`](Iter::seek) on), even if it had come to an end or failed before.
+    ///
+    /// The memtables and files of the old state are let go. An iterator that is open for long keeps them from being freed; one that is
+    /// refreshed now and then does not. Costs what a new iterator costs.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// db.put("a", "1")?;
+    /// let mut iter = db.iter();
+    /// assert_eq!(iter.next().expect("an item")?.0, "a");
+    /// db.put("b", "2")?;
+    /// assert!(iter.next().is_none());
+    /// iter.refresh(&db);
+    /// assert_eq!(iter.next().expect("an item")?.0, "b");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn refresh(&mut self, of: &impl Readable) {
+        let fresh = of.place().scan(self.take_bounds());
+        self.go_on_as(fresh);
+    }
+}
+
 impl<R: Readable + ?Sized> Readable for &R {}
 
 /// Gives a type the trait, the same methods without it, and `for item in &it`.

@@ -1,11 +1,9 @@
 //! Ways to use one iterator for long: items that are lent, and the state of a later time.
 
-use std::ops::Bound;
-
 use super::last::LastKey;
-use super::{End, Found, Iter};
-use crate::db::Readable;
+use super::{Bounds, End, Found, Iter};
 use crate::error::ReadError;
+use crate::slice::Slice;
 
 impl Iter {
     /// Returns the next item from the front as [`next`](Iterator::next) does, but lends its key and its value, which stay in the block or
@@ -57,35 +55,18 @@ impl Iter {
     }
 
     #[cold]
-    fn lend(&mut self, item: (crate::Slice, crate::Slice)) -> (&[u8], &[u8]) {
+    fn lend(&mut self, item: (Slice, Slice)) -> (&[u8], &[u8]) {
         let (key, value) = &**self.lent.insert(Box::new(item));
         (key, value)
     }
 
-    /// Moves the iterator to the state that an iterator of `of` would show: that of now, or of a snapshot. `of` must be the keyspace, or a snapshot of
-    /// it, that the iterator is from. Both ends stay where they are: from the front come the keys behind the last one returned there (or from
-    /// the last [`seek`](Iter::seek) on), even if it had come to an end or failed before.
-    ///
-    /// The memtables and files of the old state are let go. An iterator that is open for long keeps them from being freed; one that is
-    /// refreshed now and then does not. Costs what a new iterator costs.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir()?;
-    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
-    /// db.put("a", "1")?;
-    /// let mut iter = db.iter();
-    /// assert_eq!(iter.next().expect("an item")?.0, "a");
-    /// db.put("b", "2")?;
-    /// assert!(iter.next().is_none());
-    /// iter.refresh(&db);
-    /// assert_eq!(iter.next().expect("an item")?.0, "b");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn refresh(&mut self, of: &impl Readable) {
-        let bounds = std::mem::take(&mut self.bounds);
-        let range =
-            (Bound::Included(&bounds.start), bounds.end.as_ref().map_or(Bound::Unbounded, Bound::Excluded));
-        let mut fresh = of.range::<&Vec<u8>>(range);
+    /// Takes the bounds, to make an iterator that this one [goes on as](Self::go_on_as).
+    pub(crate) fn take_bounds(&mut self) -> Bounds {
+        std::mem::take(&mut self.bounds)
+    }
+
+    /// Becomes another iterator within the same bounds, with the ends where they are.
+    pub(crate) fn go_on_as(&mut self, mut fresh: Iter) {
         fresh.keys_only = self.keys_only && fresh.within.is_none();
         let before;
         (fresh.floor, before) = match self.within.as_ref().and_then(|within| within.overlay.as_ref()) {
