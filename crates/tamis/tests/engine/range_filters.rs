@@ -270,8 +270,9 @@ fn monkey_gives_small_runs_more_bits_and_all_runs_fewer_false_positives() {
 #[test]
 fn a_failing_read_is_an_error_and_never_a_gap() {
     let choices = range_filters().chain([FilterChoice::None, FilterChoice::BlockedBloom]);
-    // First one read at a time; then combined reads and readahead, which make fewer reads.
-    let ways = [(false, 1, 20), (true, 1, 20), (true, 32, 8), (false, 32, 8)];
+    // First one read at a time; then combined reads and readahead, which make fewer reads. What could not be read ahead is read
+    // again when it is needed, so one fault may have no effect.
+    let ways = [(false, 1, Some(20)), (true, 1, Some(20)), (true, 32, Some(8)), (false, 32, None)];
     let all = choices.flat_map(|filter| ways.map(|(sticky, depth, least)| (filter, sticky, depth, least)));
     for (filter, sticky, depth, least) in all {
         let fs = FaultyFs::new(1);
@@ -335,7 +336,7 @@ fn a_failing_read_is_an_error_and_never_a_gap() {
                     break;
                 }
             }
-            assert!(failures > least, "{filter:?}: {failures} reads failed");
+            assert!(least.is_none_or(|least| failures > least), "{filter:?}: {failures} reads failed");
         }
     }
 }
@@ -362,7 +363,8 @@ fn a_seek_after_a_failed_seek_finds_everything() {
         let mut failures = 0;
         for n in 0..1000 {
             let fail_at = Some(fs.operations() + n % 3);
-            fs.plan(FaultPlan { fail_at, only: Some(OpClass::Read), ..FaultPlan::none() });
+            // What could not be read ahead is read again when it is needed.
+            fs.plan(FaultPlan { fail_at, sticky: true, only: Some(OpClass::Read), ..FaultPlan::none() });
             let place = n as usize * 101 % keys.len();
             let failed = iter.seek(&keys[place]).is_err();
             fs.plan(FaultPlan::none());
