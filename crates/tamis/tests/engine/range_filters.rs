@@ -272,7 +272,7 @@ fn a_failing_read_is_an_error_and_never_a_gap() {
     let choices = range_filters().chain([FilterChoice::None, FilterChoice::BlockedBloom]);
     // First one read at a time; then combined reads and readahead, which make fewer reads. What could not be read ahead is read
     // again when it is needed, so one fault may have no effect.
-    let ways = [(false, 1, Some(20)), (true, 1, Some(20)), (true, 32, Some(8)), (false, 32, None)];
+    let ways = [(false, 1, Some(20)), (true, 1, Some(20)), (true, 32, Some(3)), (false, 32, None)];
     let all = choices.flat_map(|filter| ways.map(|(sticky, depth, least)| (filter, sticky, depth, least)));
     for (filter, sticky, depth, least) in all {
         let fs = FaultyFs::new(1);
