@@ -38,6 +38,10 @@ const PRICE_OF_SEARCH: u64 = 4 << 10;
 /// The price of one more filter probe: a search takes about 32 times as long.
 const PRICE_OF_PROBE: u64 = 128;
 
+/// The price of stepping over a deleted key or a version that does not count, which a merge would have removed: about a twelfth of a
+/// search.
+const PRICE_OF_STEP: u64 = 320;
+
 /// Smaller debts are ignored: a few reads do not make a pattern.
 const LEAST_DEBT: u64 = 64 << 20;
 
@@ -58,11 +62,15 @@ impl Account {
     }
 }
 
-/// Returns the cost to reads of having more than one run, in bytes.
+/// Returns the cost to reads of having more than one run, and of what merges would remove, in bytes.
 fn loss(reads: ReadCost) -> u64 {
     let searches = reads.seeks.saturating_sub(reads.scans) + reads.false_positives;
     let probes = reads.filter_probes.saturating_sub(reads.gets);
-    searches.saturating_mul(PRICE_OF_SEARCH).saturating_add(probes.saturating_mul(PRICE_OF_PROBE))
+    let steps = reads.tombstones_skipped + reads.versions_skipped;
+    searches
+        .saturating_mul(PRICE_OF_SEARCH)
+        .saturating_add(probes.saturating_mul(PRICE_OF_PROBE))
+        .saturating_add(steps.saturating_mul(PRICE_OF_STEP))
 }
 
 /// The accounts of all keyspaces.
@@ -146,6 +154,8 @@ mod tests {
         assert_eq!(loss(reads), 0);
         let more = ReadCost { filter_probes: 500, false_positives: 3, seeks: 40, ..reads };
         assert_eq!(loss(more), 400 * PRICE_OF_PROBE + 33 * PRICE_OF_SEARCH);
+        let dead = ReadCost { tombstones_skipped: 50, versions_skipped: 7, ..reads };
+        assert_eq!(loss(dead), 57 * PRICE_OF_STEP);
         // Gets answered by a memtable probe no filter.
         assert_eq!(loss(ReadCost { gets: 1000, ..reads }), 0);
     }

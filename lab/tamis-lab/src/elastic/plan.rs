@@ -264,6 +264,8 @@ impl Job {
         options.durability = Durability::Buffered;
         // The shape must be the same for all sides.
         options.keyspace.read_compaction = false;
+        // Counted reads are those that were needed: none ahead, and no second candidate beside the first.
+        options.read_queue_depth = 1;
         options.cache_bytes = variant.cache_bytes;
         match &variant.drive {
             Some(drive) => options.read_mode = drive.read_mode(),
