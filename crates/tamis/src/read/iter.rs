@@ -4,23 +4,23 @@ use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use crate::error::{ReadError, StorageError};
-use crate::key::{Kind, MAX_SEQNO, SeqNo, prefix_of, prefix_successor};
+use crate::key::{MAX_SEQNO, SeqNo, prefix_successor};
 use crate::operators::MergeOperator;
 use crate::read::ReadCounters;
 use crate::read::View;
 use crate::read::blobs::BlobScan;
-use crate::read::explain::{RangeExplanation, RangeSource};
 use crate::read::gaps::{DeadKeys, Jump, Standpoint};
-use crate::read::merge::{Head, MergeCursor, Tables};
-use crate::read::operands::{Base, Operands, Order};
+use crate::read::merge::{MergeCursor, Tables};
 use crate::read::overlay::Overlay;
 use crate::read::watch::RangeRead;
 use crate::slice::Slice;
 use crate::table::CursorOptions;
 use crate::table::ReadCost;
-use crate::tree::open_table::OpenTable;
 use crate::tree::tombstones::Tombstones;
 
+mod backward;
+mod explain;
+mod forward;
 mod keys;
 mod last;
 mod moving;
@@ -191,18 +191,12 @@ impl Found {
     }
 }
 
-impl Outcome {
-    #[inline]
-    fn of(found: &Result<Found, ReadError>) -> Outcome {
-        match found {
-            Ok(Found::Nothing) => Outcome::End,
-            Ok(_) => Outcome::Item,
-            Err(_) => Outcome::Failed,
-        }
-    }
-}
-
 impl End {
+    #[inline]
+    fn conclude(&mut self, outcome: Outcome) {
+        (self.finished, self.failed) = (outcome != Outcome::Item, outcome == Outcome::Failed);
+    }
+
     /// Returns the cursor that stands on what was [`Found::Here`].
     #[inline]
     fn here(&self) -> &MergeCursor {
@@ -367,8 +361,14 @@ impl Iter {
         Some(end)
     }
 
+    /// Counts a move of an end, and tells how it ended.
     #[inline]
-    fn count(&mut self, outcome: Outcome) {
+    fn count(&mut self, found: &Result<Found, ReadError>) -> Outcome {
+        let outcome = match found {
+            Ok(Found::Nothing) => Outcome::End,
+            Ok(_) => Outcome::Item,
+            Err(_) => Outcome::Failed,
+        };
         match outcome {
             Outcome::Item => {
                 self.cost.entries += 1;
@@ -383,326 +383,7 @@ impl Iter {
         {
             self.record(end);
         }
-    }
-
-    #[inline]
-    fn forward(&mut self) -> Result<Found, ReadError> {
-        if self.front.cursor.is_none() {
-            let mut cursor = self.cursor();
-            self.cost.scans += 1;
-            let mut dead = std::mem::take(&mut self.front.dead);
-            let start = self.floor.as_ref().unwrap_or(&self.bounds.start);
-            let target = self.leap(start, &mut dead);
-            let target = target.as_ref().unwrap_or(start);
-            counted(&mut cursor, &mut self.cost, |cursor| cursor.seek(target, MAX_SEQNO))?;
-            self.positioned(Sampled::Front);
-            (self.front.cursor, self.front.dead) = (Some(cursor), dead);
-        }
-        let cursor = self.front.cursor.as_mut().expect("positioned");
-        if std::mem::take(&mut self.front.given) {
-            cursor.next()?;
-        }
-        let end = self.back.last.get().or(self.bounds.end.as_deref());
-        let end_prefix = end.map_or(u64::MAX, prefix_of);
-        let mut stepped = 0;
-        while let Some(Head { prefix, key, seq, kind }) = cursor.head() {
-            if prefix >= end_prefix && end.is_some_and(|end| key >= end) {
-                break;
-            }
-            let too_new = seq > self.context.snapshot;
-            let last = self.front.last.get();
-            let returned = last.is_some_and(|last| prefix_of(last) == prefix && last == key);
-            if too_new || returned {
-                self.cost.versions_skipped += 1;
-                stepped += 1;
-                if stepped > STEPS {
-                    // The newest visible version may be far down, and so may the next key.
-                    let target = if too_new { self.context.snapshot } else { 0 };
-                    let coming = &mut self.front.coming;
-                    coming.clear();
-                    coming.extend_from_slice(key);
-                    stepped = 0;
-                    self.cost.versions_skipped += cursor.pass(coming, target)?.saturating_sub(1);
-                } else {
-                    cursor.next()?;
-                }
-                continue;
-            }
-            stepped = 0;
-            // The newest visible version of a key not returned yet.
-            let deleted = self.tombstones.as_ref().map_or(0, |t| t.cover(key, self.context.snapshot));
-            let cover = deleted.max(self.context.horizon);
-            let dead = &mut self.front.dead;
-            if deleted > seq || kind == Kind::Delete {
-                if dead.count == 0 && !dead.jumped {
-                    // The first of all is the first behind where the iteration began.
-                    let began = self.floor.as_ref().unwrap_or(&self.bounds.start);
-                    let first = if self.front.last.get().is_some() { key } else { began };
-                    dead.start.clear();
-                    dead.start.extend_from_slice(first);
-                }
-                let ask = dead.add();
-                self.cost.tombstones_skipped += 1;
-                let gaps = &self.context.view.gaps;
-                let at = self.context.standpoint();
-                if ask
-                    && self.knows_gaps
-                    && !gaps.is_empty()
-                    && let Some(Jump { start, end: gap_end }) = gaps.jump(key, at)
-                {
-                    if !dead.jumped && dead.count == 1 && start < dead.start {
-                        dead.start = start;
-                    }
-                    // Those in the gap are known.
-                    (dead.jumped, dead.since_jump) = (true, 0);
-                    self.front.last.pass(key);
-                    let target = gap_end.filter(|gap_end| end.is_none_or(|end| &gap_end[..] < end));
-                    let Some(target) = target else {
-                        dead.over(gaps, end, at, self.knows_gaps);
-                        return Ok(Found::Nothing);
-                    };
-                    if let Err(error) = cursor.seek(&target, MAX_SEQNO) {
-                        cursor.drain_cost(&mut self.cost);
-                        self.front.cursor = None;
-                        return Err(error.into());
-                    }
-                    continue;
-                }
-                if dead.tires() {
-                    dead.over(gaps, Some(key), at, self.knows_gaps);
-                    return Ok(Found::Nothing);
-                }
-                self.front.last.pass(key);
-                cursor.next()?;
-                continue;
-            }
-            if dead.are_any() {
-                dead.over(&self.context.view.gaps, Some(key), self.context.standpoint(), self.knows_gaps);
-            }
-            let shows = cover <= seq;
-            if shows && kind == Kind::Merge && !self.keys_only {
-                // An error before the end of the merge leaves the key to the back.
-                let coming = &mut self.front.coming;
-                coming.clear();
-                coming.extend_from_slice(key);
-                let operator = self.context.operator.as_deref();
-                let (key, value) =
-                    merge_forward(cursor, &mut self.blobs, coming, cover, operator, &mut self.cost)?;
-                self.front.last.give(coming);
-                return Ok(Found::Item(key, value));
-            }
-            // A value that cannot be read leaves the key to the back, too.
-            let separated = match kind {
-                Kind::PutBlob if shows && !self.keys_only => {
-                    Some(self.blobs.read(cursor.table(), cursor.version().3, &mut self.cost)?)
-                }
-                _ => None,
-            };
-            if shows {
-                self.front.last.give(key);
-                self.front.given = true;
-                return Ok(match separated {
-                    Some(value) => Found::Item(cursor.pinned_key(), value),
-                    None => Found::Here,
-                });
-            }
-            if dead.tires() {
-                return Ok(Found::Nothing);
-            }
-            self.front.last.pass(key);
-            self.cost.tombstones_skipped += 1;
-            cursor.next()?;
-        }
-        let at = self.context.standpoint();
-        self.front.dead.over(&self.context.view.gaps, end, at, self.knows_gaps);
-        Ok(Found::Nothing)
-    }
-
-    #[inline]
-    fn backward(&mut self) -> Result<Found, ReadError> {
-        if self.back.cursor.is_none() {
-            let mut cursor = self.cursor();
-            self.cost.scans += 1;
-            counted(&mut cursor, &mut self.cost, |cursor| {
-                match self.back.last.get().or(self.bounds.end.as_deref()) {
-                    Some(end) => cursor.seek_before(end),
-                    None => cursor.seek_to_last(),
-                }
-            })?;
-            self.positioned(Sampled::Back);
-            self.back.cursor = Some(cursor);
-        }
-        let start = self.floor.as_ref().unwrap_or(&self.bounds.start);
-        let cursor = self.back.cursor.as_mut().expect("positioned");
-        if std::mem::take(&mut self.back.given) {
-            cursor.prev()?;
-        }
-        let passed = self.front.last.get();
-        while let Some(Head { key, seq, kind, .. }) = cursor.head() {
-            if key < &start[..] || passed.is_some_and(|last| key <= last) {
-                break;
-            }
-            if kind == Kind::Put
-                && seq <= self.context.snapshot
-                && cursor.is_only_version()
-                && self.context.horizon <= seq
-                && self.tombstones.as_ref().is_none_or(|t| t.cover(key, self.context.snapshot) <= seq)
-            {
-                let dead = &mut self.back.dead;
-                if dead.are_any() {
-                    let (gaps, at) = (&self.context.view.gaps, self.context.standpoint());
-                    dead.over_backwards(gaps, self.back.last.get(), at);
-                }
-                self.back.last.give(key);
-                self.back.given = true;
-                return Ok(Found::Here);
-            }
-            // An error before the end of the key leaves it to the front.
-            let coming = &mut self.back.coming;
-            coming.clear();
-            coming.extend_from_slice(key);
-            let cover = self.tombstones.as_ref().map_or(0, |t| t.cover(coming, self.context.snapshot));
-            let cover = cover.max(self.context.horizon);
-            let operator = self.context.operator.as_deref().filter(|_| !self.keys_only);
-            // Versions of one key come oldest first: the last visible one counts, and the operands after it.
-            let mut newest = Base::Nothing;
-            // In place of `newest`, a value that is not read before it is known to be needed.
-            let mut separated: Option<(Arc<OpenTable>, Slice)> = None;
-            let mut operands = Operands::new(Order::OldestFirst);
-            let mut stepped = 0;
-            while cursor.valid() && cursor.key() == &coming[..] {
-                if stepped == STEPS {
-                    let seq = cursor.seq();
-                    if seq > self.context.snapshot {
-                        stepped += cursor.pass(coming, 0)?;
-                        break;
-                    }
-                    // From the newest visible version down, as forwards: no older one than those left counts if that is a value.
-                    let mut newer = Operands::new(Order::NewestFirst);
-                    let climb = cursor.climb(coming, self.context.snapshot)?;
-                    while cursor.valid() && cursor.seq() >= seq.max(cover) {
-                        stepped += 1;
-                        match cursor.kind() {
-                            Kind::Merge => newer.push(coming, cursor.pinned_value(), operator),
-                            kind => {
-                                operands.clear();
-                                (newest, separated) = base_at(cursor, kind);
-                                break;
-                            }
-                        }
-                        cursor.climb_down(coming)?;
-                    }
-                    operands.add_newer(newer);
-                    cursor.leave(climb, coming)?;
-                    break;
-                }
-                stepped += 1;
-                if (cover..=self.context.snapshot).contains(&cursor.seq()) {
-                    match cursor.kind() {
-                        Kind::Merge => operands.push(coming, cursor.pinned_value(), operator),
-                        kind => {
-                            operands.clear();
-                            (newest, separated) = base_at(cursor, kind);
-                        }
-                    }
-                }
-                cursor.prev()?;
-            }
-            let counts =
-                operands.count() + u64::from(separated.is_some() || matches!(newest, Base::Value(_)));
-            self.cost.versions_skipped += stepped - counts.max(1).min(stepped);
-            if self.keys_only && (separated.is_some() || !operands.is_empty()) {
-                newest = Base::Value(Slice::default());
-            } else if let Some((table, reference)) = separated {
-                newest = Base::Value(self.blobs.read(&table, &reference, &mut self.cost)?);
-            }
-            if !operands.is_empty() && !self.keys_only {
-                newest = Base::Value(operands.resolve(coming, &newest, operator, &mut self.cost)?);
-            }
-            let dead = &mut self.back.dead;
-            let (gaps, at) = (&self.context.view.gaps, self.context.standpoint());
-            if let Base::Value(value) = newest {
-                dead.over_backwards(gaps, self.back.last.get(), at);
-                self.back.last.give(coming);
-                return Ok(Found::Item(Slice::copy_of(coming), value));
-            }
-            self.cost.tombstones_skipped += 1;
-            if dead.count == 0 && !dead.jumped {
-                let end = self.back.last.get().or(self.bounds.end.as_deref());
-                dead.end = end.map(<[u8]>::to_vec);
-            }
-            self.back.last.pass(coming);
-            if dead.tires() {
-                break;
-            }
-            // Where entries expire, this may be one that has.
-            if self.context.horizon > 0 || !self.knows_gaps {
-                continue;
-            }
-            if dead.add()
-                && !gaps.is_empty()
-                && let Some(Jump { start: gap_start, .. }) = gaps.jump(coming, at)
-            {
-                (dead.jumped, dead.since_jump) = (true, 0);
-                self.back.last.pass(&gap_start);
-                if let Err(error) = cursor.seek_before(&gap_start) {
-                    cursor.drain_cost(&mut self.cost);
-                    self.back.cursor = None;
-                    return Err(error.into());
-                }
-            }
-        }
-        let gaps = &self.context.view.gaps;
-        self.back.dead.over_backwards(gaps, self.back.last.get(), self.context.standpoint());
-        Ok(Found::Nothing)
-    }
-}
-
-/// Returns what the version at the cursor, which is not an operand, is for newer operands. In place of a value that is not read before it
-/// is known to be needed, its table and the reference to it.
-#[inline]
-fn base_at(cursor: &MergeCursor, kind: Kind) -> (Base, Option<(Arc<OpenTable>, Slice)>) {
-    match kind {
-        Kind::Put => (Base::Value(cursor.pinned_value()), None),
-        Kind::PutBlob => (Base::Nothing, Some((cursor.table().clone(), cursor.pinned_value()))),
-        Kind::Delete | Kind::Merge => (Base::Nothing, None),
-    }
-}
-
-/// Returns the item of a key whose newest visible version is the operand at the cursor. Leaves the cursor on the base
-/// or behind the key.
-#[cold]
-fn merge_forward(
-    cursor: &mut MergeCursor,
-    blobs: &mut BlobScan,
-    key: &[u8],
-    cover: SeqNo,
-    operator: Option<&dyn MergeOperator>,
-    cost: &mut ReadCost,
-) -> Result<(Slice, Slice), ReadError> {
-    let pinned_key = cursor.pinned_key();
-    let mut operands = Operands::new(Order::NewestFirst);
-    let mut base = Base::Nothing;
-    while cursor.valid() && cursor.key() == key && cursor.seq() >= cover {
-        match cursor.kind() {
-            Kind::Merge => operands.push(key, cursor.pinned_value(), operator),
-            Kind::Put | Kind::PutBlob => {
-                base = Base::Value(value_at(cursor, blobs, cost)?);
-                break;
-            }
-            Kind::Delete => break,
-        }
-        cursor.next()?;
-    }
-    Ok((pinned_key, operands.resolve(key, &base, operator, cost)?))
-}
-
-/// Returns the value of the put at the cursor, which is the base of operands.
-#[inline]
-fn value_at(cursor: &MergeCursor, blobs: &mut BlobScan, cost: &mut ReadCost) -> Result<Slice, StorageError> {
-    match cursor.kind() {
-        Kind::PutBlob => blobs.read(cursor.table(), cursor.version().3, cost),
-        _ => Ok(cursor.pinned_value()),
+        outcome
     }
 }
 
@@ -761,10 +442,8 @@ impl Iter {
             return Ok(Found::Nothing);
         }
         let found = self.forward();
-        let outcome = Outcome::of(&found);
-        self.count(outcome);
-        self.front.finished = outcome != Outcome::Item;
-        self.front.failed = outcome == Outcome::Failed;
+        let outcome = self.count(&found);
+        self.front.conclude(outcome);
         found
     }
 
@@ -775,10 +454,8 @@ impl Iter {
             return Ok(Found::Nothing);
         }
         let found = self.backward();
-        let outcome = Outcome::of(&found);
-        self.count(outcome);
-        self.back.finished = outcome != Outcome::Item;
-        self.back.failed = outcome == Outcome::Failed;
+        let outcome = self.count(&found);
+        self.back.conclude(outcome);
         found
     }
 
@@ -792,56 +469,6 @@ impl Iter {
     #[inline]
     pub(super) fn next_back_committed(&mut self) -> Option<Item> {
         self.find_back().map(|found| found.item(&self.back)).transpose()
-    }
-}
-
-impl Iter {
-    /// Takes up to `limit` items from the front, and tells what that touched; all but the filter.
-    pub(crate) fn explain(mut self, limit: usize) -> Result<RangeExplanation, ReadError> {
-        let (mut entries, mut last) = (0, None);
-        for item in self.by_ref().take(limit) {
-            last = Some(item?.0.to_vec());
-            entries += 1;
-        }
-        let mut costs = Vec::new();
-        if let Some(cursor) = &mut self.front.cursor {
-            cursor.drain_each(&mut costs);
-            cursor.drain_cost(&mut self.cost);
-        }
-        for &cost in &costs {
-            self.cost = self.cost + cost;
-        }
-        let Bounds { start, end } = std::mem::take(&mut self.bounds);
-        let View { memtables, version, .. } = &*self.context.view;
-        let mut sources = Vec::new();
-        for (i, slot) in memtables.iter().enumerate() {
-            sources.push(RangeSource::Memtable {
-                active: i == 0,
-                entries: slot.memtable.entries() as u64,
-                in_range: slot.memtable.estimate(&start, end.as_deref()) as u64,
-            });
-        }
-        let mut costs = costs.into_iter();
-        for run in &version.runs {
-            let cost = match run.tables.is_empty() {
-                true => ReadCost::default(),
-                false => costs.next().unwrap_or_default(),
-            };
-            let reach = |table: &&Arc<OpenTable>| {
-                table.meta.largest.reaches(&start)
-                    && end.as_deref().is_none_or(|end| table.meta.smallest[..] < *end)
-            };
-            sources.push(RangeSource::Run {
-                level: run.level,
-                run: run.id,
-                tables: version.tables[run.tables.clone()].iter().filter(reach).count(),
-                seeks: cost.seeks,
-                blocks: cost.block_reads,
-                bytes: cost.bytes_read,
-            });
-        }
-        let cost = std::mem::take(&mut self.cost);
-        Ok(RangeExplanation { start, end, filter: String::new(), sources, entries, last, cost })
     }
 }
 

@@ -25,9 +25,9 @@ pub(crate) struct Overlay {
     /// The pending keys left are between these.
     from: Bound<Vec<u8>>,
     to: Bound<Vec<u8>>,
-    /// The same as of the last items returned: keys passed since have no value, or one that failed.
-    returned_from: Bound<Vec<u8>>,
-    returned_to: Bound<Vec<u8>>,
+    /// Where an end was when it last returned an item, if it has passed keys since: without a value, or with one that failed.
+    returned_from: Option<Bound<Vec<u8>>>,
+    returned_to: Option<Bound<Vec<u8>>>,
     /// Committed items fetched ahead, from either end.
     ahead_front: Option<Item>,
     ahead_back: Option<Item>,
@@ -50,15 +50,13 @@ impl Overlay {
         operator: Option<Arc<dyn MergeOperator>>,
         bounds: &Bounds,
     ) -> Overlay {
-        let from = Bound::Included(bounds.start.clone());
-        let to = bounds.end.clone().map_or(Bound::Unbounded, Bound::Excluded);
         Overlay {
             pending,
             operator,
-            returned_from: from.clone(),
-            returned_to: to.clone(),
-            from,
-            to,
+            from: Bound::Included(bounds.start.clone()),
+            to: bounds.end.clone().map_or(Bound::Unbounded, Bound::Excluded),
+            returned_from: None,
+            returned_to: None,
             ahead_front: None,
             ahead_back: None,
             failed_front: false,
@@ -69,7 +67,7 @@ impl Overlay {
     /// Called when the front of the committed iterator was moved to `key`, or failed to.
     pub(crate) fn seek(&mut self, key: &[u8], failed: bool) {
         self.from = Bound::Included(key.to_vec());
-        self.returned_from = self.from.clone();
+        self.returned_from = None;
         // The committed iterator returns it again if it is still ahead.
         self.ahead_front = None;
         self.failed_front = failed;
@@ -79,22 +77,20 @@ impl Overlay {
     pub(crate) fn resume(&mut self, floor: Option<&[u8]>, before: Option<&[u8]>) {
         if let Some(floor) = floor {
             self.from = Bound::Included(floor.to_vec());
-            self.returned_from = self.from.clone();
         }
         if let Some(before) = before {
             self.to = Bound::Excluded(before.to_vec());
-            self.returned_to = self.to.clone();
         }
     }
 
     /// Returns where the ends are, for [`resume`](Self::resume): the committed iterator may be ahead of them.
     pub(crate) fn ends(&self) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
-        let from = match &self.returned_from {
+        let from = match self.returned_from.as_ref().unwrap_or(&self.from) {
             Bound::Included(key) => Some(key.clone()),
             Bound::Excluded(key) => Some([&key[..], &[0]].concat()),
             Bound::Unbounded => None,
         };
-        let to = match &self.returned_to {
+        let to = match self.returned_to.as_ref().unwrap_or(&self.to) {
             Bound::Excluded(key) | Bound::Included(key) => Some(key.clone()),
             Bound::Unbounded => None,
         };
@@ -123,17 +119,19 @@ impl Overlay {
             let pending = self.pending.first(borrowed(&self.from), borrowed(&self.to));
             let (key, value) = self.chosen(ahead, pending, |ahead, pending| ahead < pending)?;
             self.ahead_front.take_if(|(ahead, _)| *ahead <= key);
-            self.from = Bound::Excluded(key.to_vec());
-            match value {
-                Ok(None) => {}
+            let before = std::mem::replace(&mut self.from, Bound::Excluded(key.to_vec()));
+            let failed = match value {
                 Ok(Some(value)) => {
-                    self.returned_from = self.from.clone();
+                    self.returned_from = None;
                     return Some(Ok((key, value)));
                 }
-                Err(error) => {
-                    self.failed_front = true;
-                    return Some(Err(error));
-                }
+                Ok(None) => None,
+                Err(error) => Some(error),
+            };
+            self.returned_from.get_or_insert(before);
+            if let Some(error) = failed {
+                self.failed_front = true;
+                return Some(Err(error));
             }
         }
         None
@@ -157,17 +155,19 @@ impl Overlay {
             let pending = self.pending.last(borrowed(&self.from), borrowed(&self.to));
             let (key, value) = self.chosen(ahead, pending, |ahead, pending| ahead > pending)?;
             self.ahead_back.take_if(|(ahead, _)| *ahead >= key);
-            self.to = Bound::Excluded(key.to_vec());
-            match value {
-                Ok(None) => {}
+            let before = std::mem::replace(&mut self.to, Bound::Excluded(key.to_vec()));
+            let failed = match value {
                 Ok(Some(value)) => {
-                    self.returned_to = self.to.clone();
+                    self.returned_to = None;
                     return Some(Ok((key, value)));
                 }
-                Err(error) => {
-                    self.failed_back = true;
-                    return Some(Err(error));
-                }
+                Ok(None) => None,
+                Err(error) => Some(error),
+            };
+            self.returned_to.get_or_insert(before);
+            if let Some(error) = failed {
+                self.failed_back = true;
+                return Some(Err(error));
             }
         }
         None

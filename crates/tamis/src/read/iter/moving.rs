@@ -29,12 +29,8 @@ impl Iter {
             let item = self.next()?;
             return Some(item.map(|item| self.lend(item)));
         }
-        match self.find() {
-            Ok(Found::Nothing) => None,
-            Ok(Found::Here) => Some(Ok(self.front.here().entry())),
-            Ok(Found::Item(key, value)) => Some(Ok(self.lend((key, value)))),
-            Err(error) => Some(Err(error)),
-        }
+        let found = self.find();
+        self.lend_found(found, |iter| &iter.front)
     }
 
     /// Returns the next item from the back as [`next_back`](DoubleEndedIterator::next_back) does, and lends it as
@@ -46,9 +42,21 @@ impl Iter {
             let item = self.next_back()?;
             return Some(item.map(|item| self.lend(item)));
         }
-        match self.find_back() {
+        let found = self.find_back();
+        self.lend_found(found, |iter| &iter.back)
+    }
+
+    /// Lends what was found at an end.
+    #[inline]
+    #[expect(clippy::type_complexity, reason = "an iterator's item, lent")]
+    fn lend_found(
+        &mut self,
+        found: Result<Found, ReadError>,
+        end: impl FnOnce(&Iter) -> &End,
+    ) -> Option<Result<(&[u8], &[u8]), ReadError>> {
+        match found {
             Ok(Found::Nothing) => None,
-            Ok(Found::Here) => Some(Ok(self.back.here().entry())),
+            Ok(Found::Here) => Some(Ok(end(self).here().entry())),
             Ok(Found::Item(key, value)) => Some(Ok(self.lend((key, value)))),
             Err(error) => Some(Err(error)),
         }
