@@ -622,23 +622,22 @@ impl Targets {
             }
         }
         let mut digests = batch.digests().iter();
-        let mut current: Option<(KeyspaceId, Option<MemWriter<'_>>)> = None;
+        let mut current: Option<(KeyspaceId, Option<(&View, MemWriter<'_>)>)> = None;
         for op in batch.ops() {
             let op = op.expect("a batch decodes what it encoded");
             seq += 1;
             let id = op.keyspace();
             if current.as_ref().map(|c| c.0) != Some(id) {
                 let view = self.0.iter().find(|target| target.0 == id).and_then(|target| target.1.as_ref());
-                current = Some((id, view.map(|view| view.memtables.active.memtable.writer())));
+                current = Some((id, view.map(|view| (&***view, view.memtables.active.memtable.writer()))));
             }
             let digest = op.key().map(|_| *digests.next().expect("a batch has a digest of each key"));
             // Writes to a keyspace dropped since the batch was built are discarded.
-            if let Some((_, Some(writer))) = &mut current {
+            if let Some((_, Some((view, writer)))) = &mut current {
                 insert(writer, &op, digest, seq);
-            }
-            if let BatchOp::Delete { key, .. } = op {
-                let view = self.0.iter().find(|target| target.0 == id).and_then(|target| target.1.as_ref());
-                view.inspect(|view| view.gaps.deletions().note(key));
+                if let BatchOp::Delete { key, .. } = op {
+                    view.gaps.deletions().note(key);
+                }
             }
         }
     }

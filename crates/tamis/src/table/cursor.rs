@@ -525,44 +525,43 @@ impl TableCursor {
         }
     }
 
-    /// Makes the following entry of the loaded block the current one: what is known about the current one is not decoded again.
+    /// Makes the following entry of the loaded block the current one.
     #[inline]
     fn step(&mut self) -> Result<(), StorageError> {
-        let (Some(loaded), Some(entry)) = (&self.loaded, &mut self.entry) else { return Ok(()) };
-        let view = BlockView::with_shape(loaded.bytes(&self.table), loaded.shape);
-        let (i, value) = (entry.index + 1, entry.value);
-        let (group, key, held) = (&mut self.group, &mut self.key, &mut self.held);
-        let stepped = view
-            .following(i, entry.record.start + entry.record.len, value.start + value.len)
-            .and_then(|(record, value)| {
-                if view.begins_group(i) {
-                    (*group, *held) = (record, 0);
-                }
-                let whole = view.key_of(record, *group, key, held)?;
-                let seq = view.seq(i)?.max(self.table.global_seq());
-                *entry = Entry { index: i, key: whole, record, value, seq, kind: view.kind(i)? };
-                Ok(())
-            });
-        stepped.map_err(|damage| {
-            self.entry = None;
-            self.damaged(damage.0)
+        self.step_to(|view, from| {
+            let (i, ends) = (from.index + 1, [from.record, from.value].map(|span| span.start + span.len));
+            let (record, value) = view.following(i, ends[0], ends[1])?;
+            Ok((i, record, value, view.begins_group(i).then_some(record)))
         })
     }
 
     /// The same for the preceding entry.
     #[inline]
     fn step_back(&mut self) -> Result<(), StorageError> {
+        self.step_to(|view, from| {
+            let i = from.index - 1;
+            let (record, value) = view.preceding(i, from.record.start, from.value.start)?;
+            let group = view.begins_group(from.index).then(|| view.group_record(i)).transpose()?;
+            Ok((i, record, value, group))
+        })
+    }
+
+    /// Makes a neighbour of the current entry the current one: what is known about that one is not decoded again. `locate` returns its
+    /// number, its key record and its value, and its group's first record if that is another group.
+    #[inline]
+    fn step_to(
+        &mut self,
+        locate: impl FnOnce(BlockView<'_>, &Entry) -> Result<(usize, Span, Span, Option<Span>), Damage>,
+    ) -> Result<(), StorageError> {
         let (Some(loaded), Some(entry)) = (&self.loaded, &mut self.entry) else { return Ok(()) };
         let view = BlockView::with_shape(loaded.bytes(&self.table), loaded.shape);
-        let (i, record, value) = (entry.index - 1, entry.record, entry.value);
-        let (group, key, held) = (&mut self.group, &mut self.key, &mut self.held);
-        let stepped = view.preceding(i, record.start, value.start).and_then(|(record, value)| {
-            if view.begins_group(i + 1) {
-                (*group, *held) = (view.group_record(i)?, 0);
+        let stepped = locate(view, entry).and_then(|(index, record, value, group)| {
+            if let Some(group) = group {
+                (self.group, self.held) = (group, 0);
             }
-            let whole = view.key_of(record, *group, key, held)?;
-            let seq = view.seq(i)?.max(self.table.global_seq());
-            *entry = Entry { index: i, key: whole, record, value, seq, kind: view.kind(i)? };
+            let key = view.key_of(record, self.group, &mut self.key, &mut self.held)?;
+            let seq = view.seq(index)?.max(self.table.global_seq());
+            *entry = Entry { index, key, record, value, seq, kind: view.kind(index)? };
             Ok(())
         });
         stepped.map_err(|damage| {
