@@ -20,7 +20,7 @@ use tamis_bench::BenchError;
 use tamis_bench::store::{Session, Store};
 
 use crate::engines::shared::{self, told};
-use crate::engines::{Batch, Compression, Engine, Inside, Setup};
+use crate::engines::{Batch, Engine, Inside, Setup};
 
 const NAME: &str = "redb";
 const TABLE: TableDefinition<&[u8], &[u8]> = TableDefinition::new("bench");
@@ -42,17 +42,7 @@ impl Engine for Redb {
     }
 
     fn refuses(setup: &Setup) -> Option<&'static str> {
-        if !setup.overrides.is_empty() {
-            Some(shared::NO_OVERRIDES)
-        } else if !setup.compaction {
-            Some("a B-tree has no compaction that could be held back")
-        } else if setup.direct_io {
-            Some("it has no direct I/O")
-        } else if setup.compression != Compression::None {
-            Some("it does not compress")
-        } else {
-            None
-        }
+        shared::refused_by_b_tree(setup)
     }
 
     fn open(setup: &Setup) -> Result<(Self, BTreeMap<String, String>), BenchError> {

@@ -4,11 +4,29 @@ use std::path::Path;
 
 use tamis_bench::BenchError;
 
+#[cfg(any(feature = "lmdb", feature = "redb"))]
+use crate::engines::Compression;
 use crate::engines::Setup;
 
 /// The reason why an engine other than tamis refuses options of tamis.
 #[cfg(any(feature = "rocksdb", feature = "fjall", feature = "leveldb", feature = "lmdb", feature = "redb"))]
 pub(super) const NO_OVERRIDES: &str = "it takes no options of tamis";
+
+/// Returns the reason why a B-tree that neither compresses nor bypasses the page cache refuses a setup.
+#[cfg(any(feature = "lmdb", feature = "redb"))]
+pub(super) fn refused_by_b_tree(setup: &Setup) -> Option<&'static str> {
+    if !setup.overrides.is_empty() {
+        Some(NO_OVERRIDES)
+    } else if !setup.compaction {
+        Some("a B-tree has no compaction that could be held back")
+    } else if setup.direct_io {
+        Some("it has no direct I/O")
+    } else if setup.compression != Compression::None {
+        Some("it does not compress")
+    } else {
+        None
+    }
+}
 
 /// The workspace's lock file, which contains the version of every dependency.
 const LOCK: &str = include_str!("../../../Cargo.lock");
