@@ -10,9 +10,10 @@ use std::sync::Arc;
 use tamis::io::MemFs;
 use tamis::operators::Operators;
 use tamis::options::FilterChoice;
+use tamis::stats::ReadCost;
 use tamis::{Db, Error, KeyspaceOptions, OpenError, Options};
 
-use suite::{filled, histories, options, spread};
+use suite::{histories, options, spread};
 
 fn filters() -> Vec<FilterChoice> {
     vec![named("chucky"), named("remix")]
@@ -46,20 +47,55 @@ fn grf_with_run_numbers_never_rejects_a_present_key() {
     histories(named("grf-huffman"), 3_000);
 }
 
-#[test]
-fn an_iterator_probes_remix_and_leaves_runs_lazy() {
+/// Opens a database with a run of 8000 keys below seven runs that have of each stretch of 16 sorted keys those of their number, or,
+/// `in_stretches`, only keys of every seventh stretch of 400. Returns it with the sorted keys.
+fn under_remix(in_stretches: bool) -> (Db, Vec<Vec<u8>>) {
     let mut options = options(named("remix"));
     options.keyspace.auto_compaction = false;
     let db = Db::open("/db", options).unwrap();
-    filled(&db, 8000);
     let mut keys: Vec<Vec<u8>> = (0..8000).map(spread).collect();
     keys.sort_unstable();
+    for run in 0..8 {
+        for (at, key) in keys.iter().enumerate() {
+            let in_run = match in_stretches {
+                true => at % 4 == 0 && at / 400 % 7 + 1 == run,
+                false => at % 16 == run,
+            };
+            if run == 0 || in_run {
+                db.put(key, [run as u8; 20]).unwrap();
+            }
+        }
+        match run {
+            0 => db.compact().unwrap(),
+            _ => db.flush().unwrap(),
+        }
+    }
+    db.settle().unwrap();
+    assert_eq!(db.default_keyspace().stats().runs, 8);
+    (db, keys)
+}
+
+/// Begins a hundred scans and returns what they cost.
+fn scans(db: &Db, keys: &[Vec<u8>]) -> ReadCost {
     let before = db.stats().read;
     for at in (0..8000).step_by(80) {
         assert_eq!(db.range(keys[at].clone()..).next().unwrap().unwrap().0, keys[at]);
     }
-    let used = db.stats().read - before;
-    assert!(used.range_probes >= 100 && used.seeks < 8 * 100, "{used:?}");
+    db.stats().read - before
+}
+
+#[test]
+fn iterators_probe_remix_and_leave_runs_lazy() {
+    let (db, keys) = under_remix(true);
+    let used = scans(&db, &keys);
+    assert!(used.range_probes >= 100 && used.seeks < 3 * 100, "{used:?}");
+}
+
+#[test]
+fn iterators_stop_asking_remix_where_it_names_nearly_every_run() {
+    let (db, keys) = under_remix(false);
+    let used = scans(&db, &keys);
+    assert!((4..50).contains(&used.range_probes) && used.seeks <= 8 * 100, "{used:?}");
 }
 
 /// A filter is not data: a keyspace is read without one that the program does not supply. What the opener asks for itself is
