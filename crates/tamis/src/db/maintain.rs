@@ -1,7 +1,7 @@
 //! Flushing, compacting and waiting on request.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use crate::compaction::plan::{OutputRun, Plan, PlanInput, Reason, Work};
 use crate::compaction::shape::{KeyRange, Shape, TableShape};
@@ -13,27 +13,35 @@ use crate::db::jobs::{CancelToken, CompactOptions, Settling};
 use crate::error::AdminError;
 use crate::ids::{KeyspaceId, TableId};
 use crate::key::SeqNo;
+use crate::read::MemtableSlot;
 use crate::tree::meta::TableMeta;
 
 impl DbInner {
-    /// Seals the memtables of `keyspaces` and waits until they are tables.
+    /// Seals the memtables of `keyspaces` and waits until they are tables. Those that are sealed meanwhile are others' business: writers that
+    /// go on may fill memtables as fast as they are flushed.
     pub(crate) fn flush(&self, keyspaces: &[Arc<KeyspaceInner>]) -> Result<(), AdminError> {
         self.check_ready()?;
-        {
+        let due: Vec<(&Arc<KeyspaceInner>, Vec<Weak<MemtableSlot>>)> = {
             let mut log = self.lock_log();
             if keyspaces.iter().any(|ks| !ks.view.load().memtables.active.memtable.is_empty()) {
                 self.seal(&mut log, keyspaces)?;
             }
-        }
-        let waiting =
-            |ks: &Arc<KeyspaceInner>| !ks.is_dropped() && !ks.view.load().memtables.sealed.is_empty();
+            let sealed = |ks: &Arc<KeyspaceInner>| {
+                ks.view.load().memtables.sealed.iter().map(Arc::downgrade).collect()
+            };
+            keyspaces.iter().map(|ks| (ks, sealed(ks))).collect()
+        };
+        let waiting = |(ks, due): &(&Arc<KeyspaceInner>, Vec<Weak<MemtableSlot>>)| {
+            let is_due = |slot: &Arc<MemtableSlot>| due.iter().any(|due| due.as_ptr() == Arc::as_ptr(slot));
+            !ks.is_dropped() && ks.view.load().memtables.sealed.iter().any(is_due)
+        };
         let mut state = self.state();
         // Earlier failures are retried now.
         for keyspace in keyspaces {
             state.scheduler.allow_flushes(keyspace.id);
         }
         self.monitor.notify();
-        while keyspaces.iter().any(waiting) {
+        while due.iter().any(waiting) {
             self.health.check_writable()?;
             keyspaces.iter().try_for_each(|keyspace| state.scheduler.check_flushes(keyspace.id))?;
             state = self.monitor.wait(state);

@@ -11,14 +11,23 @@ use tamis_testkit::FaultyFs;
 
 type Action = Box<dyn FnOnce() + Send>;
 
+/// The creations of tables that have to wait.
+#[derive(Default)]
+struct Held {
+    /// Whether they have to.
+    hold: bool,
+    /// How many may go all the same.
+    passes: usize,
+    waiting: usize,
+}
+
 /// Runs an action before the first call that checks whether a path exists.
 #[derive(Clone)]
 pub(crate) struct Gate {
     fs: FaultyFs,
     path: PathBuf,
     action: Arc<Mutex<Option<Action>>>,
-    /// Whether new tables have to wait, and how many are waiting.
-    held: Arc<(Mutex<(bool, usize)>, Condvar)>,
+    held: Arc<(Mutex<Held>, Condvar)>,
 }
 
 impl Gate {
@@ -28,14 +37,20 @@ impl Gate {
 
     /// Makes every creation of a table wait until this is called with `false`.
     pub(crate) fn hold_tables(&self, hold: bool) {
-        self.held.0.lock().unwrap().0 = hold;
+        self.held.0.lock().unwrap().hold = hold;
+        self.held.1.notify_all();
+    }
+
+    /// Lets one creation of a table go.
+    pub(crate) fn pass_one_table(&self) {
+        self.held.0.lock().unwrap().passes += 1;
         self.held.1.notify_all();
     }
 
     /// Returns once a thread waits to create a table.
     pub(crate) fn wait_for_a_table(&self) {
         let held = self.held.0.lock().unwrap();
-        drop(self.held.1.wait_while(held, |held| held.1 == 0).unwrap());
+        drop(self.held.1.wait_while(held, |held| held.waiting == 0).unwrap());
     }
 
     pub(crate) fn before_it_answers(&self, action: impl FnOnce() + Send + 'static) {
@@ -61,10 +76,11 @@ impl FileSystem for Gate {
     fn create(&self, path: &Path, usage: Usage) -> io::Result<Box<dyn WriteFile>> {
         if usage == Usage::Table {
             let mut held = self.held.0.lock().unwrap();
-            held.1 += 1;
+            held.waiting += 1;
             self.held.1.notify_all();
-            held = self.held.1.wait_while(held, |held| held.0).unwrap();
-            held.1 -= 1;
+            held = self.held.1.wait_while(held, |held| held.hold && held.passes == 0).unwrap();
+            held.waiting -= 1;
+            held.passes = held.passes.saturating_sub(1);
         }
         self.fs.create(path, usage)
     }

@@ -160,3 +160,35 @@ fn stats_report_a_stall_while_it_lasts() {
     assert!(db.stats().write.stall_nanos > 0);
     assert_eq!(db.iter().count(), 2000);
 }
+
+/// A flush on request waited until no memtable was sealed: under a writer that filled them as fast as they were flushed, for ever.
+#[test]
+fn a_flush_does_not_wait_for_what_is_written_after_it() {
+    let fs = FaultyFs::new(6);
+    let gate = Gate::new(&fs, "/nothing");
+    let mut options = lab::tiny(&fs);
+    options.file_system = Some(Arc::new(gate.clone()));
+    let db = Db::open(lab::DIR, options).unwrap();
+    gate.hold_tables(true);
+    let (told, flushed) = mpsc::channel();
+    thread::scope(|scope| {
+        db.put("first", "value").unwrap();
+        scope.spawn(|| told.send(db.flush()));
+        gate.wait_for_a_table();
+        db.put("second", "value").unwrap();
+        let later = scope.spawn(|| db.flush());
+        while db.stats().keyspaces[0].memtables < 3 {
+            thread::yield_now();
+        }
+        gate.pass_one_table();
+        // Without an answer the other table is let go, too, so that the test fails instead of hanging.
+        let first = flushed.recv_timeout(Duration::from_secs(30));
+        let flushes = db.stats().write.flushes;
+        gate.hold_tables(false);
+        assert!(
+            first.is_ok_and(|flushed| flushed.is_ok()) && flushes == 1,
+            "{flushes} memtables were flushed"
+        );
+        later.join().unwrap().unwrap();
+    });
+}
