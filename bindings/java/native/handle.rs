@@ -47,9 +47,10 @@ pub(crate) fn object<'a>(handle: jlong) -> Result<&'a Object, Failure> {
 pub(crate) fn free(handle: jlong) {
     let object = std::ptr::with_exposed_provenance_mut::<Object>(handle as usize);
     if !object.is_null() {
-        LIVE.fetch_sub(1, Relaxed);
         // SAFETY: given, and freed once: see above.
         drop(unsafe { Box::from_raw(object) });
+        // Not before: with its last object a database is closed, and whoever waits for that may open it again.
+        LIVE.fetch_sub(1, Relaxed);
     }
 }
 

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assertions.fail;
 import static org.tamis.Testing.assertCode;
 import static org.tamis.Testing.b;
 import static org.tamis.Testing.collectUntil;
@@ -355,7 +356,20 @@ final class LifetimesTest {
                     }
                     closing.flush();
                 })));
-                assertTrue(running.await(60, TimeUnit.SECONDS));
+                if (!running.await(60, TimeUnit.SECONDS)) {
+                    for (Future<?> end : ends) {
+                        if (end.isDone()) {
+                            end.get();
+                        }
+                    }
+                    List<String> inside = new ArrayList<>();
+                    Thread.getAllStackTraces().forEach((thread, calls) -> {
+                        if (thread.getName().startsWith("pool") && calls.length > 1) {
+                            inside.add(calls[0] + " of " + calls[1]);
+                        }
+                    });
+                    fail("a call has not ended for a minute; those inside: " + inside);
+                }
                 closing.close();
                 for (Future<?> end : ends) {
                     end.get(60, TimeUnit.SECONDS);
