@@ -371,6 +371,60 @@ pub enum WriteError {
     Storage(#[from] StorageError),
 }
 
+/// Why changes could not be read, or a position not be kept.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChangesError {
+    /// The next change cannot be read. Its log was not kept; or a power failure has taken back writes that were not synced, and readers may
+    /// have seen some of them; or (rarely) a log could not be synced and was given up, with its writes in tables.
+    #[error(
+        "the changes from number {wanted} on are gone, those from {oldest} on are there: take a snapshot, and continue with \
+         the changes after its number"
+    )]
+    FellBehind {
+        /// The number of the next change.
+        wanted: u64,
+        /// The oldest number from which changes are there. A snapshot of this number less one, or a newer one, has everything before.
+        oldest: u64,
+    },
+    /// No write has the number yet after which changes are asked for. The position comes from another database, or writes that were not
+    /// synced went with a power failure: then whoever has read them has seen what never was, and must begin anew with a snapshot.
+    #[error(
+        "there is no write {since}: the last one is {last}; the position is from another database, or writes after it were \
+         lost in a power failure. Take a snapshot, and continue with the changes after its number"
+    )]
+    Ahead {
+        /// The number after which changes were asked for.
+        since: u64,
+        /// The number of the last write.
+        last: u64,
+    },
+    /// There is no consumer of this name.
+    #[error("there is no consumer `{name}`")]
+    NoConsumer {
+        /// The name.
+        name: String,
+    },
+    /// A consumer's name that is empty, longer than 255 bytes, or has control characters.
+    #[error("`{}` cannot be the name of a consumer: names have 1 to 255 bytes and no control characters", name.escape_debug())]
+    BadName {
+        /// The name.
+        name: String,
+    },
+    /// The database was opened read-only, and does not change.
+    #[error("the database is open read-only, and has no changes to come")]
+    ReadOnly,
+    /// The database was closed, and all changes were read.
+    #[error("the database is closed")]
+    Closed,
+    /// A position could not be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// A failed system call or damaged bytes.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
 /// Why a transaction, or an update of a key, did not succeed.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -634,6 +688,9 @@ pub enum Error {
     /// From writing.
     #[error(transparent)]
     Write(#[from] WriteError),
+    /// From reading changes.
+    #[error(transparent)]
+    Changes(#[from] ChangesError),
     /// From transactions.
     #[error(transparent)]
     Transaction(#[from] TransactionError),

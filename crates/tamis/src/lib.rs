@@ -88,6 +88,14 @@ mod wal;
 
 pub(crate) use tamis_env::sync;
 
+pub mod changes {
+    //! The change feed: what [`Db::changes`](crate::Db::changes) and [`Db::change_consumer`](crate::Db::change_consumer) return.
+
+    pub use crate::db::changes::{Change, Changes, Operation, OperationKind};
+    pub use crate::db::consumers::Consumer;
+    pub use crate::error::ChangesError;
+}
+
 pub mod clock {
     //! The time as the engine sees it, in seconds since 1970: for expiry, and the ages in statistics.
     //!
@@ -138,8 +146,9 @@ pub mod stats {
 
     pub use crate::compaction::Promise;
     pub use crate::db::{
-        DamagedTable, ElasticStats, JobStats, KeyspaceStats, LevelStats, OverlapStats, ReaderStats, RunStats,
-        ScrubStats, SegmentStats, SnapshotStats, Stats, TableStats, TuningDecision, WriteCost,
+        ConsumerStats, DamagedTable, ElasticStats, JobStats, KeyspaceStats, LevelStats, OverlapStats,
+        ReaderStats, RunStats, ScrubStats, SegmentStats, SnapshotStats, Stats, TableStats, TuningDecision,
+        WriteCost,
     };
     pub use crate::memory::ReadMemoryShare;
     pub use crate::memory::writes::WriteMemoryUse;

@@ -91,3 +91,6 @@ class DatabaseOptions(_CommonOptions, total=False):
     sub_jobs: int
     background_bytes_per_second: Union[int, str]
     recycled_logs: int
+    changes_keep_bytes: Union[int, str]
+    changes_keep_time: Union[str, timedelta, None]
+    changes_max_bytes: Union[int, str]

@@ -456,6 +456,16 @@ class ReaderStats(_Report):
 
 
 @dataclass(frozen=True)
+class ConsumerStats(_Report):
+    """A named consumer of changes."""
+
+    #: Its name.
+    name: str
+    #: The last sequence number that it has acknowledged.
+    position: int
+
+
+@dataclass(frozen=True)
 class SnapshotStats(_Report):
     """The live snapshots of one state of the database."""
 
@@ -620,9 +630,13 @@ class Stats(_Report):
     cache_capacity_bytes: int
     #: Bytes in the block cache.
     cache_used_bytes: int
+    #: The named consumers of changes.
+    change_consumers: tuple[ConsumerStats, ...]
     #: Tables known to be damaged: those that are quarantined, and those in which a read, a compaction, verify or the scrub has found
     #: damage since the database was opened. No compaction touches them.
     damaged_tables: tuple[DamagedTable, ...]
+    #: The newest sequence number up to which all writes are known to survive a power failure.
+    durable_seq: int
     #: The elastic filters of all keyspaces, if any table has one.
     elastic: Optional[ElasticStats]
     #: The size of all filters in memory.
@@ -644,6 +658,8 @@ class Stats(_Report):
     log_files: int
     #: The size of all memtables.
     memtable_bytes: int
+    #: The oldest sequence number from which on changes can be read; 0 in a database that is open read-only.
+    oldest_change: int
     #: The oldest of the states of keyspaces that are not the current ones, and that iterators or other reads still hold, if there is
     #: any. Values that reads returned may keep their memtable or table, too; they are not counted here, nor are iterators over keyspaces
     #: that were dropped.
@@ -669,6 +685,10 @@ class Stats(_Report):
     readers_table_bytes: int
     #: Space on the device that is kept in reserve for a full disk.
     reserve_bytes: int
+    #: The size of these logs on disk, besides log_allocated_bytes.
+    retained_log_bytes: int
+    #: The number of logs that are kept only for readers of changes.
+    retained_logs: int
     #: What the scrub has done, if it is enabled.
     scrub: Optional[ScrubStats]
     #: The number of live snapshots; those of the same state count once.

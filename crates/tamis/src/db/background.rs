@@ -91,6 +91,7 @@ fn flush_loop(db: &DbInner) {
                 db.log.prepare(false);
                 db.log.trim();
                 db.log.release_if_idle(sync::now());
+                db.expire_logs();
                 db.seal_as_asked();
                 db.seal_old_deletes();
                 state = db.state();

@@ -43,7 +43,7 @@ use crate::sync::{self, Bell, Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arc_swap::Guard;
 use smallvec::SmallVec;
@@ -282,6 +282,16 @@ impl Committer {
         // Whoever has looked and is about to sleep holds the lock.
         drop(self.asleep.lock());
         self.changed.notify_all();
+    }
+
+    /// Sleeps until everything up to `seq` is visible or will never be, but no longer than `limit`; perhaps shorter. For readers.
+    pub(crate) fn sleep_until(&self, seq: SeqNo, limit: Duration) {
+        let asleep = self.asleep.lock();
+        self.sleeping.fetch_add(1, Ordering::SeqCst);
+        if self.visible_seq.load(Ordering::SeqCst) < seq && !self.broken.load(Ordering::SeqCst) {
+            drop(self.changed.wait_timeout(asleep, limit));
+        }
+        self.sleeping.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Waits until everything up to `seq` is visible; `false` if that will not happen.

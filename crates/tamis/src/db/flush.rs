@@ -93,7 +93,15 @@ impl DbInner {
 
     /// Gives up the logs whose writes are all in tables.
     pub(crate) fn release_logs(&self, state: &mut State) {
-        self.log.release(&mut state.logs, state.catalogue.tree().log_floor());
+        self.log.release(&mut state.logs, state.catalogue.tree().log_floor(), self.now());
+    }
+
+    /// Gives up the logs that were kept for readers of changes until now.
+    pub(crate) fn expire_logs(&self) {
+        let now = self.now();
+        if self.log.expire(&mut self.state().logs, now) {
+            self.garbage.remove_all(&*self.fs);
+        }
     }
 
     /// Takes the next epoch of a keyspace for tables to come, and records this for its filter until the second result is dropped.
@@ -115,8 +123,8 @@ impl DbInner {
         let Some((opened, bytes)) = self.write_memtables(keyspace, slots, epoch, true)? else {
             return Ok(());
         };
-        // If this flush survives a crash, so must earlier writes in other keyspaces.
-        if self.directory.load().len() > 1
+        // If this flush survives a crash, so must earlier writes in other keyspaces, and its log for readers of changes.
+        if (self.directory.load().len() > 1 || self.state().logs.keeps_changes())
             && let Err(error) = self.log.sync_rolled()
         {
             opened.iter().for_each(|table| table.mark_obsolete());

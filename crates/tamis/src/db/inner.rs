@@ -15,6 +15,7 @@
 //! | [`History`] | recent commits that transactions may have to be validated against |
 //! | [`Locks`] | which transactions hold which keys and ranges |
 //! | [`Prepared`] | which transactions are prepared |
+//! | [`Consumers`] | named readers of changes |
 //! | [`FilterFiles`] | the filter files that were opened |
 //! | [`Monitor`] | the `state` lock, and waiting for a change of what is behind it: |
 //! | [`Catalogue`] | – the keyspaces, their trees, and the manifest |
@@ -29,7 +30,7 @@
 //! # Locks
 //!
 //! Taken in this order; none is held while a read is served. The lock of a session that has not begun
-//! ([`begin`](super::begin)) comes before all of them, then that of [`Prepared`], and then the one that is held while images of filters are saved
+//! ([`begin`](super::begin)) comes before all of them, then those of [`Prepared`] and [`Consumers`], and then the one that is held while images of filters are saved
 //! ([`images`](super::images)). The lock of memory that several databases share ([`memory`](crate::memory)) is taken with none of these
 //! held; under it only the division of read memory and what follows it here are taken, of any of these databases. That of the
 //! memory for memtables ([`memory::writes`](crate::memory::writes)) is a leaf.
@@ -75,6 +76,7 @@ use crate::compaction::versions::Rules;
 use crate::db::begin::Beginning;
 use crate::db::catalogue::{Catalogue, FileNumbers, Keyspaces};
 use crate::db::commit::Committer;
+use crate::db::consumers::Consumers;
 use crate::db::counters::WriteCounters;
 use crate::db::elastic::Elastic;
 use crate::db::expiry::{Age, Expiry};
@@ -84,6 +86,7 @@ use crate::db::health::{Health, Warnings};
 use crate::db::history::History;
 use crate::db::images::FilterFiles;
 use crate::db::jobs::Background;
+use crate::db::keyspaces::HIDDEN_PREFIX;
 use crate::db::log::{Log, LogFiles};
 use crate::db::monitor::Monitor;
 use crate::db::pressure::KnownPressure;
@@ -97,7 +100,7 @@ use crate::db::scrub::Scrub;
 use crate::db::snapshot::LiveSnapshots;
 use crate::db::throttle::Throttle;
 use crate::db::transaction::locks::Locks;
-use crate::db::transaction::prepared::{PREPARED_KEYSPACE, Prepared};
+use crate::db::transaction::prepared::Prepared;
 use crate::db::tune::Decisions;
 use crate::error::{StorageError, WriteError};
 use crate::hotness::Sampler;
@@ -249,7 +252,7 @@ impl KeyspaceInner {
 
     /// Reports whether programs do not see the keyspace.
     pub(crate) fn is_hidden(&self) -> bool {
-        self.name() == PREPARED_KEYSPACE
+        self.name().starts_with(HIDDEN_PREFIX)
     }
 
     /// Returns an empty memtable whose writes go into `log` or a later one.
@@ -360,6 +363,7 @@ pub(crate) struct DbInner {
     /// The locks of transactions that lock.
     pub(crate) locks: Locks,
     pub(crate) prepared: Prepared,
+    pub(crate) consumers: Consumers,
 
     pub(crate) numbers: Arc<FileNumbers>,
     pub(crate) beginning: Beginning,

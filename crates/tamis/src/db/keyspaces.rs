@@ -10,13 +10,15 @@ use std::sync::Arc;
 
 use crate::db::expiry::Age;
 use crate::db::inner::{DbInner, KeyspaceInner, SharedParts, State};
-use crate::db::transaction::prepared::PREPARED_KEYSPACE;
 use crate::db::{Db, Keyspace};
-use crate::error::AdminError;
+use crate::error::{AdminError, WriteError};
 use crate::ids::DEFAULT_KEYSPACE;
 use crate::operators::Unregistered;
 use crate::options::KeyspaceOptions;
 use crate::tree::edit::VersionEdit;
+
+/// Begins the names of keyspaces that programs do not see. No program can make one, for it is a control character.
+pub(crate) const HIDDEN_PREFIX: char = '\0';
 
 impl Db {
     /// Returns the keyspace called `name`.
@@ -207,9 +209,36 @@ impl DbInner {
     }
 }
 
+impl Db {
+    /// Returns a keyspace that programs do not see, if there ever was one of this name.
+    pub(crate) fn hidden_keyspace(&self, name: &str) -> Option<Keyspace> {
+        debug_assert!(name.starts_with(HIDDEN_PREFIX));
+        let handle = self.handle();
+        let directory = handle.inner.directory.load();
+        let found = directory.values().find(|keyspace| keyspace.name() == name);
+        found.map(|inner| Keyspace { handle: handle.clone(), inner: inner.clone() })
+    }
+
+    /// The same, and creates it if there is none.
+    pub(crate) fn create_hidden_keyspace(&self, name: &str) -> Result<Keyspace, WriteError> {
+        loop {
+            if let Some(keyspace) = self.hidden_keyspace(name) {
+                return Ok(keyspace);
+            }
+            match self.handle().inner.create_keyspace(name, KeyspaceOptions::default()) {
+                // Another thread came first.
+                Ok(_) | Err(AdminError::KeyspaceExists { .. }) => {}
+                Err(AdminError::Write(error)) => return Err(error),
+                Err(AdminError::Storage(error)) => return Err(WriteError::Storage(error)),
+                Err(other) => unreachable!("default options are accepted: {other}"),
+            }
+        }
+    }
+}
+
 /// Refuses the name of a keyspace that is not for programs.
 fn check_shown(name: &str) -> Result<(), AdminError> {
-    match name == PREPARED_KEYSPACE {
+    match name.starts_with(HIDDEN_PREFIX) {
         true => Err(AdminError::NoKeyspace { name: name.to_owned() }),
         false => Ok(()),
     }

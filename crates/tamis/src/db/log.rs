@@ -21,6 +21,7 @@
 //! * A log that takes no more records releases the space after its last one before it is synced, and before its file can get another
 //!   name: the flush thread [trims](Log::trim) it, since that may take milliseconds.
 //! * After idle seconds, obsolete logs are removed, and the next log gives its space back.
+//! * Logs that are kept for [readers of changes](super::changes) are [retained] first, and have limits of their own.
 //! * Before a step that would exceed [`max_log_bytes`](crate::Options::max_log_bytes), obsolete logs are removed, and memtables
 //!   that hold back the oldest log are flushed: see [`throttle`](super::throttle).
 //!
@@ -41,6 +42,8 @@
 //! A failed append or sync suspends writes ([`health`](super::health)); neither is retried, and the suspension ends when the log
 //! was [abandoned](Log::abandon). A failure to create the next log changes nothing. After a panic under the lock, writes stop for
 //! good.
+
+mod retained;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -67,6 +70,8 @@ use crate::sync::{Mutex, MutexGuard};
 use crate::tree::files::{first_log_path, log_path};
 use crate::tree::open_table::Garbage;
 use crate::wal::{LogHeader, LogKind, LogWriter};
+pub(crate) use retained::Place;
+use retained::RetainedLogs;
 
 /// The first step of a log, in bytes.
 const FIRST_STEP: u64 = 256 << 10;
@@ -94,6 +99,10 @@ pub(crate) struct Current {
     id: LogId,
     /// The last sequence number assigned.
     last_seq: SeqNo,
+    /// The number of the first write of this log, if there is one.
+    first_seq: SeqNo,
+    /// The last number of the record appended last: it is assigned once the record is as durable as its writers ask for.
+    appended_seq: SeqNo,
     /// Whether anything was appended since the last sync.
     dirty: bool,
     /// How often this log was synced.
@@ -104,7 +113,8 @@ pub(crate) struct Current {
 
 impl Current {
     fn new(writer: Option<LogWriter>, id: LogId, last_seq: SeqNo) -> Current {
-        Current { writer, id, last_seq, dirty: false, syncs: 0, header: Vec::new() }
+        let (first_seq, appended_seq) = (last_seq + 1, last_seq);
+        Current { writer, id, last_seq, first_seq, appended_seq, dirty: false, syncs: 0, header: Vec::new() }
     }
 
     /// Returns the number of the log.
@@ -126,6 +136,23 @@ impl Current {
     /// Reports whether the log takes writes.
     pub(crate) fn is_open(&self) -> bool {
         self.writer.is_some()
+    }
+
+    /// Makes `next` the log that takes writes, and returns what the one before it was.
+    fn replace(&mut self, next: NextLog) -> (ClosedLog, Option<LogWriter>) {
+        let old = self.writer.replace(next.writer);
+        let size = old.as_ref().map_or((0, 0), |old| (old.len(), old.allocated()));
+        let closed = ClosedLog {
+            id: self.id,
+            first_seq: Some(self.first_seq),
+            bytes: size.0,
+            allocated: size.1,
+            keep: false,
+            syncs: self.syncs,
+        };
+        (self.id, self.dirty, self.syncs) = (next.id, false, 0);
+        (self.first_seq, self.appended_seq) = (self.last_seq + 1, self.last_seq);
+        (closed, old)
     }
 
     fn writer(&mut self) -> &mut LogWriter {
@@ -152,6 +179,8 @@ impl NextLog {
 #[derive(Debug)]
 struct RolledLog {
     id: LogId,
+    /// The number of the last write before the next log.
+    last_seq: SeqNo,
     writer: LogWriter,
     /// Whether the space after its last record was given back, or was tried to.
     is_trimmed: bool,
@@ -161,6 +190,8 @@ struct RolledLog {
 #[derive(Debug)]
 struct ClosedLog {
     id: LogId,
+    /// The number of its first write; `None` if that is unknown, or there is none.
+    first_seq: Option<SeqNo>,
     bytes: u64,
     /// The size of the file on disk, in bytes.
     allocated: u64,
@@ -185,6 +216,10 @@ pub(crate) struct LogFiles {
     /// Rolled logs that are still needed, oldest first.
     rolled: Vec<ClosedLog>,
     current: LogId,
+    /// The number of the first write of the current log, once there is one; 0 before the session has begun.
+    current_first: SeqNo,
+    /// Obsolete logs kept for readers of changes.
+    retained: RetainedLogs,
     /// Obsolete logs kept to be overwritten.
     recyclable: Vec<ClosedLog>,
 }
@@ -291,6 +326,8 @@ pub(crate) struct Log {
     next: Mutex<Option<NextLog>>,
     /// Rolled logs that are not synced yet, oldest first.
     unsynced: Mutex<Vec<RolledLog>>,
+    /// Every write up to this number survives a power failure: in synced logs, or in tables. Raised (`Release`) after that is so.
+    durable: AtomicU64,
     /// Whether there are any: set under the log's lock, cleared when the last one was synced. `Release` and `Acquire`: whoever reads
     /// `false` comes after that sync.
     has_unsynced: AtomicBool,
@@ -332,6 +369,7 @@ impl Log {
             current: Mutex::new(Current::new(None, 0, 0)),
             next: Mutex::default(),
             unsynced: Mutex::default(),
+            durable: AtomicU64::new(0),
             has_unsynced: AtomicBool::new(false),
             len: AtomicU64::new(0),
             allocated: AtomicU64::new(0),
@@ -395,7 +433,9 @@ impl Log {
         self.counters.groups.add_locked(1);
         drop(parts);
         (log.dirty, log.header) = (true, header);
-        result.map(|_| ()).inspect_err(|error| self.health.suspend(error))
+        result.inspect_err(|error| self.health.suspend(error))?;
+        log.appended_seq = log.last_seq + count;
+        Ok(())
     }
 
     /// Takes the next sequence number for an ingestion whose first keyspace is `keyspace`; returns once the log up to it
@@ -418,6 +458,7 @@ impl Log {
             log.writer().sync().inspect_err(|error| self.health.suspend(error))?;
             self.counters.log_syncs.add(1);
             (log.dirty, log.syncs) = (false, log.syncs + 1);
+            self.note_durable(log.appended_seq);
         }
         Ok(())
     }
@@ -431,7 +472,7 @@ impl Log {
             while let Some(oldest) = unsynced.first_mut().filter(|oldest| oldest.is_trimmed) {
                 oldest.writer.sync().inspect_err(|error| self.health.suspend(error))?;
                 self.counters.log_syncs.add(1);
-                unsynced.remove(0);
+                self.note_durable(unsynced.remove(0).last_seq);
             }
             // Otherwise another was rolled meanwhile.
             if unsynced.is_empty() {
@@ -446,31 +487,26 @@ impl Log {
         if log.writer.as_ref().is_none_or(|w| w.is_empty()) {
             return Ok(());
         }
-        let NextLog { id, writer, .. } = self.next()?;
-        self.note_size(&writer);
-        let mut old = log.writer.replace(writer).expect("checked above");
+        let next = self.next()?;
+        let id = next.id;
+        self.note_size(&next.writer);
+        let (mut closed, old) = log.replace(next);
+        let mut old = old.expect("checked above");
         let finished = old.finish(Some(id));
         if let Err(error) = &finished {
             // The log ends with a torn record, after everything acknowledged; and the next log is empty.
             self.health.suspend(error);
         }
-        let closed = ClosedLog {
-            id: log.id,
-            bytes: old.len(),
-            allocated: old.allocated(),
-            keep: false,
-            syncs: log.syncs,
-        };
+        (closed.bytes, closed.allocated) = (old.len(), old.allocated());
         {
             let mut state = self.monitor.lock();
+            let rolled = RolledLog { id: closed.id, last_seq: log.last_seq, writer: old, is_trimmed: false };
             state.logs.rolled.push(closed);
-            state.logs.current = id;
+            (state.logs.current, state.logs.current_first) = (id, log.first_seq);
             self.note_rolled(&state.logs);
-            let mut unsynced = self.unsynced.lock();
-            unsynced.push(RolledLog { id: log.id, writer: old, is_trimmed: false });
+            self.unsynced.lock().push(rolled);
             self.has_unsynced.store(true, Release);
         }
-        (log.id, log.dirty, log.syncs) = (id, false, 0);
         finished.map(drop)
     }
 
@@ -611,25 +647,25 @@ impl Log {
     pub(crate) fn begin(&self, log: &mut Current, files: &mut LogFiles, first: NextLog, last_seq: SeqNo) {
         self.note_size(&first.writer);
         files.rolled.clear();
-        files.current = first.id;
         self.note_rolled(files);
         *log = Current::new(Some(first.writer), first.id, last_seq);
+        (files.current, files.current_first) = (log.id, log.first_seq);
+        self.note_durable(last_seq);
     }
 
     /// Puts `next` in place of the current log, whose records are unreliable: neither it nor earlier logs are synced any more,
     /// and nobody overwrites it. Returns the number of `next`.
     pub(crate) fn abandon(&self, log: &mut Current, files: &mut LogFiles, next: NextLog) -> LogId {
         self.note_size(&next.writer);
-        if let Some(old) = log.writer.replace(next.writer) {
-            let (bytes, allocated) = (old.len(), old.allocated());
-            files.rolled.push(ClosedLog { id: log.id, bytes, allocated, keep: true, syncs: 0 });
+        let (closed, old) = log.replace(next);
+        if old.is_some() {
+            files.rolled.push(ClosedLog { keep: true, ..closed });
             self.note_rolled(files);
         }
-        files.current = next.id;
-        (log.id, log.dirty, log.syncs) = (next.id, false, 0);
+        (files.current, files.current_first) = (log.id, log.first_seq);
         self.unsynced.lock().clear();
         self.has_unsynced.store(false, Release);
-        next.id
+        log.id
     }
 
     /// Takes the last log of a session out of use, synced. Returns a log that holds records, to be closed once the manifest
@@ -653,12 +689,12 @@ impl Log {
 
     /// Records a log of an earlier session that is part of the state shown: `verify` reads it again, statistics count it.
     pub(crate) fn note_found(&self, files: &mut LogFiles, id: LogId, bytes: u64) {
-        files.rolled.push(ClosedLog { id, bytes, allocated: bytes, keep: true, syncs: 0 });
+        files.rolled.push(ClosedLog::found(id, None, bytes));
         self.note_rolled(files);
     }
 
-    /// Recycles or removes the logs below `floor`: every write in them is in a table.
-    pub(crate) fn release(&self, files: &mut LogFiles, floor: LogId) {
+    /// Retains, recycles or removes the logs below `floor`: every write in them is in a table. `now` is in seconds since 1970.
+    pub(crate) fn release(&self, files: &mut LogFiles, floor: LogId, now: u64) {
         let floor = floor.min(files.current);
         let obsolete: Vec<_> = files.rolled.extract_if(.., |log| log.id < floor).collect();
         if obsolete.is_empty() {
@@ -667,13 +703,10 @@ impl Log {
         // Closes the handles; the contents are in durable tables.
         self.unsynced.lock().retain(|rolled| rolled.id >= floor);
         self.note_rolled(files);
-        for log in obsolete {
-            if !log.keep && self.may_recycle(files, &log) {
-                files.recyclable.push(log);
-            } else {
-                self.garbage.push(log_path(&self.dir, log.id));
-            }
-        }
+        let first_after = files.rolled.first().and_then(|log| log.first_seq);
+        self.note_durable(first_after.unwrap_or(files.current_first).saturating_sub(1));
+        files.retained.extend(obsolete, now);
+        self.expire(files, now);
     }
 
     /// Returns the bytes of the records of all logs.
@@ -681,7 +714,7 @@ impl Log {
         self.len.load(Relaxed) + files.rolled().1
     }
 
-    /// Returns the bytes that all logs take on disk.
+    /// Returns the bytes that all logs take on disk, but those that are kept for readers of changes.
     pub(crate) fn allocated(&self, files: &LogFiles) -> u64 {
         self.needed() + self.next_allocated.load(Relaxed) + files.recyclable_bytes()
     }

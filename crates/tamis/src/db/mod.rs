@@ -6,9 +6,11 @@ mod background;
 mod begin;
 mod beside;
 mod catalogue;
+pub(crate) mod changes;
 mod checkpoint;
 mod commit;
 mod compact;
+pub(crate) mod consumers;
 mod counters;
 mod covered;
 mod deletions;
@@ -78,6 +80,7 @@ pub use readers::ReaderStats;
 pub use salvage::{SalvageReport, SalvagedKeyspace, SalvagedLog, SalvagedTable, TableFate};
 pub use scrub::{DamagedTable, ScrubStats};
 pub use snapshot::{Snapshot, SnapshotView};
+pub use stats::ConsumerStats;
 pub use stats::{KeyspaceStats, LevelStats, OverlapStats, RunStats, SnapshotStats, Stats};
 pub use transaction::{
     Isolation, LockOptions, LockTransaction, PreparedTransaction, Savepoint, Transaction, TransactionOptions,
@@ -211,9 +214,12 @@ impl Db {
     /// [`OpenError::Incompatible`] if an option contradicts the stored database, naming the option; damage, with its file and offset.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db, OpenError> {
         let inner = open::open(path.as_ref(), options, false)?;
+        let db = Db::with(inner.clone(), None);
+        db.load_consumers();
         let workers = Workers::start(&inner)
             .map_err(|e| OpenError::Storage(StorageError::io("start a thread for", path.as_ref(), e)))?;
-        Ok(Db::with(inner, Some(workers)))
+        *db.handle().workers.lock() = Some(workers);
+        Ok(db)
     }
 
     /// Opens the database in `path` without changing anything there and without taking its lock. The log is replayed into

@@ -253,7 +253,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         filters: FilterUpkeep::new(!read_only),
         reshaping: Reshaping::having_seen(begun.seen),
         read_debts: ReadDebts::new(),
-        logs: LogFiles::default(),
+        logs: LogFiles::new(&options),
         closing: false,
     };
     let monitor = Arc::new(Monitor::new(state, &health));
@@ -288,6 +288,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         history: History::new(options.transaction_history_bytes),
         locks: Default::default(),
         prepared: Default::default(),
+        consumers: Default::default(),
         reserve,
         beginning: Default::default(),
         numbers,

@@ -9,12 +9,13 @@ use crate::db::counters::WriteCost;
 use crate::db::elastic::ElasticStats;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::JobStats;
+use crate::db::keyspaces::HIDDEN_PREFIX;
 use crate::db::readers::{ReaderStats, Readers};
 use crate::db::scrub::{DamagedTable, ScrubStats};
-use crate::db::transaction::prepared::PREPARED_KEYSPACE;
 use crate::db::tune::TuningDecision;
 use crate::ids::{KeyspaceId, TableId};
 use crate::key::KeyEnd;
+use crate::key::SeqNo;
 use crate::select::{AutoFilterStats, GlobalFilterStats, QueryStats};
 use crate::table::ReadCost;
 use crate::tree::open_table::TableFilter;
@@ -79,6 +80,16 @@ pub struct Stats {
     pub readers_blob_bytes: u64,
     /// The newest sequence number that readers see.
     pub visible_seq: u64,
+    /// The newest sequence number up to which all writes are known to survive a power failure.
+    pub durable_seq: u64,
+    /// The oldest sequence number from which on [changes](crate::Db::changes) can be read; 0 in a database that is open read-only.
+    pub oldest_change: u64,
+    /// The number of logs that are kept only for readers of changes.
+    pub retained_logs: usize,
+    /// The size of these logs on disk, besides `log_allocated_bytes`.
+    pub retained_log_bytes: u64,
+    /// The named consumers of changes.
+    pub change_consumers: Vec<ConsumerStats>,
     /// Why writes stopped for good, if they did.
     pub poisoned: Option<String>,
     /// Why writes are suspended, if they are: see [`WriteError::Suspended`](crate::WriteError::Suspended).
@@ -115,6 +126,17 @@ pub struct OverlapStats {
     pub batches: u64,
     /// The number of reads in those batches.
     pub reads: u64,
+}
+
+/// A named consumer of changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct ConsumerStats {
+    /// Its name.
+    pub name: String,
+    /// The last sequence number that it has acknowledged.
+    pub position: u64,
 }
 
 /// The live snapshots of one state of the database.
@@ -262,9 +284,13 @@ impl Stats {
             .values()
             .map(|keyspace| KeyspaceStats::of(db, &state, keyspace))
             .collect();
+        let consumer = |(name, position): (&str, SeqNo)| ConsumerStats { name: name.to_owned(), position };
+        let change_consumers = state.logs.consumers().map(consumer).collect();
+        let (retained_logs, retained_log_bytes) = state.logs.retained();
         let snapshots = snapshot_stats(db, &state);
         let readers = Readers::of(state.catalogue.keyspaces().values());
         let sum = |f: fn(&KeyspaceStats) -> u64| keyspaces.iter().map(f).sum();
+        let shown = |keyspace: &KeyspaceStats| !keyspace.name.starts_with(HIDDEN_PREFIX);
         Stats {
             read: db.read_counters.read(),
             write: db.write_counters.read(),
@@ -292,6 +318,11 @@ impl Stats {
             readers_table_bytes: readers.table_bytes,
             readers_blob_bytes: readers.blob_bytes,
             visible_seq: db.visible(),
+            durable_seq: db.log.durable().min(db.visible()),
+            oldest_change: state.logs.oldest_change(),
+            retained_logs,
+            retained_log_bytes,
+            change_consumers,
             poisoned: db.health.stopped().cloned(),
             suspended: db.health.suspended().or_else(|| db.waits_because()),
             troubles: db.troubles(&state),
@@ -302,7 +333,7 @@ impl Stats {
             tuning: db.decisions.lock().all(),
             jobs: JobStats::all(&state, db.background.is_paused()),
             warnings: db.warnings.all(),
-            keyspaces: keyspaces.into_iter().filter(|keyspace| keyspace.name != PREPARED_KEYSPACE).collect(),
+            keyspaces: keyspaces.into_iter().filter(shown).collect(),
         }
     }
 }

@@ -155,6 +155,15 @@ options_table! {
             "Old log files kept for new ones to overwrite, which saves the file system from growing a file in every \
              sync. Only those that were synced at least once in 64 KiB are kept, and fewer where they would take more \
              than `max_log_bytes` allows or an eighth of the free disk.";
+        Behaviour, changes_keep_bytes: u64 = "0", Bytes { min: 0, max: NO_LIMIT },
+            "Size of the logs kept for readers of changes once their writes are in tables. A reader that is further behind \
+             gets an error. 0: only what else keeps them.";
+        Behaviour, changes_keep_time: Option<Duration> = "none", Age,
+            "Time for which a log is kept for readers of changes once its writes are in tables; that of earlier sessions \
+             counts from the opening. `none`: only what else keeps them.";
+        Behaviour, changes_max_bytes: u64 = "16 GiB", Bytes { min: 0, max: NO_LIMIT },
+            "Largest size of the logs kept for readers of changes. The oldest are removed beyond it, even if a named consumer \
+             has not read them.";
     }
     besides {
         /// The options of the default keyspace.

@@ -202,6 +202,23 @@ impl LogReader {
         Ok(None)
     }
 
+    /// Reads anew what was behind the last record, and from there on what was appended since. Only for a log that has grown: its next
+    /// record must be whole by now.
+    pub(crate) fn refresh(&mut self) -> Result<(), StorageError> {
+        self.window.refresh()
+    }
+
+    /// Refreshes, and reports whether the log has become shorter: once it is full, it gives back the space behind its last record.
+    pub(crate) fn was_cut(&mut self) -> Result<bool, StorageError> {
+        let known = self.window.len;
+        self.window.refresh()?;
+        Ok(self.window.len < known)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.window.path
+    }
+
     /// Returns how the log ends, once [`next_record`](Self::next_record) has returned `None` or damage.
     pub(crate) fn end(&self) -> Option<&End> {
         self.end.as_ref()

@@ -17,7 +17,7 @@ pub(super) const CHUNK_BYTES: usize = 256 << 10;
 pub(super) struct Window {
     file: Arc<dyn ReadFile>,
     pub(super) path: PathBuf,
-    /// The file's length when it was opened; nothing beyond it is read.
+    /// The file's length when it was opened or refreshed; nothing beyond it is read.
     pub(super) len: u64,
     base: u64,
     buf: Vec<u8>,
@@ -27,6 +27,14 @@ impl Window {
     pub(super) fn new(file: Arc<dyn ReadFile>, path: PathBuf) -> Result<Window, StorageError> {
         let len = file.len().map_err(|e| StorageError::io("read the length of", &path, e))?;
         Ok(Window { file, path, len, base: 0, buf: Vec::new() })
+    }
+
+    /// Forgets the bytes read, and looks how long the file is now.
+    pub(super) fn refresh(&mut self) -> Result<(), StorageError> {
+        self.base = 0;
+        self.buf.clear();
+        self.len = self.file.len().map_err(|e| StorageError::io("read the length of", &self.path, e))?;
+        Ok(())
     }
 
     /// Returns up to `max` bytes from `offset` on, fewer only at the end of the file.

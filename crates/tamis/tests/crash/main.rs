@@ -8,6 +8,7 @@
 
 #![allow(missing_docs, reason = "tests")]
 
+mod changes;
 mod closing;
 mod crashes;
 mod damage;

@@ -8,7 +8,9 @@ use tamis_filter::Digest;
 use super::check_last_seq;
 use crate::collections::{HashMap, HashSet};
 use crate::db::begin::{Flushed, NotBegun, Pending};
+use crate::db::changes::first_write;
 use crate::db::commit::insert;
+use crate::db::consumers::CONSUMERS_KEYSPACE;
 use crate::db::inner::{DbInner, KeyspaceInner};
 use crate::db::replay::{Replayed, replay};
 use crate::db::salvage::{self, Salvage, SalvageReport};
@@ -74,6 +76,11 @@ pub(super) fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
     if db.state().catalogue.manifest_number() == 0 {
         begin_new(db)?;
         return remove_leftovers(db, &files, &preserved);
+    }
+    if keeps_changes(db) {
+        // Before their writes are in tables that survive what they would not.
+        let mut kept = logs.iter().map(|&id| log_path(&db.dir, id));
+        kept.try_for_each(|path| db.fs.sync_file(&path).map_err(|e| StorageError::io("sync", &path, e)))?;
     }
     let mut pending = Pending::default();
     pending.empty_log = logs.last().copied().filter(|_| replayed.last_empty);
@@ -281,6 +288,35 @@ fn wrong_end(
     None
 }
 
+/// Reports whether there may be readers of changes. After salvage, numbers may have gaps.
+fn keeps_changes(db: &DbInner) -> bool {
+    let has_consumers = db.directory.load().values().any(|keyspace| keyspace.name() == CONSUMERS_KEYSPACE);
+    !db.options.salvage && (has_consumers || db.state().logs.keeps_changes())
+}
+
+/// Keeps the logs of earlier sessions for readers of changes, if there may be any.
+fn retain_logs(db: &DbInner, files: &[(String, FileKind)]) {
+    if !keeps_changes(db) {
+        return;
+    }
+    let current = db.state().logs.current();
+    let now = db.now();
+    for (_, kind) in files {
+        let FileKind::Log(id) = *kind else { continue };
+        if id >= current {
+            continue;
+        }
+        match first_write(&*db.fs, &log_path(&db.dir, id), id) {
+            Ok(Some((first, bytes))) => db.state().logs.retain_found(id, Some(first), bytes, now),
+            Ok(None) => {}
+            Err(error) => {
+                db.state().logs.retain_found(id, None, 0, now);
+                db.warn(format!("changes in a log cannot be read in this session: {error}"));
+            }
+        }
+    }
+}
+
 /// Removes what a crash or an earlier session left behind: unfinished tables, replayed logs, old manifests. Salvage sets such
 /// files aside instead; `preserved` files already have another name.
 fn remove_leftovers(
@@ -288,6 +324,7 @@ fn remove_leftovers(
     files: &[(String, FileKind)],
     preserved: &HashMap<PathBuf, PathBuf>,
 ) -> Result<(), OpenError> {
+    retain_logs(db, files);
     let state = db.state();
     let tables: HashSet<u64> = state
         .catalogue
@@ -312,7 +349,7 @@ fn remove_leftovers(
         let path = db.dir.join(name);
         let keep = match kind {
             FileKind::Table(id) => tables.contains(id),
-            FileKind::Log(id) => *id >= state.logs.current(),
+            FileKind::Log(id) => *id >= state.logs.current() || state.logs.retains(*id),
             FileKind::Manifest(number) => *number == state.catalogue.manifest_number(),
             FileKind::Filter(id) => filter_files.contains(id),
             FileKind::Blob(id) => blob_files.contains(id),

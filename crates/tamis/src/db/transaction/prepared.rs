@@ -19,16 +19,15 @@ use std::collections::btree_map::Entry;
 use smallvec::SmallVec;
 
 use crate::batch::WriteBatch;
+use crate::db::Db;
 use crate::db::transaction::condition::Condition;
 use crate::db::transaction::footprint::Part;
 use crate::db::transaction::lock_transaction::{batch_of, targets_of};
 use crate::db::transaction::locks::Owner;
-use crate::db::{Db, Keyspace};
-use crate::error::{AdminError, ReadError, StorageError, TransactionError, WriteError};
-use crate::options::KeyspaceOptions;
+use crate::error::{ReadError, StorageError, TransactionError, WriteError};
 use crate::sync::Mutex;
 
-/// The keyspace of prepared transactions. No program can make one of this name, for it has a control character.
+/// The keyspace of prepared transactions, hidden from programs.
 pub(crate) const PREPARED_KEYSPACE: &str = "\0prepared";
 
 /// The first byte of an entry.
@@ -103,7 +102,7 @@ impl PreparedTransaction {
             _ => return Err(not_prepared()),
         }
         let ended = (|| {
-            let keyspace = self.db.prepared_keyspace().ok_or_else(not_prepared)?;
+            let keyspace = self.db.hidden_keyspace(PREPARED_KEYSPACE).ok_or_else(not_prepared)?;
             let entry = keyspace.get(&self.name)?.ok_or_else(not_prepared)?;
             let mut batch = WriteBatch::with_capacity(entry.len() + self.name.len() + 16);
             batch.delete_in(&keyspace, &self.name);
@@ -145,14 +144,6 @@ impl Db {
         Ok(prepared.map(handle).collect())
     }
 
-    /// Returns the keyspace of prepared transactions, if there ever was one.
-    fn prepared_keyspace(&self) -> Option<Keyspace> {
-        let handle = self.handle();
-        let directory = handle.inner.directory.load();
-        let found = directory.values().find(|keyspace| keyspace.name() == PREPARED_KEYSPACE);
-        found.map(|inner| Keyspace { handle: handle.clone(), inner: inner.clone() })
-    }
-
     /// Takes the locks of the transactions that were prepared before the database was opened. Only the first call has an effect.
     pub(super) fn load_prepared(&self) -> Result<(), TransactionError> {
         let inner = &self.handle().inner;
@@ -161,7 +152,7 @@ impl Db {
             return Ok(());
         }
         let mut found = Vec::new();
-        if let Some(keyspace) = self.prepared_keyspace() {
+        if let Some(keyspace) = self.hidden_keyspace(PREPARED_KEYSPACE) {
             for item in keyspace.iter() {
                 let (name, entry) = item?;
                 let targets = operations(&entry).and_then(targets_of).ok_or_else(|| self.damaged(&name))?;
@@ -200,7 +191,7 @@ impl Db {
         }
         let stored = (|| {
             inner.check_operators(writes)?;
-            let keyspace = self.create_prepared_keyspace()?;
+            let keyspace = self.create_hidden_keyspace(PREPARED_KEYSPACE)?;
             let mut batch = WriteBatch::with_capacity(writes.byte_len() + name.len() + 16);
             batch.put_in(&keyspace, name, [&[VERSION], writes.bytes()].concat());
             batch.check()?;
@@ -215,21 +206,6 @@ impl Db {
             Err(error) => {
                 names.by_name.remove(name);
                 Err(error)
-            }
-        }
-    }
-
-    fn create_prepared_keyspace(&self) -> Result<Keyspace, TransactionError> {
-        loop {
-            if let Some(keyspace) = self.prepared_keyspace() {
-                return Ok(keyspace);
-            }
-            match self.handle().inner.create_keyspace(PREPARED_KEYSPACE, KeyspaceOptions::default()) {
-                // Another thread came first.
-                Ok(_) | Err(AdminError::KeyspaceExists { .. }) => {}
-                Err(AdminError::Write(error)) => return Err(error.into()),
-                Err(AdminError::Storage(error)) => return Err(WriteError::Storage(error).into()),
-                Err(other) => unreachable!("default options are accepted: {other}"),
             }
         }
     }

@@ -1,0 +1,422 @@
+//! The change feed: committed batches in the order in which they took effect, read from the logs.
+//!
+//! A reader goes from record to record and from log to log. It asks the list of logs only when it opens one
+//! ([`LogFiles::place_of`](crate::db::log::LogFiles::place_of)), and what is visible before every record: a record that holds a visible
+//! number is whole, since its append came before the number was published (`Release`, and `Acquire` in
+//! [`visible`](crate::db::commit::Committer::visible)), and the pages that a mapped log is written through are those that its file is read
+//! from. So nothing is read that is being written, a bad record is damage, and writers do nothing for readers that do not wait.
+//!
+//! A log that is removed while it is read is gone for the reader, too: it gets the error of one that fell behind. One that is overwritten
+//! meanwhile holds no record of the old log any more (checksums are seeded with the log's number), with the same result.
+//!
+//! # Threads
+//!
+//! A [`Changes`] has one owner at a time. It takes the `state` lock to open a log, and to tell damage from a log that is gone; and it sleeps
+//! where writers of groups wait for their turn to become visible.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::batch::{BatchOp, GroupHeader, Ops};
+use crate::db::catalogue::Directory;
+use crate::db::inner::DbInner;
+use crate::db::log::Place;
+use crate::db::{Db, Handle};
+use crate::error::{ChangesError, OpenError, StorageError, WriteError};
+use crate::io::{Access, FileSystem};
+use crate::key::SeqNo;
+use crate::sync;
+use crate::tree::files::log_path;
+use crate::wal::{LogKind, LogReader, ReadOptions};
+
+/// How long a wait lasts before it looks whether the database was closed.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How often a log is opened that changes meanwhile. It is removed once and cut once.
+const ATTEMPTS: u32 = 4;
+
+/// How often a reader of durable changes looks whether there are more.
+const LOOK_FOR_DURABLE: Duration = Duration::from_millis(5);
+
+/// A batch that was committed, or several that were committed together: the operations of one record of the log. They took effect at once.
+#[derive(Clone, Debug)]
+pub struct Change {
+    first: SeqNo,
+    last: SeqNo,
+    /// The number of the first operation in `operations`.
+    start: SeqNo,
+    operations: Vec<u8>,
+    durable: bool,
+    keyspaces: Arc<Directory>,
+}
+
+impl Change {
+    /// Returns the sequence number of its first operation.
+    pub fn first_seq(&self) -> u64 {
+        self.first
+    }
+
+    /// Returns the sequence number of its last operation: the position of a reader that has applied the change.
+    pub fn last_seq(&self) -> u64 {
+        self.last
+    }
+
+    /// Reports whether it was known to survive a power failure when it was read: its log was synced, or its writes were in tables.
+    pub fn is_durable(&self) -> bool {
+        self.durable
+    }
+
+    /// Returns its operations in order.
+    pub fn operations(&self) -> impl Iterator<Item = Operation<'_>> {
+        let operations = Ops::new(&self.operations).map(|op| op.expect("decoded when it was read"));
+        let numbered = operations.zip(self.start..).filter(|(_, seq)| *seq >= self.first);
+        numbered.filter_map(|(op, seq)| {
+            let keyspace = self.keyspaces.get(&op.keyspace());
+            if keyspace.is_some_and(|keyspace| keyspace.is_hidden()) {
+                return None;
+            }
+            let kind = match op {
+                BatchOp::Put { key, value, .. } => OperationKind::Put { key, value },
+                BatchOp::Merge { key, operand, .. } => OperationKind::Merge { key, operand },
+                BatchOp::Delete { key, .. } => OperationKind::Delete { key },
+                BatchOp::DeleteRange { start, end, .. } => OperationKind::DeleteRange { start, end },
+                BatchOp::Ingestion { .. } => OperationKind::Ingestion,
+            };
+            let name = keyspace.map(|keyspace| keyspace.name());
+            Some(Operation { seq, keyspace: name, keyspace_id: op.keyspace(), kind })
+        })
+    }
+}
+
+/// One operation of a [`Change`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Operation<'c> {
+    /// Its sequence number.
+    pub seq: u64,
+    /// The name that its keyspace had when the change was read; `None` if it had been dropped.
+    pub keyspace: Option<&'c str>,
+    /// The number of its keyspace, which is never given again and stays when the keyspace is renamed.
+    pub keyspace_id: u32,
+    /// What it does.
+    pub kind: OperationKind<'c>,
+}
+
+/// What an [`Operation`] does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OperationKind<'c> {
+    /// Sets a key to a value.
+    Put {
+        /// The key.
+        key: &'c [u8],
+        /// The value.
+        value: &'c [u8],
+    },
+    /// Applies an operand to a key's value, with the merge operator of the keyspace.
+    Merge {
+        /// The key.
+        key: &'c [u8],
+        /// The operand.
+        operand: &'c [u8],
+    },
+    /// Deletes a key, which need not have existed.
+    Delete {
+        /// The key.
+        key: &'c [u8],
+    },
+    /// Deletes all keys from `start` up to but not including `end`.
+    DeleteRange {
+        /// The first key of the range.
+        start: &'c [u8],
+        /// The first key after the range; `None` if it is unbounded.
+        end: Option<&'c [u8]>,
+    },
+    /// Tables were to be ingested, into this keyspace first. The log does not hold what is in them, nor whether the ingestion succeeded: read
+    /// the keyspace.
+    Ingestion,
+}
+
+/// A reader of the change feed. [`Db::changes`] begins one.
+///
+/// It is also an iterator, which ends for now where there are no more changes, and can go on later. It keeps the database open as any
+/// handle does, but no logs: a [`Consumer`](crate::changes::Consumer) does.
+#[derive(Debug)]
+pub struct Changes {
+    handle: Arc<Handle>,
+    /// The number of the next operation.
+    next: SeqNo,
+    durable_only: bool,
+    log: Option<OpenLog>,
+}
+
+/// A log that is being read.
+#[derive(Debug)]
+struct OpenLog {
+    place: Place,
+    reader: LogReader,
+    /// Records up to this number were whole when the length of the file was last asked for.
+    whole: SeqNo,
+}
+
+impl Changes {
+    /// Leaves out what a power failure might take back; the numbers of such changes would be given again. By default they are shown, and
+    /// [marked](Change::is_durable): without synced writes, it takes until the log is full before changes are durable.
+    pub fn durable_only(mut self, durable_only: bool) -> Changes {
+        self.durable_only = durable_only;
+        self
+    }
+
+    /// Returns the number of the last operation read, or skipped.
+    pub fn last_seq(&self) -> u64 {
+        self.next - 1
+    }
+
+    /// Returns the next change, or `None` if there is none yet. Reads a record of the log; the first call, the log before it.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangesError::FellBehind`] if the log that holds the next change is gone; failed reads, damage. The next call tries again.
+    pub fn poll(&mut self) -> Result<Option<Change>, ChangesError> {
+        let handle = self.handle.clone();
+        let db = &*handle.inner;
+        loop {
+            let limit = self.limit(db);
+            if self.next > limit {
+                return Ok(None);
+            }
+            if let Some(change) = self.advance(db, limit)? {
+                return Ok(Some(change));
+            }
+        }
+    }
+
+    /// Waits for the next change, but no longer than `timeout`; then returns `None`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`poll`](Changes::poll), and [`ChangesError::Closed`] once the database is closed and all changes are read.
+    pub fn wait(&mut self, timeout: Duration) -> Result<Option<Change>, ChangesError> {
+        let started = sync::now();
+        loop {
+            if let Some(change) = self.poll()? {
+                return Ok(Some(change));
+            }
+            let db = &*self.handle.inner;
+            if matches!(db.health.check_writable(), Err(WriteError::Closed)) {
+                return Err(ChangesError::Closed);
+            }
+            let left = timeout.saturating_sub(sync::since(started));
+            if left.is_zero() {
+                return Ok(None);
+            }
+            match db.visible() >= self.next {
+                // Nobody rings when writes become durable.
+                true => sync::thread::sleep(left.min(LOOK_FOR_DURABLE)),
+                false => db.committer.sleep_until(self.next, left.min(LOOK)),
+            }
+        }
+    }
+
+    /// Returns the last number that may be read now.
+    fn limit(&self, db: &DbInner) -> SeqNo {
+        match self.durable_only {
+            true => db.visible().min(db.log.durable()),
+            false => db.visible(),
+        }
+    }
+
+    /// Reads one record; those up to `limit` are whole. `None` if it holds nothing for the reader, or if the log ended.
+    fn advance(&mut self, db: &DbInner, limit: SeqNo) -> Result<Option<Change>, ChangesError> {
+        let log = match &mut self.log {
+            Some(log) => log,
+            none => none.insert(open_log(db, self.next, limit, None)?),
+        };
+        let read = read_record(log, self.next, limit);
+        let place = log.place;
+        match read {
+            Ok(Read::Record { start, last, operations }) => {
+                let first = start.max(self.next);
+                if last < first {
+                    return Ok(None);
+                }
+                self.next = last + 1;
+                let durable = last <= db.log.durable();
+                let keyspaces = db.directory.load_full();
+                let change = Change { first, last, start, operations, durable, keyspaces };
+                let is_shown = change.operations().next().is_some();
+                Ok(is_shown.then_some(change))
+            }
+            Ok(Read::End) => {
+                self.log = None;
+                self.log = Some(open_log(db, self.next, limit, Some(place))?);
+                Ok(None)
+            }
+            Err(error) => {
+                self.log = None;
+                // It may have been removed, or overwritten, meanwhile.
+                match place_of(db, self.next)? {
+                    found if found.log == place.log => Err(error.into()),
+                    _ => Ok(None),
+                }
+            }
+        }
+    }
+}
+
+impl Iterator for Changes {
+    type Item = Result<Change, ChangesError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.poll().transpose()
+    }
+}
+
+/// What was read from a log.
+enum Read {
+    Record { start: SeqNo, last: SeqNo, operations: Vec<u8> },
+    End,
+}
+
+/// Reads the next record of a log whose next visible number is `next`, and checks that it decodes.
+fn read_record(log: &mut OpenLog, next: SeqNo, limit: SeqNo) -> Result<Read, StorageError> {
+    if next > log.whole {
+        log.reader.refresh()?;
+        log.whole = limit;
+    }
+    match next_record(log, next) {
+        Err(StorageError::Io(failure))
+            if failure.kind() == io::ErrorKind::UnexpectedEof && log.reader.was_cut()? =>
+        {
+            next_record(log, next)
+        }
+        read => read,
+    }
+}
+
+fn next_record(log: &mut OpenLog, next: SeqNo) -> Result<Read, StorageError> {
+    let path = log.reader.path().to_owned();
+    let Some(record) = log.reader.next_record()? else { return Ok(Read::End) };
+    let damaged = |what: String| StorageError::corrupt(&path, record.offset, what);
+    let (header, operations) = GroupHeader::decode(record.payload).map_err(|e| damaged(e.to_string()))?;
+    if header.first_seq >= log.place.until {
+        return Ok(Read::End);
+    }
+    if header.first_seq > next {
+        return Err(damaged(format!("its first write is number {}, expected {next}", header.first_seq)));
+    }
+    let mut count = 0;
+    for op in Ops::new(operations) {
+        op.map_err(|e| damaged(e.to_string()))?;
+        count += 1;
+    }
+    if count != header.count {
+        return Err(damaged("a record whose count of operations is wrong".to_owned()));
+    }
+    let last = header.first_seq + count - 1;
+    let operations = if last >= next { operations.to_vec() } else { Vec::new() };
+    Ok(Read::Record { start: header.first_seq, last, operations })
+}
+
+/// Opens the log that holds the number `seq`, when all numbers up to `limit` are visible. `ended` is a log that does not hold it.
+fn open_log(db: &DbInner, seq: SeqNo, limit: SeqNo, ended: Option<Place>) -> Result<OpenLog, ChangesError> {
+    for attempt in 1.. {
+        let place = place_of(db, seq)?;
+        let path = log_path(&db.dir, place.log);
+        if ended.is_some_and(|ended| ended.log == place.log) {
+            // A power failure took the rest back, or it was given up after a failed sync, and what it held went to tables.
+            if place.until < SeqNo::MAX {
+                return Err(ChangesError::FellBehind { wanted: seq, oldest: place.until });
+            }
+            let what = format!("it ends before write {seq}, which is visible");
+            return Err(StorageError::corrupt(&path, None, what).into());
+        }
+        let opened = db.fs.open(&path, Access::Sequential).map_err(|e| StorageError::io("open", &path, e));
+        let reader = opened.map_err(OpenError::Storage).and_then(|file| {
+            LogReader::open(file, &path, LogKind::Writes, place.log, ReadOptions::default())
+        });
+        match reader {
+            Ok(reader) => return Ok(OpenLog { place, reader, whole: limit }),
+            // It was removed after it was found, or cut behind its last record.
+            Err(OpenError::Storage(StorageError::Io(failure)))
+                if attempt < ATTEMPTS
+                    && matches!(failure.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof) => {}
+            Err(OpenError::Storage(error)) => return Err(error.into()),
+            Err(other) => return Err(StorageError::corrupt(&path, 0, other.to_string()).into()),
+        }
+    }
+    unreachable!("the last attempt returns")
+}
+
+/// Returns the log that holds, or will hold, the number `wanted`.
+fn place_of(db: &DbInner, wanted: SeqNo) -> Result<Place, ChangesError> {
+    let state = db.state();
+    let place = state.logs.place_of(wanted);
+    place.ok_or_else(|| ChangesError::FellBehind { wanted, oldest: state.logs.oldest_change() })
+}
+
+/// Returns the number of the first write of a log, and the size of its file; `None` if it holds no record.
+pub(crate) fn first_write(
+    fs: &dyn FileSystem,
+    path: &std::path::Path,
+    id: u64,
+) -> Result<Option<(SeqNo, u64)>, OpenError> {
+    let io = |operation, e| StorageError::io(operation, path, e);
+    let file = fs.open(path, Access::Sequential).map_err(|e| io("open", e))?;
+    let bytes = file.len().map_err(|e| io("read the length of", e))?;
+    let mut reader = LogReader::open(file, path, LogKind::Writes, id, ReadOptions::default())?;
+    let Some(record) = reader.next_record()? else { return Ok(None) };
+    let offset = record.offset;
+    let (header, _) = GroupHeader::decode(record.payload)
+        .map_err(|e| StorageError::corrupt(path, offset, e.to_string()))?;
+    Ok(Some((header.first_seq, bytes)))
+}
+
+impl Db {
+    /// Returns a reader of all changes after the number `since`, in order: one of [`Snapshot::seq`](crate::Snapshot::seq), or the position of
+    /// an earlier reader; 0 begins with the first write of the database. Changes are those of all keyspaces.
+    ///
+    /// Changes are read from the logs, which are gone soon after their writes are in tables, unless they are kept: for a
+    /// [consumer](Db::change_consumer), or by the options [`changes_keep_bytes`](crate::Options::changes_keep_bytes) and
+    /// [`changes_keep_time`](crate::Options::changes_keep_time). A reader of whom a change is gone gets an error, and never a feed with a
+    /// hole. Keyspaces that are created, renamed or dropped, entries that expire, and what ingested tables hold are no changes.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangesError::FellBehind`] if the next change is gone; [`ChangesError::Ahead`] if no write has the number `since` yet;
+    /// [`ChangesError::ReadOnly`]; [`ChangesError::Write`] while a database without room has not begun its session.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// let snapshot = db.snapshot();
+    /// db.put("key", "value")?;
+    /// let mut changes = db.changes(snapshot.seq())?;
+    /// let change = changes.poll()?.expect("a change");
+    /// let operation = change.operations().next().expect("an operation");
+    /// assert_eq!(operation.kind, tamis::changes::OperationKind::Put { key: b"key", value: b"value" });
+    /// assert!(changes.poll()?.is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn changes(&self, since: u64) -> Result<Changes, ChangesError> {
+        let db = self.inner();
+        if db.read_only {
+            return Err(ChangesError::ReadOnly);
+        }
+        if let Some(cause) = db.waits_because() {
+            return Err(WriteError::Suspended { cause }.into());
+        }
+        let last = db.visible();
+        if since > last {
+            return Err(ChangesError::Ahead { since, last });
+        }
+        let next = since + 1;
+        // It may be lost until the first read, but an error now is worth more than later.
+        place_of(db, next)?;
+        Ok(Changes { handle: self.handle().clone(), next, durable_only: false, log: None })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,204 @@
+//! Named consumers of the change feed: readers whose position the database keeps, and for whom it keeps the logs.
+//!
+//! A consumer is an entry of a keyspace of its own: its name, and the number up to which it has acknowledged changes, as a varint. So an
+//! acknowledgement costs a put, and is as durable as one. Their positions are read when the database is opened, before any log is given up
+//! ([`retained`](crate::db::log)).
+//!
+//! # Locks
+//!
+//! One mutex makes changes to the list of consumers one after the other, each with its entry. It comes before every lock of the database.
+
+use crate::batch::WriteBatch;
+use crate::codec::{Decoder, Encode};
+use crate::db::changes::Changes;
+use crate::db::{Db, Keyspace};
+use crate::error::{ChangesError, ReadError, StorageError, WriteError};
+use crate::key::SeqNo;
+use crate::sync::Mutex;
+
+/// The keyspace of consumers, hidden from programs.
+pub(crate) const CONSUMERS_KEYSPACE: &str = "\0consumers";
+
+/// The longest name of a consumer, in bytes.
+const MAX_NAME_BYTES: usize = 255;
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(crate) struct Consumers(Mutex<()>);
+
+/// A named reader of the change feed. The database keeps its position, and the logs that it has yet to read (up to
+/// [`changes_max_bytes`](crate::Options::changes_max_bytes)), also from one opening to the next. [`Db::change_consumer`] creates it or
+/// finds it again.
+///
+/// Changes are delivered at least once: after a crash, those again whose acknowledgement was not durable.
+#[derive(Clone, Debug)]
+pub struct Consumer {
+    db: Db,
+    name: String,
+}
+
+impl Consumer {
+    /// Returns the name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the last number that was acknowledged, or that of the last write before the consumer was created.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangesError::NoConsumer`] if it was dropped.
+    pub fn position(&self) -> Result<u64, ChangesError> {
+        self.db.handle().inner.state().logs.consumer(&self.name).ok_or_else(|| self.gone())
+    }
+
+    /// Returns a reader of the changes that were not acknowledged yet.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangesError::NoConsumer`], and those of [`Db::changes`].
+    pub fn changes(&self) -> Result<Changes, ChangesError> {
+        self.db.changes(self.position()?)
+    }
+
+    /// Acknowledges all changes up to the number `seq`: they will not be delivered again, and their logs need not be kept. Numbers that
+    /// were acknowledged already, and those that no write has yet, change nothing more. Costs a put.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangesError::NoConsumer`] if it was dropped, and those of [`Db::put`].
+    pub fn acknowledge(&self, seq: u64) -> Result<(), ChangesError> {
+        let inner = &self.db.handle().inner;
+        let _one = inner.consumers.0.lock();
+        let seq = seq.min(inner.visible());
+        if seq <= self.position()? {
+            return Ok(());
+        }
+        let keyspace = self.db.hidden_keyspace(CONSUMERS_KEYSPACE).ok_or_else(|| self.gone())?;
+        self.db.write_position(&keyspace, &self.name, seq, false)?;
+        let mut state = inner.state();
+        // Not before the write, whose number it is at least.
+        state.logs.acknowledge(&self.name, seq, inner.visible());
+        let any = inner.log.expire(&mut state.logs, inner.now());
+        drop(state);
+        if any {
+            inner.garbage.remove_all(&*inner.fs);
+        }
+        Ok(())
+    }
+
+    fn gone(&self) -> ChangesError {
+        ChangesError::NoConsumer { name: self.name.clone() }
+    }
+}
+
+impl Db {
+    /// Returns the consumer of this name. If there is none, it is created, durably, and its first change is the next one.
+    ///
+    /// To begin with the present contents, create the consumer, then take a snapshot, copy it, and acknowledge
+    /// [its number](crate::Snapshot::seq).
+    ///
+    /// # Errors
+    ///
+    /// [`ChangesError::BadName`] for a name that is empty, longer than 255 bytes or has control characters; those of [`Db::put`].
+    pub fn change_consumer(&self, name: &str) -> Result<Consumer, ChangesError> {
+        if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
+            return Err(ChangesError::BadName { name: name.to_owned() });
+        }
+        let inner = &self.handle().inner;
+        let consumer = Consumer { db: self.clone(), name: name.to_owned() };
+        let _one = inner.consumers.0.lock();
+        if inner.state().logs.consumer(name).is_some() {
+            return Ok(consumer);
+        }
+        inner.check_ready()?;
+        let keyspace = self.create_hidden_keyspace(CONSUMERS_KEYSPACE)?;
+        // From now on logs are kept for it.
+        let position = {
+            let mut state = inner.state();
+            let position = inner.visible();
+            state.logs.add_consumer(name, position);
+            position
+        };
+        let written = self.write_position(&keyspace, name, position, true);
+        written.inspect_err(|_| _ = inner.state().logs.remove_consumer(name))?;
+        Ok(consumer)
+    }
+
+    /// Forgets the consumer of this name, and gives up the logs that were kept for it alone; `false` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::delete`].
+    pub fn drop_change_consumer(&self, name: &str) -> Result<bool, ChangesError> {
+        let inner = &self.handle().inner;
+        let _one = inner.consumers.0.lock();
+        if inner.state().logs.consumer(name).is_none() {
+            return Ok(false);
+        }
+        if let Some(keyspace) = self.hidden_keyspace(CONSUMERS_KEYSPACE) {
+            let mut batch = WriteBatch::new();
+            batch.delete_in(&keyspace, name);
+            inner.write(batch, true)?;
+        }
+        let mut state = inner.state();
+        state.logs.remove_consumer(name);
+        inner.log.expire(&mut state.logs, inner.now());
+        drop(state);
+        inner.garbage.remove_all(&*inner.fs);
+        Ok(true)
+    }
+
+    fn write_position(
+        &self,
+        keyspace: &Keyspace,
+        name: &str,
+        position: SeqNo,
+        sync: bool,
+    ) -> Result<(), WriteError> {
+        let mut value = Vec::new();
+        value.put_varint(position);
+        let mut batch = WriteBatch::new();
+        batch.put_in(keyspace, name, value);
+        self.handle().inner.write(batch, sync)
+    }
+
+    /// Reads the positions of consumers, then gives up the logs that nobody needs. Where they cannot be read, all logs are kept. For
+    /// opening, before background work begins.
+    pub(super) fn load_consumers(&self) {
+        let inner = &self.handle().inner;
+        let Some(keyspace) = self.hidden_keyspace(CONSUMERS_KEYSPACE) else { return };
+        let mut found = Vec::new();
+        for item in keyspace.iter() {
+            match item.and_then(|(name, value)| self.decode_position(&name, &value)) {
+                Ok(consumer) => found.push(consumer),
+                Err(error) => {
+                    inner
+                        .warn(format!("consumers of changes cannot be read, and all logs are kept: {error}"));
+                    inner.state().logs.keep_all();
+                    return;
+                }
+            }
+        }
+        let mut state = inner.state();
+        for (name, position) in found {
+            state.logs.add_consumer(&name, position);
+        }
+        inner.log.expire(&mut state.logs, inner.now());
+        drop(state);
+        inner.garbage.remove_all(&*inner.fs);
+    }
+
+    fn decode_position(&self, name: &[u8], value: &[u8]) -> Result<(String, SeqNo), ReadError> {
+        let mut decoder = Decoder::new(value);
+        let position = decoder.varint().filter(|_| decoder.is_empty());
+        let name = std::str::from_utf8(name).ok().filter(|name| !name.is_empty());
+        match (name, position) {
+            (Some(name), Some(position)) => Ok((name.to_owned(), position)),
+            _ => {
+                let what = "the position of a consumer cannot be understood";
+                Err(StorageError::corrupt(self.path(), None, what).into())
+            }
+        }
+    }
+}
