@@ -210,17 +210,15 @@ const MUTATIONS: &[Mutation] = &[
         story: "a flush survives a power cut that earlier writes of another keyspace do not",
         edits: &[Edit {
             file: "crates/tamis/src/db/flush.rs",
-            find: r#"if self.directory.load().len() > 1
-"#,
-            replace: r#"if self.directory.load().len() > 1000
-"#,
+            find: r#"if (self.directory.load().len() > 1 ||"#,
+            replace: r#"if (self.directory.load().len() > 1000 ||"#,
         }],
     },
     Mutation {
         name: "linked-log-reused",
         story: "a log that a checkpoint shares is overwritten",
         edits: &[Edit {
-            file: "crates/tamis/src/db/log.rs",
+            file: "crates/tamis/src/db/log/retained.rs",
             find: r#"if !log.keep && self.may_recycle"#,
             replace: r#"if self.may_recycle"#,
         }],

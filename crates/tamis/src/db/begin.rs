@@ -158,11 +158,12 @@ impl DbInner {
         }
         match self.begin(&mut pending, Flushed::default()) {
             Ok(()) => {
-                self.beginning.waiting.store(false, Ordering::Release);
                 if let Err(error) = self.write_options() {
                     self.warn(error.to_string());
                 }
                 self.remove_unneeded(&pending.files);
+                // Not before: a log that is begun and rolled meanwhile may have the number of an empty one that was found.
+                self.beginning.waiting.store(false, Ordering::Release);
                 pending.in_doubt.drain(..).for_each(|path| self.garbage.push(path));
                 *pending = Pending::default();
                 drop(pending);

@@ -196,17 +196,24 @@ impl Changes {
     ///
     /// # Errors
     ///
-    /// Those of [`poll`](Changes::poll), and [`ChangesError::Closed`] once the database is closed and all changes are read.
+    /// Those of [`poll`](Changes::poll), and [`ChangesError::Closed`] once the database is closed and all changes are read;
+    /// [`WriteError::Poisoned`] likewise after writes have stopped for good.
     pub fn wait(&mut self, timeout: Duration) -> Result<Option<Change>, ChangesError> {
         let started = sync::now();
         loop {
+            // First, since a write may be acknowledged until then.
+            let ended = match self.handle.inner.health.check_writable() {
+                Err(WriteError::Closed) => Some(ChangesError::Closed),
+                Err(error @ WriteError::Poisoned { .. }) => Some(ChangesError::Write(error)),
+                _ => None,
+            };
             if let Some(change) = self.poll()? {
                 return Ok(Some(change));
             }
-            let db = &*self.handle.inner;
-            if matches!(db.health.check_writable(), Err(WriteError::Closed)) {
-                return Err(ChangesError::Closed);
+            if let Some(ended) = ended {
+                return Err(ended);
             }
+            let db = &*self.handle.inner;
             let left = timeout.saturating_sub(sync::since(started));
             if left.is_zero() {
                 return Ok(None);
@@ -229,6 +236,14 @@ impl Changes {
 
     /// Reads one record; those up to `limit` are whole. `None` if it holds nothing for the reader, or if the log ended.
     fn advance(&mut self, db: &DbInner, limit: SeqNo) -> Result<Option<Change>, ChangesError> {
+        if let Some(log) = self.log.as_mut().filter(|log| self.next > log.whole) {
+            // Numbers that were not visible then: they may be in a later log by now, and what this one holds of them may have failed.
+            let place = place_of(db, self.next)?;
+            match place.log == log.place.log {
+                true => log.place = place,
+                false => self.log = None,
+            }
+        }
         let log = match &mut self.log {
             Some(log) => log,
             none => none.insert(open_log(db, self.next, limit, None)?),
@@ -342,6 +357,8 @@ fn open_log(db: &DbInner, seq: SeqNo, limit: SeqNo, ended: Option<Place>) -> Res
             Err(OpenError::Storage(StorageError::Io(failure)))
                 if attempt < ATTEMPTS
                     && matches!(failure.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof) => {}
+            // Or overwritten.
+            Err(_) if place_of(db, seq)? != place => {}
             Err(OpenError::Storage(error)) => return Err(error.into()),
             Err(other) => return Err(StorageError::corrupt(&path, 0, other.to_string()).into()),
         }

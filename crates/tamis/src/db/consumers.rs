@@ -100,7 +100,8 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`ChangesError::BadName`] for a name that is empty, longer than 255 bytes or has control characters; those of [`Db::put`].
+    /// [`ChangesError::BadName`] for a name that is empty, longer than 255 bytes or has control characters; [`ChangesError::Storage`] if the
+    /// positions of consumers could not be read when the database was opened, and this may be one of them; those of [`Db::put`].
     pub fn change_consumer(&self, name: &str) -> Result<Consumer, ChangesError> {
         if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
             return Err(ChangesError::BadName { name: name.to_owned() });
@@ -108,8 +109,14 @@ impl Db {
         let inner = &self.handle().inner;
         let consumer = Consumer { db: self.clone(), name: name.to_owned() };
         let _one = inner.consumers.0.lock();
-        if inner.state().logs.consumer(name).is_some() {
-            return Ok(consumer);
+        {
+            let state = inner.state();
+            if state.logs.consumer(name).is_some() {
+                return Ok(consumer);
+            }
+            if let Some(error) = state.logs.unknown_consumers() {
+                return Err(error.clone().into());
+            }
         }
         inner.check_ready()?;
         let keyspace = self.create_hidden_keyspace(CONSUMERS_KEYSPACE)?;
@@ -133,8 +140,12 @@ impl Db {
     pub fn drop_change_consumer(&self, name: &str) -> Result<bool, ChangesError> {
         let inner = &self.handle().inner;
         let _one = inner.consumers.0.lock();
-        if inner.state().logs.consumer(name).is_none() {
-            return Ok(false);
+        {
+            let state = inner.state();
+            if state.logs.consumer(name).is_none() {
+                let unknown = state.logs.unknown_consumers().cloned();
+                return unknown.map_or(Ok(false), |error| Err(error.into()));
+            }
         }
         if let Some(keyspace) = self.hidden_keyspace(CONSUMERS_KEYSPACE) {
             let mut batch = WriteBatch::new();
@@ -168,21 +179,27 @@ impl Db {
     pub(super) fn load_consumers(&self) {
         let inner = &self.handle().inner;
         let Some(keyspace) = self.hidden_keyspace(CONSUMERS_KEYSPACE) else { return };
-        let mut found = Vec::new();
+        let (mut found, mut failed) = (Vec::new(), None);
         for item in keyspace.iter() {
             match item.and_then(|(name, value)| self.decode_position(&name, &value)) {
                 Ok(consumer) => found.push(consumer),
                 Err(error) => {
-                    inner
-                        .warn(format!("consumers of changes cannot be read, and all logs are kept: {error}"));
-                    inner.state().logs.keep_all();
-                    return;
+                    inner.warn(format!(
+                        "a consumer of changes cannot be read, and all logs are kept: {error}"
+                    ));
+                    failed = Some(match error {
+                        ReadError::Storage(error) => error,
+                        other => StorageError::corrupt(self.path(), None, other.to_string()),
+                    });
                 }
             }
         }
         let mut state = inner.state();
         for (name, position) in found {
             state.logs.add_consumer(&name, position);
+        }
+        if let Some(error) = failed {
+            state.logs.keep_all(error);
         }
         inner.log.expire(&mut state.logs, inner.now());
         drop(state);

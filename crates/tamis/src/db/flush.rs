@@ -11,6 +11,7 @@ use crate::compaction::deletes::{self, DeleteTimes};
 use crate::compaction::filters::FilterBits;
 use crate::compaction::writer::MergeOutput;
 use crate::compaction::{Lineage, NewKeys, TableSink, writer};
+use crate::db::consumers::CONSUMERS_KEYSPACE;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::FlushControl;
 use crate::db::log::Current;
@@ -42,7 +43,10 @@ impl DbInner {
         let state = self.state();
         let oldest = self.log.oldest_if_near_limit(&state.logs, 0);
         let pinning = oldest.map_or_else(Vec::new, |oldest| state.catalogue.holding_back(oldest));
-        for keyspace in keyspaces.iter().chain(&pinning) {
+        // Acknowledgements never fill a memtable, which would hold back all logs.
+        let is_small = |keyspace: &&Arc<KeyspaceInner>| keyspace.name() == CONSUMERS_KEYSPACE;
+        let small = state.catalogue.keyspaces().values().filter(is_small);
+        for keyspace in keyspaces.iter().chain(&pinning).chain(small) {
             let old = keyspace.view.load_full();
             if old.memtables.active.memtable.is_empty() || keyspace.is_dropped() {
                 continue;

@@ -149,6 +149,7 @@ impl Current {
             allocated: size.1,
             keep: false,
             syncs: self.syncs,
+            abandoned: false,
         };
         (self.id, self.dirty, self.syncs) = (next.id, false, 0);
         (self.first_seq, self.appended_seq) = (self.last_seq + 1, self.last_seq);
@@ -199,6 +200,8 @@ struct ClosedLog {
     keep: bool,
     /// How often it was synced while it took writes.
     syncs: u64,
+    /// Whether it was given up: its end is unreliable.
+    abandoned: bool,
 }
 
 impl ClosedLog {
@@ -659,7 +662,7 @@ impl Log {
         self.note_size(&next.writer);
         let (closed, old) = log.replace(next);
         if old.is_some() {
-            files.rolled.push(ClosedLog { keep: true, ..closed });
+            files.rolled.push(ClosedLog { keep: true, abandoned: true, ..closed });
             self.note_rolled(files);
         }
         (files.current, files.current_first) = (log.id, log.first_seq);

@@ -209,3 +209,25 @@ fn a_mirror_is_right_after_failing_operations() {
         lab::assert_no_background_panics(&context);
     }
 }
+
+/// A reader that was open while a sync failed returned the write that was never acknowledged, and passed over the one that got its number.
+#[test]
+fn a_write_whose_sync_failed_is_no_change() {
+    let fs = FaultyFs::new(3);
+    let db = lab::open(&fs).unwrap();
+    db.put("first", "").unwrap();
+    let mut changes = db.changes(0).unwrap();
+    assert_eq!(changes.by_ref().count(), 1);
+    let mut batch = WriteBatch::new();
+    batch.put("failed", "").put("too", "");
+    fs.plan(FaultPlan { fail_at: Some(fs.operations()), only: Some(OpClass::Sync), ..FaultPlan::none() });
+    db.write_with(batch, tamis::Durability::Synced).unwrap_err();
+    fs.plan(FaultPlan::none());
+    while db.put("second", "").is_err() {
+        std::thread::yield_now();
+    }
+    let change = changes.poll().unwrap().expect("a change");
+    let operations: Vec<_> = change.operations().map(|operation| (operation.seq, operation.kind)).collect();
+    assert_eq!(operations, [(2, OperationKind::Put { key: b"second", value: b"" })]);
+    assert!(changes.poll().unwrap().is_none());
+}

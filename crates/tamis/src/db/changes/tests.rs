@@ -235,3 +235,40 @@ fn who_opens_read_only_has_no_changes() {
     let db = Db::open_read_only("/db", options(&fs)).unwrap();
     assert!(matches!(db.changes(0), Err(ChangesError::ReadOnly)));
 }
+
+/// A consumer whose entry cannot be read was created anew, at the end of what it had yet to read.
+#[test]
+fn a_consumer_that_cannot_be_read_is_not_created_anew() {
+    let fs = Arc::new(MemFs::new());
+    let db = Db::open("/db", options(&fs)).unwrap();
+    let good = db.change_consumer("good").unwrap().position().unwrap();
+    db.change_consumer("bad").unwrap();
+    let keyspace = db.hidden_keyspace(crate::db::consumers::CONSUMERS_KEYSPACE).unwrap();
+    keyspace.put("bad", [0xff; 3]).unwrap();
+    fill(&db, 3);
+    db.close().unwrap();
+    let db = Db::open("/db", options(&fs)).unwrap();
+    assert_eq!(db.change_consumer("good").unwrap().position().unwrap(), good);
+    for failed in [db.change_consumer("bad").map(drop), db.drop_change_consumer("bad").map(drop)] {
+        assert!(matches!(failed, Err(ChangesError::Storage(_))), "{failed:?}");
+    }
+    db.change_consumer("good").unwrap().acknowledge(db.stats().visible_seq).unwrap();
+    fill(&db, 3);
+    assert!(db.stats().retained_logs > 5, "somebody may need them: {:?}", db.stats());
+    assert!(db.stats().warnings.iter().any(|warning| warning.contains("all logs are kept")));
+}
+
+#[test]
+fn acknowledgements_do_not_hold_back_the_logs() {
+    let fs = Arc::new(MemFs::new());
+    let db = Db::open("/db", options(&fs)).unwrap();
+    let consumer = db.change_consumer("one").unwrap();
+    for _ in 0..20 {
+        for n in 0..100u8 {
+            db.put([n], [n; 1000]).unwrap();
+        }
+        consumer.acknowledge(db.stats().visible_seq).unwrap();
+    }
+    db.settle().unwrap();
+    assert!(db.stats().log_files < 5, "{:?}", db.stats());
+}

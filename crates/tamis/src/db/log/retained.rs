@@ -7,8 +7,8 @@
 //!
 //! # Which records count
 //!
-//! A log may hold records that never were part of the database: one whose sync failed, and those behind a torn record of an older log.
-//! Their numbers were given again, to writes of a later log. So of the logs that hold a number, the last one counts, and a log counts up
+//! A log that was given up may hold a record that never was part of the database, for its sync failed. Its numbers were given again, to
+//! writes of a later log. So of the logs that hold a number, the last one counts, and a log counts up
 //! to the first number of every later one ([`LogFiles::place_of`]). Nothing else need be known about how a log ended, and what a crash
 //! leaves behind is read as what a running database keeps. Where logs are kept, they are synced before tables that hold the same writes are
 //! published, so that they are not cut short by a power failure that the tables survive. Numbers are missing in between only where unsynced
@@ -24,6 +24,7 @@ use std::collections::btree_map::Entry;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use super::{ClosedLog, Log, LogFiles};
+use crate::error::StorageError;
 use crate::ids::LogId;
 use crate::key::SeqNo;
 use crate::options::Options;
@@ -58,8 +59,8 @@ pub(super) struct RetainedLogs {
     keep_time: Option<u64>,
     most_bytes: u64,
     consumers: BTreeMap<String, Consumer>,
-    /// Whether there may be consumers that are not known.
-    keeps_all: bool,
+    /// Why there may be consumers that are not known.
+    keeps_all: Option<StorageError>,
     /// Oldest first, each with the time from which it was obsolete, in seconds since 1970.
     logs: Vec<(ClosedLog, u64)>,
 }
@@ -78,6 +79,13 @@ impl RetainedLogs {
         self.logs.extend(logs.into_iter().map(|log| (log, now)));
     }
 
+    /// Keeps logs of earlier sessions.
+    pub(super) fn extend_found(&mut self, logs: impl Iterator<Item = ClosedLog>, now: u64) {
+        let known: Vec<LogId> = self.logs.iter().map(|(log, _)| log.id).collect();
+        self.logs.extend(logs.filter(|log| !known.contains(&log.id)).map(|log| (log, now)));
+        self.logs.sort_by_key(|(log, _)| log.id);
+    }
+
     /// Returns the last number that every consumer has acknowledged durably, if everything up to `durable` is.
     fn acknowledged(&mut self, durable: SeqNo) -> SeqNo {
         for consumer in self.consumers.values_mut() {
@@ -88,8 +96,8 @@ impl RetainedLogs {
             }
         }
         match self.keeps_all {
-            true => 0,
-            false => self.consumers.values().map(|consumer| consumer.held).min().unwrap_or(SeqNo::MAX),
+            Some(_) => 0,
+            None => self.consumers.values().map(|consumer| consumer.held).min().unwrap_or(SeqNo::MAX),
         }
     }
 }
@@ -97,7 +105,7 @@ impl RetainedLogs {
 impl ClosedLog {
     /// A log of an earlier session, which nobody overwrites.
     pub(super) fn found(id: LogId, first_seq: Option<SeqNo>, bytes: u64) -> ClosedLog {
-        ClosedLog { id, first_seq, bytes, allocated: bytes, keep: true, syncs: 0 }
+        ClosedLog { id, first_seq, bytes, allocated: bytes, keep: true, syncs: 0, abandoned: false }
     }
 }
 
@@ -113,7 +121,10 @@ impl LogFiles {
 
     /// Returns the logs that can be read, oldest first, each with its first number.
     fn readable(&self) -> impl DoubleEndedIterator<Item = (LogId, SeqNo)> + '_ {
-        let closed = self.retained.logs.iter().map(|(log, _)| log).chain(&self.rolled);
+        // What is before a log that cannot be read may have been given up for what is in it.
+        let unknown = self.retained.logs.iter().rposition(|(log, _)| log.first_seq.is_none());
+        let known = &self.retained.logs[unknown.map_or(0, |unknown| unknown + 1)..];
+        let closed = known.iter().map(|(log, _)| log).chain(&self.rolled);
         let closed = closed.filter_map(|log| Some((log.id, log.first_seq?)));
         closed.chain((self.current_first > 0).then_some((self.current, self.current_first)))
     }
@@ -150,17 +161,21 @@ impl LogFiles {
         self.retained.keeps_any()
     }
 
-    /// Keeps a log of an earlier session that is in tables; without a first number, if it cannot be read now, for the next session.
-    pub(crate) fn retain_found(&mut self, id: LogId, first_seq: Option<SeqNo>, bytes: u64, now: u64) {
-        if !self.retains(id) {
-            self.retained.logs.push((ClosedLog::found(id, first_seq, bytes), now));
-            self.retained.logs.sort_by_key(|(log, _)| log.id);
-        }
+    /// Keeps logs of earlier sessions whose writes are in tables, given by their numbers, first writes and sizes; without a first write, if
+    /// they cannot be read now, for the next session.
+    pub(crate) fn retain_found(&mut self, logs: &[(LogId, Option<SeqNo>, u64)], now: u64) {
+        let found = logs.iter().map(|&(id, first, bytes)| ClosedLog::found(id, first, bytes));
+        self.retained.extend_found(found, now);
     }
 
     /// Keeps all logs, since it is not known who needs them.
-    pub(crate) fn keep_all(&mut self) {
-        self.retained.keeps_all = true;
+    pub(crate) fn keep_all(&mut self, error: StorageError) {
+        self.retained.keeps_all = Some(error);
+    }
+
+    /// Returns why there may be consumers that are not known.
+    pub(crate) fn unknown_consumers(&self) -> Option<&StorageError> {
+        self.retained.keeps_all.as_ref()
     }
 
     /// Returns the consumers with the last number that each has acknowledged.
@@ -233,13 +248,16 @@ impl Log {
             bytes -= log.allocated;
             gone = at + 1;
         }
-        for (log, _) in files.retained.logs.drain(..gone).collect::<Vec<_>>() {
+        let given_up = |(log, _): &mut (ClosedLog, u64)| log.abandoned;
+        let unreliable = files.retained.logs.extract_if(gone.., given_up).collect::<Vec<_>>();
+        let any = gone > 0 || !unreliable.is_empty();
+        for (log, _) in files.retained.logs.drain(..gone).chain(unreliable).collect::<Vec<_>>() {
             if !log.keep && self.may_recycle(files, &log) {
                 files.recyclable.push(log);
             } else {
                 self.garbage.push(log_path(&self.dir, log.id));
             }
         }
-        gone > 0
+        any
     }
 }

@@ -79,8 +79,18 @@ pub(super) fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
     }
     if keeps_changes(db) {
         // Before their writes are in tables that survive what they would not.
-        let mut kept = logs.iter().map(|&id| log_path(&db.dir, id));
-        kept.try_for_each(|path| db.fs.sync_file(&path).map_err(|e| StorageError::io("sync", &path, e)))?;
+        let torn = replayed.broken.as_ref().map_or(LogId::MAX, |(log, ..)| *log);
+        for &id in logs {
+            let path = log_path(&db.dir, id);
+            // What is behind a torn record never was part of the database, and must not be taken for it by a later session.
+            let done = if id <= torn { db.fs.sync_file(&path) } else { db.fs.remove(&path) };
+            if let Err(e) = done {
+                db.warn(format!(
+                    "readers of changes may fall behind: {}",
+                    StorageError::io("keep", &path, e)
+                ));
+            }
+        }
     }
     let mut pending = Pending::default();
     pending.empty_log = logs.last().copied().filter(|_| replayed.last_empty);
@@ -300,21 +310,23 @@ fn retain_logs(db: &DbInner, files: &[(String, FileKind)]) {
         return;
     }
     let current = db.state().logs.current();
-    let now = db.now();
+    let mut found = Vec::new();
     for (_, kind) in files {
         let FileKind::Log(id) = *kind else { continue };
-        if id >= current {
+        let path = log_path(&db.dir, id);
+        if id >= current || !db.fs.exists(&path).unwrap_or(true) {
             continue;
         }
-        match first_write(&*db.fs, &log_path(&db.dir, id), id) {
-            Ok(Some((first, bytes))) => db.state().logs.retain_found(id, Some(first), bytes, now),
+        match first_write(&*db.fs, &path, id) {
+            Ok(Some((first, bytes))) => found.push((id, Some(first), bytes)),
             Ok(None) => {}
             Err(error) => {
-                db.state().logs.retain_found(id, None, 0, now);
+                found.push((id, None, db.fs.file_len(&path).unwrap_or(0)));
                 db.warn(format!("changes in a log cannot be read in this session: {error}"));
             }
         }
     }
+    db.state().logs.retain_found(&found, db.now());
 }
 
 /// Removes what a crash or an earlier session left behind: unfinished tables, replayed logs, old manifests. Salvage sets such
