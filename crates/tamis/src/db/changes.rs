@@ -16,7 +16,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::batch::{BatchOp, GroupHeader, Ops};
 use crate::db::catalogue::Directory;
@@ -32,6 +32,12 @@ use crate::wal::{LogKind, LogReader, ReadOptions};
 
 /// How long a wait lasts before it looks whether the database was closed.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// For so long after a change, a reader looks for the next one by itself, so that a writer in full flow wakes nobody.
+const FLOW: Duration = Duration::from_millis(2);
+
+/// How often it looks.
+const LOOK_IN_FLOW: Duration = Duration::from_micros(100);
 
 /// How often a log is opened that changes meanwhile. It is removed once and cut once.
 const ATTEMPTS: u32 = 4;
@@ -149,6 +155,8 @@ pub struct Changes {
     next: SeqNo,
     durable_only: bool,
     log: Option<OpenLog>,
+    /// When a wait returned a change.
+    last_wait: Option<Instant>,
 }
 
 /// A log that is being read.
@@ -208,6 +216,7 @@ impl Changes {
                 _ => None,
             };
             if let Some(change) = self.poll()? {
+                self.last_wait = Some(sync::now());
                 return Ok(Some(change));
             }
             if let Some(ended) = ended {
@@ -221,6 +230,9 @@ impl Changes {
             match db.visible() >= self.next {
                 // Nobody rings when writes become durable.
                 true => sync::thread::sleep(left.min(LOOK_FOR_DURABLE)),
+                false if self.last_wait.is_some_and(|last| sync::since(last) < FLOW) => {
+                    sync::thread::sleep(left.min(LOOK_IN_FLOW));
+                }
                 false => db.committer.sleep_until(self.next, left.min(LOOK)),
             }
         }
@@ -431,7 +443,7 @@ impl Db {
         let next = since + 1;
         // It may be lost until the first read, but an error now is worth more than later.
         place_of(db, next)?;
-        Ok(Changes { handle: self.handle().clone(), next, durable_only: false, log: None })
+        Ok(Changes { handle: self.handle().clone(), next, durable_only: false, log: None, last_wait: None })
     }
 }
 
