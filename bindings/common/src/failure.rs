@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use tamis::changes::ChangesError;
 use tamis::options::ParseValueError;
 use tamis::{
     AdminError, Corruption, Error, ExternalTableError, IoFailure, OpenError, OptionsError, ReadError,
@@ -243,6 +244,19 @@ impl From<ExternalTableError> for Failure {
     }
 }
 
+impl From<ChangesError> for Failure {
+    fn from(error: ChangesError) -> Failure {
+        match error {
+            ChangesError::Write(error) => error.into(),
+            ChangesError::Storage(error) => error.into(),
+            ChangesError::ReadOnly => WriteError::ReadOnly.into(),
+            ChangesError::Closed => WriteError::Closed.into(),
+            // No binding reads changes yet.
+            other => Failure::of(Code::Other, &other),
+        }
+    }
+}
+
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         match error {
@@ -250,6 +264,7 @@ impl From<Error> for Failure {
             Error::Read(error) => error.into(),
             Error::Write(error) => error.into(),
             Error::Transaction(error) => error.into(),
+            Error::Changes(error) => error.into(),
             Error::Admin(error) => error.into(),
             Error::External(error) => error.into(),
             Error::Options(error) => error.into(),
