@@ -152,7 +152,7 @@ fn judge(fs: &FaultyFs, mirror: &mut Mirror, context: &str) {
 fn a_mirror_is_right_after_crashes_at_random_moments() {
     lab::listen_for_panics();
     let (mut histories, mut anew) = (0, 0);
-    for seed in 0..60 * scale() as u64 {
+    for seed in 0..40 * scale() as u64 {
         let mut rng = Rng::new(seed);
         let mut fs = FaultyFs::new(seed);
         let mut mirror = Mirror::default();
@@ -183,7 +183,7 @@ fn a_mirror_is_right_after_crashes_at_random_moments() {
 fn a_mirror_is_right_after_failing_operations() {
     lab::listen_for_panics();
     let classes = [None, Some(OpClass::Sync), Some(OpClass::Read)];
-    for seed in 0..60 * scale() as u64 {
+    for seed in 0..40 * scale() as u64 {
         let mut rng = Rng::new(seed);
         let context = format!("seed {seed}");
         let fs = FaultyFs::new(seed);
