@@ -1,7 +1,7 @@
 //! The change feed: committed batches in the order in which they took effect, read from the logs.
 //!
-//! A reader goes from record to record and from log to log. It asks the list of logs only when it opens one
-//! ([`LogFiles::place_of`](crate::db::log::LogFiles::place_of)), and what is visible before every record: a record that holds a visible
+//! A reader goes from record to record and from log to log. It asks the list of logs when it opens one, and before it reads what has become
+//! visible since ([`LogFiles::place_of`](crate::db::log::LogFiles::place_of)); and what is visible before every record: a record that holds a visible
 //! number is whole, since its append came before the number was published (`Release`, and `Acquire` in
 //! [`visible`](crate::db::commit::Committer::visible)), and the pages that a mapped log is written through are those that its file is read
 //! from. So nothing is read that is being written, a bad record is damage, and writers do nothing for readers that do not wait.

@@ -45,20 +45,20 @@ impl Mirror {
     }
 
     /// Reads what there is, in order, each change once; or begins anew.
-    fn catch_up(&mut self, db: &Db, changes: &mut Changes) -> Result<(), ChangesError> {
+    fn catch_up(&mut self, db: &Db, changes: &mut Changes) -> Result<(), tamis::Error> {
         let drained = self.drain(changes);
         if let Err(ChangesError::FellBehind { wanted, oldest }) = drained {
             assert!(self.may_fall_behind, "{wanted} is gone");
             let snapshot = db.snapshot();
             assert!(wanted < oldest && oldest <= snapshot.seq() + 1, "{wanted}, {oldest}");
             // Nothing is written meanwhile.
-            self.contents = contents(db);
+            self.contents = contents(db)?;
             self.begun_anew += 1;
             db.change_consumer(NAME)?.acknowledge(snapshot.seq())?;
             *changes = db.changes(snapshot.seq())?.durable_only(true);
             return Ok(());
         }
-        drained
+        Ok(drained?)
     }
 
     fn drain(&mut self, changes: &mut Changes) -> Result<(), ChangesError> {
@@ -73,17 +73,17 @@ impl Mirror {
 }
 
 /// The consumer's reader of a database that was opened just now.
-fn reader(db: &Db, mirror: &mut Mirror) -> Result<Changes, ChangesError> {
+fn reader(db: &Db, mirror: &mut Mirror) -> Result<Changes, tamis::Error> {
     let consumer = db.change_consumer(NAME)?;
     if !mirror.created {
-        mirror.contents = contents(db);
+        mirror.contents = contents(db)?;
         mirror.created = true;
     }
     match consumer.changes() {
         Err(ChangesError::FellBehind { wanted, .. }) => {
             assert!(mirror.may_fall_behind, "{wanted} is gone");
             let snapshot = db.snapshot();
-            mirror.contents = contents(db);
+            mirror.contents = contents(db)?;
             mirror.begun_anew += 1;
             consumer.acknowledge(snapshot.seq())?;
             Ok(db.changes(snapshot.seq())?.durable_only(true))
@@ -92,9 +92,9 @@ fn reader(db: &Db, mirror: &mut Mirror) -> Result<Changes, ChangesError> {
     }
 }
 
-fn contents(db: &Db) -> Contents {
+fn contents(db: &Db) -> Result<Contents, tamis::ReadError> {
     let item = |item: Result<(tamis::Slice, tamis::Slice), _>| item.map(|(k, v)| (k.to_vec(), v.to_vec()));
-    db.iter().map(item).collect::<Result<_, _>>().expect("a scan")
+    db.iter().map(item).collect()
 }
 
 /// Does some hundred things at random. Errors end it early.
@@ -143,7 +143,7 @@ fn judge(fs: &FaultyFs, mirror: &mut Mirror, context: &str) {
     db.put([255], "last").unwrap_or_else(|e| panic!("{context}: {e}"));
     db.sync().unwrap_or_else(|e| panic!("{context}: {e}"));
     mirror.catch_up(&db, &mut changes).unwrap_or_else(|e| panic!("{context}: {e}"));
-    assert_eq!(mirror.contents, contents(&db), "{context}");
+    assert_eq!(mirror.contents, contents(&db).expect("a scan"), "{context}");
     db.change_consumer(NAME).and_then(|consumer| consumer.acknowledge(changes.last_seq())).expect("a put");
     db.close().unwrap_or_else(|e| panic!("{context}: {e}"));
 }
@@ -230,4 +230,34 @@ fn a_write_whose_sync_failed_is_no_change() {
     let operations: Vec<_> = change.operations().map(|operation| (operation.seq, operation.kind)).collect();
     assert_eq!(operations, [(2, OperationKind::Put { key: b"second", value: b"" })]);
     assert!(changes.poll().unwrap().is_none());
+}
+
+/// With logs kept for a consumer, an opening removed an empty log that had been created ahead; where the disk was full, it then looked for
+/// it, and failed.
+#[test]
+fn a_database_with_a_consumer_opens_on_a_full_disk() {
+    let fs = FaultyFs::new(9);
+    let db = lab::open(&fs).unwrap();
+    db.change_consumer(NAME).unwrap();
+    for n in 0..200u8 {
+        db.put([n], [n; 100]).unwrap();
+    }
+    db.flush().unwrap();
+    db.put("last", "value").unwrap();
+    while fs.files().iter().filter(|(path, _)| path.extension().is_some_and(|e| e == "log")).count() < 2 {
+        std::thread::yield_now();
+    }
+    let after = fs.after_crash(CrashMode::KeepAll);
+    let _ = fs.crash(CrashMode::KeepAll);
+    drop(db);
+    after.set_capacity(Some(after.files().iter().map(|(_, len)| len).sum()));
+    let db = lab::open(&after).unwrap();
+    assert_eq!(db.get("last").unwrap().unwrap(), "value");
+    after.set_capacity(None);
+    while db.put("more", "").is_err() {
+        std::thread::yield_now();
+    }
+    let changes = db.change_consumer(NAME).unwrap().changes().unwrap();
+    let count: usize = changes.map(|change| change.unwrap().operations().count()).sum();
+    assert_eq!(count, 202);
 }

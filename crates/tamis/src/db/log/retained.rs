@@ -20,7 +20,6 @@
 //! was before, and finds the logs that it needs.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use super::{ClosedLog, Log, LogFiles};
@@ -188,15 +187,10 @@ impl LogFiles {
         self.retained.consumers.get(name).map(|consumer| consumer.position)
     }
 
-    /// Adds a consumer that has acknowledged everything up to `position`, unless there is one of this name. Returns its position.
-    pub(crate) fn add_consumer(&mut self, name: &str, position: SeqNo) -> SeqNo {
-        match self.retained.consumers.entry(name.to_owned()) {
-            Entry::Occupied(known) => known.get().position,
-            Entry::Vacant(free) => {
-                free.insert(Consumer { position, held: position, pending: None, written: 0 });
-                position
-            }
-        }
+    /// Adds a consumer that has acknowledged everything up to `position`, unless there is one of this name.
+    pub(crate) fn add_consumer(&mut self, name: &str, position: SeqNo) {
+        let new = Consumer { position, held: position, pending: None, written: 0 };
+        self.retained.consumers.entry(name.to_owned()).or_insert(new);
     }
 
     /// Removes a consumer; `false` if there is none of this name.

@@ -77,6 +77,9 @@ pub(super) fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
         begin_new(db)?;
         return remove_leftovers(db, &files, &preserved);
     }
+    let mut pending = Pending::default();
+    pending.empty_log = logs.last().copied().filter(|_| replayed.last_empty);
+    let mut kept = logs.to_vec();
     if keeps_changes(db) {
         // Before their writes are in tables that survive what they would not.
         let torn = replayed.broken.as_ref().map_or(LogId::MAX, |(log, ..)| *log);
@@ -91,9 +94,9 @@ pub(super) fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
                 ));
             }
         }
+        kept.retain(|id| *id <= torn);
     }
-    let mut pending = Pending::default();
-    pending.empty_log = logs.last().copied().filter(|_| replayed.last_empty);
+    let logs = &kept[..];
     if has_room {
         let in_tables = !flushed.is_empty();
         match db.begin(&mut pending, flushed) {
