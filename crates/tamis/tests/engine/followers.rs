@@ -396,3 +396,33 @@ fn a_database_is_recovered_to_any_write_that_is_in_no_table() {
         assert_eq!(db.get("more").unwrap().unwrap(), "writes");
     }
 }
+
+/// With fewer files open than there are tables, a reader opened one again that its writer had removed meanwhile: `No such file`.
+#[test]
+fn a_reader_beside_a_writer_reads_tables_that_the_writer_has_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = Options {
+        read_mode: tamis::options::ReadMode::Buffered,
+        max_open_files: 1,
+        cache_bytes: 0,
+        ..Options::default()
+    };
+    options.keyspace.auto_compaction = false;
+    let writer = Db::open(dir.path(), options.clone()).unwrap();
+    for round in 0..4 {
+        for key in 0..100u64 {
+            writer.put(format!("{round} {key}"), "value").unwrap();
+        }
+        writer.flush().unwrap();
+    }
+    let reader = Db::open_read_only(dir.path(), options.clone()).unwrap();
+    let follower = Db::open_follower(dir.path(), options).unwrap();
+    writer.compact().unwrap();
+    writer.put("more", "value").unwrap();
+    for db in [&reader, &follower] {
+        assert_eq!(db.iter().filter(|item| item.is_ok()).count(), 400);
+        assert_eq!(db.get("3 7").unwrap().unwrap(), "value");
+    }
+    follower.catch_up().unwrap();
+    assert_eq!(follower.iter().filter(|item| item.is_ok()).count(), 401);
+}
