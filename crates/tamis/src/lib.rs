@@ -72,6 +72,7 @@ pub mod simulation {
 mod key;
 mod memory;
 mod memtable;
+mod observe;
 pub mod operators;
 pub mod options;
 mod read;
@@ -102,6 +103,15 @@ pub mod clock {
     //! [`Options::clock`](crate::Options::clock) takes any [`Clock`].
 
     pub use tamis_env::clock::{Clock, ManualClock, SystemClock};
+}
+
+pub mod events {
+    //! What a database tells the program's [listeners](EventListener) while it works:
+    //! [`Options::listeners`](crate::Options::listeners).
+
+    pub use crate::observe::events::{
+        CompactionInfo, CompactionOutcome, Event, EventListener, FlushInfo, FlushOutcome, SlowOperation,
+    };
 }
 
 pub mod explain {
@@ -152,6 +162,8 @@ pub mod stats {
     };
     pub use crate::memory::ReadMemoryShare;
     pub use crate::memory::writes::WriteMemoryUse;
+    pub use crate::observe::latency::{Latencies, LatencyHistogram, Operation};
+    pub use crate::observe::{StallCause, StallStats};
     pub use crate::select::{AutoFilterStats, GlobalFilterStats, KeyMapStats, QueryStats};
     pub use crate::table::ReadCost;
 }

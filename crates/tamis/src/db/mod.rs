@@ -131,9 +131,9 @@ impl Handle {
         drop(log);
         db.state().closing = true;
         db.monitor.notify();
-        if let Some(workers) = self.workers.lock().take() {
-            workers.join();
-        }
+        let workers = self.workers.lock().take().map(Workers::join);
+        // At the end, however this ends.
+        let _events = EndEvents(workers);
         db.elastic.stop();
         db.throttle.leave_shared();
         // Caller-started compactions give up when they see that the database is closed.
@@ -170,6 +170,17 @@ impl Handle {
         db.lock.lock().take();
         closed?;
         Ok(healthy?)
+    }
+}
+
+/// Ends the thread of the listeners.
+struct EndEvents(Option<Workers>);
+
+impl Drop for EndEvents {
+    fn drop(&mut self) {
+        if let Some(workers) = self.0.take() {
+            workers.end_events();
+        }
     }
 }
 

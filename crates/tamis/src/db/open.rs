@@ -37,6 +37,7 @@ use crate::io::batch::BatchReader;
 use crate::io::{DirectFs, DiskFs, FileSystem};
 use crate::key::{MAX_SEQNO, SeqNo};
 use crate::memtable::ChunkPool;
+use crate::observe::Observer;
 use crate::operators::{Names, Unregistered};
 use crate::options::{
     AsyncReads, Incompatible, KeyspaceOptions, LogWrites, OnDamage, Options, ReadMode, incompatible,
@@ -149,7 +150,8 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     }
     let declared = options.keyspace.workload;
     let begun = tune::at_opening(dir, &mut options, &mut tree, read_only);
-    let read_counters = Arc::new(AllReads::default());
+    let observer = Observer::new(dir, &options.listeners, options.slow_operation_threshold);
+    let read_counters = Arc::new(AllReads::new(&observer));
     let (elastic, cache) = Elastic::new(&options, dir, &read_counters);
     let cache = Some(cache);
     let reader_config = ReaderConfig {
@@ -228,13 +230,13 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
 
     let lacks_operators = keyspaces.values().any(|keyspace| keyspace.operators.missing.is_some());
     let write_counters = Arc::<WriteCounters>::default();
-    let health = Arc::new(Health::new(dir, read_only, &write_counters));
+    let health = Arc::new(Health::new(dir, read_only, &write_counters, &observer));
     let numbers = Arc::new(FileNumbers::from(tree.next_file.max(largest + 1)));
     let room = Arc::<Room>::default();
     let committer = Arc::new(Committer::new(tree.last_seq));
     let clock = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock));
     let expiry = Expiry::new(tree.times.clone(), clock, &committer);
-    let open_warnings = Arc::new(Warnings::new(dir));
+    let open_warnings = Arc::new(Warnings::new(dir, &observer));
     let reserve = Reserve::new(dir.to_owned(), &fs, &options, &room, &write_counters, &open_warnings);
     let filter_files = Arc::new(FilterFiles::new(dir.to_owned(), &fs, &garbage, &open_warnings, read_only));
     let catalogue = Catalogue::new(
@@ -265,6 +267,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         health: &health,
         room: &room,
         counters: &write_counters,
+        observer: &observer,
     };
     let log = Arc::new(Log::new(dir.to_owned(), &options, parts));
     let set = numbering.set(Arc::<Log>::downgrade(&log));
@@ -272,7 +275,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
 
     let share = options.shared_write_memory.as_ref().filter(|_| !read_only);
     let share = share.map(|memory| memory.join(dir, Arc::new(OwnMemtables::new(&directory, &monitor))));
-    let throttle = Throttle::new(&options, share, &monitor, &health, &write_counters);
+    let throttle = Throttle::new(&options, share, &monitor, &health, &write_counters, &observer);
     let inner = DbInner {
         dir: dir.to_owned(),
         read_only,
@@ -303,6 +306,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         decisions: Mutex::new(begun.decisions.into()),
         read_counters,
         write_counters,
+        observer,
         background: Background::new(&options),
         scrub: Default::default(),
         filter_files,

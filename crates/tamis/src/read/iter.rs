@@ -2,9 +2,12 @@
 
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::error::{ReadError, StorageError};
 use crate::key::{MAX_SEQNO, SeqNo, prefix_successor};
+use crate::observe::Explained;
+use crate::observe::latency::Operation;
 use crate::operators::MergeOperator;
 use crate::read::ReadCounters;
 use crate::read::View;
@@ -310,7 +313,11 @@ impl Iter {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<(), ReadError> {
+        let started = self.context.counters.starts();
         let sought = self.seek_committed(key.as_ref());
+        if let Some(started) = started {
+            self.timed(started, Sampled::Front);
+        }
         if let Some(within) = &mut self.within {
             let start = key.as_ref().max(&self.bounds.start[..]);
             if let Some(watch) = &within.watch {
@@ -441,7 +448,10 @@ impl Iter {
         if self.front.finished {
             return Ok(Found::Nothing);
         }
-        let found = self.forward();
+        let found = match self.front.cursor {
+            Some(_) => self.forward(),
+            None => self.begin(Sampled::Front),
+        };
         let outcome = self.count(&found);
         self.front.conclude(outcome);
         found
@@ -453,10 +463,50 @@ impl Iter {
         if self.back.finished {
             return Ok(Found::Nothing);
         }
-        let found = self.backward();
+        let found = match self.back.cursor {
+            Some(_) => self.backward(),
+            None => self.begin(Sampled::Back),
+        };
         let outcome = self.count(&found);
         self.back.conclude(outcome);
         found
+    }
+
+    /// Positions an end, and moves it to its first item.
+    #[cold]
+    #[inline(never)]
+    fn begin(&mut self, end: Sampled) -> Result<Found, ReadError> {
+        let started = self.context.counters.starts();
+        let found = match end {
+            Sampled::Front => self.forward(),
+            Sampled::Back => self.backward(),
+        };
+        if let Some(started) = started {
+            self.timed(started, end);
+        }
+        found
+    }
+
+    /// Records how long a positioning took.
+    #[cold]
+    fn timed(&self, started: Instant, end: Sampled) {
+        let start = self.floor.as_ref().unwrap_or(&self.bounds.start);
+        let key = match end {
+            Sampled::Front => Some(start),
+            Sampled::Back => self.bounds.end.as_ref(),
+        };
+        let explain = || {
+            // From the front in any case: an explanation has one direction.
+            let context = IterContext { counters: Arc::default(), ..self.context.clone() };
+            let bounds = Bounds { start: start.clone(), end: self.bounds.end.clone() };
+            let explained = Iter::new(context, bounds).explain(1);
+            Explained {
+                keyspace: self.context.counters.keyspace().to_owned(),
+                key: key.cloned(),
+                explanation: explained.map_or_else(|error| error.to_string(), |e| e.to_string()),
+            }
+        };
+        self.context.counters.timed(Operation::Seek, started, explain);
     }
 
     /// Returns the next committed item from the front.

@@ -172,6 +172,12 @@ impl ReadTrace for ReadCost {
 }
 
 impl ReadCells {
+    /// Point lookups. For the thread that owns these cells.
+    #[inline]
+    pub(crate) fn gets(&self) -> u64 {
+        self.gets.load(Relaxed)
+    }
+
     /// Lookups that found a value. For the thread that owns these cells.
     #[inline]
     pub(crate) fn found(&self) -> u64 {
