@@ -20,6 +20,15 @@ use latency::{LatencyCounters, Operation};
 pub(crate) use queue::Queue;
 use slow::Slow;
 
+/// Enters a span of the crate `tracing` until the end of the block, with the feature `tracing`. Without it the fields are not evaluated.
+macro_rules! span {
+    ($name:literal $(, $($field:tt)*)?) => {
+        #[cfg(feature = "tracing")]
+        let _span = ::tracing::info_span!(target: "tamis", $name $(, $($field)*)?).entered();
+    };
+}
+pub(crate) use span;
+
 macro_rules! causes {
     ($($(#[$doc:meta])* $variant:ident $name:literal,)*) => {
         /// Why writes wait.
@@ -137,6 +146,15 @@ impl Observer {
         let Explained { keyspace, key, explanation } = explain();
         let event = SlowOperation { operation, keyspace, key, took, explanation, unreported };
         log::warn!("{}: {event} (threshold: {:?})", self.dir.display(), slow.threshold());
+        #[cfg(feature = "tracing")]
+        ::tracing::warn!(
+            target: "tamis",
+            operation = operation.name(),
+            keyspace = %event.keyspace,
+            nanos = took.as_nanos() as u64,
+            explanation = %event.explanation,
+            "slow operation"
+        );
         self.raise(|| Event::SlowOperation(event));
     }
 

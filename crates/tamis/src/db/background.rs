@@ -1,5 +1,5 @@
-//! The threads of an open database: one flushes, others compact, one may sync the log periodically, and one may
-//! [scrub](super::scrub).
+//! The threads of an open database: one flushes, others compact, one may sync the log periodically, one may
+//! [scrub](super::scrub), one may [publish](super::publish) metrics, and one calls the [listeners](crate::observe).
 //!
 //! A worker takes the `state` lock, looks for a job, registers it, works without the lock, and commits the result under it. A
 //! failed flush or compaction is undone and retried later, and the flush thread replaces logs that could not be written;
@@ -14,6 +14,7 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::db::publish::publish_loop;
 use crate::db::scrub::scrub_loop;
 use crate::error::WriteError;
 use crate::observe::Observer;
@@ -75,6 +76,9 @@ impl Workers {
         if matches!(db.options.durability, Durability::Every(_)) {
             spawn("tamis-sync".into(), sync_loop)?;
         }
+        if db.options.publish_stats.is_some() {
+            spawn("tamis-stats".into(), publish_loop)?;
+        }
         if db.options.scrub_bytes_per_second > 0 {
             spawn("tamis-scrub".into(), scrub_loop)?;
         }
@@ -115,6 +119,9 @@ impl Workers {
 
 fn flush_loop(db: &DbInner) {
     loop {
+        if let Some(memory) = &db.options.shared_write_memory {
+            memory.balance();
+        }
         let mut state = db.state();
         if state.closing {
             drop(state);

@@ -37,6 +37,7 @@
 //! after it becomes visible any more, those in flight get an error, and writes stop for good.
 
 mod gathering;
+mod timed;
 mod turns;
 
 use crate::sync::{self, Bell, Condvar, Mutex, MutexGuard};
@@ -58,8 +59,7 @@ use crate::error::{StorageError, WriteError};
 use crate::ids::KeyspaceId;
 use crate::key::{Kind, SeqNo};
 use crate::memtable::MemWriter;
-use crate::observe::Explained;
-use crate::observe::latency::{self, Operation};
+use crate::observe::latency;
 use crate::read::View;
 use gathering::Gathering;
 use turns::{Ticket, Turns};
@@ -397,39 +397,6 @@ impl DbInner {
             return self.commit_timed(batch, sync, condition);
         }
         self.commit_untimed(batch, sync, condition)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn commit_timed(
-        &self,
-        batch: WriteBatch,
-        sync: bool,
-        condition: Option<&Arc<Condition>>,
-    ) -> Result<(), WriteError> {
-        let kind = if sync || condition.is_some() { Operation::GroupWrite } else { Operation::Write };
-        let (operations, bytes) = (batch.len(), batch.byte_len());
-        let keyspace = batch.keyspaces().first().copied();
-        let before = self.observer.times_all().then(|| self.write_counters.read());
-        let started = sync::now();
-        let result = self.commit_untimed(batch, sync, condition);
-        self.observer.timed(kind, started, || {
-            let cost = self.write_counters.read() - before.unwrap_or_default();
-            let meanwhile = cost.fields().filter(|(_, count)| *count > 0);
-            let meanwhile: Vec<String> = meanwhile.map(|(name, count)| format!("{name} {count}")).collect();
-            let directory = self.directory.load();
-            let keyspace = keyspace.and_then(|id| directory.get(&id));
-            Explained {
-                keyspace: keyspace.map_or_else(String::new, |keyspace| keyspace.name().to_owned()),
-                key: None,
-                explanation: format!(
-                    "{operations} operations of {bytes} bytes{}; meanwhile, by all writers: {}",
-                    if sync { ", synced" } else { "" },
-                    meanwhile.join(", ")
-                ),
-            }
-        });
-        result
     }
 
     #[inline]

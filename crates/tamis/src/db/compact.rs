@@ -33,6 +33,7 @@ use crate::error::StorageError;
 use crate::ids::TableId;
 use crate::observe::events::{CompactionInfo, CompactionOutcome, Event};
 use crate::observe::latency::Operation;
+use crate::observe::span;
 use crate::sync;
 use crate::tree::edit::VersionEdit;
 use crate::tree::files::table_path;
@@ -226,6 +227,15 @@ impl DbInner {
                 bytes_in: job.progress.bytes_in,
             })
         });
+        span!(
+            "compaction",
+            job = job.number(),
+            keyspace = keyspace.name(),
+            reason = reason_name(plan.reason),
+            work = work_name(plan.work),
+            bytes_in = job.progress.bytes_in,
+            output_level = plan.output_level,
+        );
         let mut told = CompactionOutcome::default();
         // Ended even on a panic: other threads wait for its inputs.
         let work =

@@ -16,9 +16,9 @@ use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::FlushControl;
 use crate::db::log::Current;
 use crate::error::StorageError;
-use crate::observe::Explained;
 use crate::observe::events::{Event, FlushInfo, FlushOutcome};
 use crate::observe::latency::Operation;
+use crate::observe::{Explained, span};
 use crate::read::merge::{MergeCursor, Tables};
 use crate::read::{MemtableSlot, Memtables, key_range};
 use crate::select::TakenEpoch;
@@ -129,6 +129,7 @@ impl DbInner {
         let memtable_bytes = slots.iter().map(|slot| slot.memtable.memory_bytes() as u64).sum();
         let name = || keyspace.name().to_owned();
         let begins = || FlushInfo { keyspace: name(), memtables, memtable_bytes };
+        span!("flush", keyspace = keyspace.name(), memtables, memtable_bytes);
         self.observer.raise(|| Event::FlushBegan(begins()));
         let mut written = FlushOutcome::default();
         let result = self.flush_to_table(keyspace, slots, &mut written);

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::ops::{Bound, RangeBounds};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use arc_swap::Guard;
 use tamis_filter::Digest;
@@ -192,41 +193,24 @@ impl Keyspace {
     #[inline]
     fn lookup_at(&self, key: &[u8], at: &ReadAt<'_>) -> (Result<Lookup, ReadError>, Option<Digest>) {
         let own = self.inner.reads.own();
-        if own.is_due() {
-            return self.lookup_timed(own, key, at);
-        }
-        self.lookup_counted(own, key, at)
-    }
-
-    #[inline]
-    fn lookup_counted(
-        &self,
-        own: &OwnReads,
-        key: &[u8],
-        at: &ReadAt<'_>,
-    ) -> (Result<Lookup, ReadError>, Option<Digest>) {
+        let started = own.is_due().then(sync::now);
         let mut get = Counted::default();
         let found = at.get(key, &mut get);
         get.cost.found = u64::from(matches!(found, Ok(Lookup::Found { .. })));
         self.inner.reads.add_get(own, key, &get);
+        if let Some(started) = started {
+            self.note_timed(own, started, key, at);
+        }
         (found, get.digest)
     }
 
     #[cold]
     #[inline(never)]
-    fn lookup_timed(
-        &self,
-        own: &OwnReads,
-        key: &[u8],
-        at: &ReadAt<'_>,
-    ) -> (Result<Lookup, ReadError>, Option<Digest>) {
-        let started = sync::now();
-        let found = self.lookup_counted(own, key, at);
+    fn note_timed(&self, own: &OwnReads, started: Instant, key: &[u8], at: &ReadAt<'_>) {
         self.inner.reads.timed_get(own, started, || {
             let explained = self.explain_at(key, at);
             self.explained(Some(key), explained.map_or_else(|error| error.to_string(), |e| e.to_string()))
         });
-        found
     }
 
     fn explained(&self, key: Option<&[u8]>, explanation: String) -> Explained {

@@ -394,6 +394,12 @@ impl Log {
         }
     }
 
+    /// The memory of records being assembled; 0 while somebody appends.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let current = self.current.try_lock();
+        current.and_then(|log| Some(log.writer.as_ref()?.memory_bytes())).unwrap_or(0)
+    }
+
     /// Makes the caller the only one who appends. Not all that was appended need be in the memtables:
     /// [`lock_log`](crate::db::inner::DbInner::lock_log) waits for it. Not to be called with the state locked.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Current> {

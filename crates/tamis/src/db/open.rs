@@ -37,7 +37,7 @@ use crate::io::batch::BatchReader;
 use crate::io::{DirectFs, DiskFs, FileSystem};
 use crate::key::{MAX_SEQNO, SeqNo};
 use crate::memtable::ChunkPool;
-use crate::observe::Observer;
+use crate::observe::{Observer, span};
 use crate::operators::{Names, Unregistered};
 use crate::options::{
     AsyncReads, Incompatible, KeyspaceOptions, LogWrites, OnDamage, Options, ReadMode, incompatible,
@@ -89,6 +89,7 @@ fn overlapping_reads(options: &Options, warnings: &mut Vec<String>) -> Option<Ar
 
 /// Opens or creates the database in `dir`; starts no threads.
 pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<DbInner>, OpenError> {
+    span!("open", path = %dir.display(), read_only);
     options.check()?;
     refuse_empty(dir)?;
     let open_files = Arc::new(OpenFiles::new(file_system(&options), options.max_open_files));

@@ -10,6 +10,7 @@ use crate::db::elastic::ElasticStats;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::JobStats;
 use crate::db::keyspaces::HIDDEN_PREFIX;
+use crate::db::memory_report::MemoryReport;
 use crate::db::readers::{ReaderStats, Readers};
 use crate::db::scrub::{DamagedTable, ScrubStats};
 use crate::db::tune::TuningDecision;
@@ -37,6 +38,8 @@ pub struct Stats {
     pub latencies: Latencies,
     /// How often and how long writes waited, by cause; every cause once.
     pub stalls: Vec<StallStats>,
+    /// The memory that the database takes, by owner.
+    pub memory: MemoryReport,
     /// Every keyspace.
     pub keyspaces: Vec<KeyspaceStats>,
     /// Bytes in the block cache.
@@ -302,6 +305,7 @@ impl Stats {
             write: db.write_counters.read(),
             latencies: db.observer.latencies().read(),
             stalls: db.observer.stalls(),
+            memory: MemoryReport::of(db, &state),
             cache_used_bytes: db.cache.as_ref().map_or(0, |c| c.used_bytes()),
             cache_capacity_bytes: db.cache.as_ref().map_or(0, |c| c.capacity_bytes()),
             read_memory_bytes: db.elastic.read_memory(),

@@ -169,6 +169,9 @@ options_table! {
             "Time from which on a get, `multi_get`, seek, write or flush is logged as slow and reported to `listeners`, \
              with what it did: at most ten in a second. While it is set, every operation is timed, which costs a get about \
              50 ns; `none`: only a sample is.";
+        Performance, publish_stats: Option<Duration> = "none", Age,
+            "Interval at which a background thread writes the metrics to the file `STATS`, where `tamis top`, `tamis serve` \
+             and other processes read them; it goes with the session. `none`: not at all.";
     }
     besides {
         /// Who is told of flushes, compactions, stalls, failures and slow operations: see [`events`](crate::events). Not part of the

@@ -164,6 +164,11 @@ impl ReadCounters {
         self.queries.as_deref()
     }
 
+    /// The memory that they take, but for what only grows with the number of threads that have read.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        KeySample::MEMORY_BYTES + self.queries.as_ref().map_or(0, |queries| queries.memory_bytes())
+    }
+
     /// Returns the skew of reads: see [`KeySample::collisions`].
     pub(crate) fn collisions(&self) -> Option<f64> {
         self.sample.collisions()

@@ -119,8 +119,8 @@ pub struct Iter {
     knows_gaps: bool,
     cost: ReadCost,
     blobs: BlobScan,
-    /// The end that was positioned last, if that is a sample of the keyspace's queries; until its first item is known.
-    sampled: Option<Sampled>,
+    /// The end that was positioned last, if that is a sample of the keyspace's queries or is timed; until its first item is known.
+    sampled: Option<Sample>,
     /// In a transaction: its own writes, and the record of what it reads.
     within: Option<Box<Within>>,
     /// Whether only keys are asked for: no value is read or merged.
@@ -153,6 +153,16 @@ impl Within {
 enum Sampled {
     Front,
     Back,
+}
+
+/// What is recorded of a positioning.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    end: Sampled,
+    /// Whether it is one of the keyspace's queries.
+    is_query: bool,
+    /// When it began, if it is timed.
+    started: Option<Instant>,
 }
 
 /// What a move of an end found.
@@ -258,15 +268,22 @@ impl Iter {
         self
     }
 
-    /// Called when an end was positioned.
+    /// Called when an end was positioned, since `started` if that is timed.
     #[inline]
-    fn positioned(&mut self, end: Sampled) {
-        self.sampled = self.context.counters.samples_scan().then_some(end);
+    fn positioned(&mut self, end: Sampled, started: Option<Instant>) {
+        let is_query = self.context.counters.samples_scan();
+        self.sampled = (is_query || started.is_some()).then_some(Sample { end, is_query, started });
     }
 
-    /// Records the last positioning among the keyspace's queries, now that it is known what it found.
+    /// Records the last positioning, now that it is known what it found: its time, and among the keyspace's queries.
     #[cold]
-    fn record(&mut self, end: Sampled) {
+    fn record(&mut self, Sample { end, is_query, started }: Sample) {
+        if let Some(started) = started {
+            self.timed(started, end);
+        }
+        if !is_query {
+            return;
+        }
         let Some(queries) = self.context.counters.queries() else { return };
         let start = self.floor.as_ref().unwrap_or(&self.bounds.start);
         match &self.bounds.end {
@@ -348,7 +365,8 @@ impl Iter {
         let target = target.as_deref().unwrap_or(start);
         self.floor = Some(start.to_vec());
         counted(&mut cursor, &mut self.cost, |cursor| cursor.seek(target, MAX_SEQNO))?;
-        self.positioned(Sampled::Front);
+        // Timed by the caller: until the first item the program may do something else.
+        self.positioned(Sampled::Front, None);
         self.front = End { cursor: Some(cursor), dead, ..End::default() };
         self.back.finished = self.back.failed;
         Ok(())
@@ -385,10 +403,10 @@ impl Iter {
             Outcome::End => self.cost.empty_scans += u64::from(self.empty),
             Outcome::Failed => {}
         }
-        if let Some(end) = self.sampled.take()
+        if let Some(sample) = self.sampled.take()
             && outcome != Outcome::Failed
         {
-            self.record(end);
+            self.record(sample);
         }
         outcome
     }
@@ -448,10 +466,7 @@ impl Iter {
         if self.front.finished {
             return Ok(Found::Nothing);
         }
-        let found = match self.front.cursor {
-            Some(_) => self.forward(),
-            None => self.begin(Sampled::Front),
-        };
+        let found = self.forward();
         let outcome = self.count(&found);
         self.front.conclude(outcome);
         found
@@ -463,27 +478,9 @@ impl Iter {
         if self.back.finished {
             return Ok(Found::Nothing);
         }
-        let found = match self.back.cursor {
-            Some(_) => self.backward(),
-            None => self.begin(Sampled::Back),
-        };
+        let found = self.backward();
         let outcome = self.count(&found);
         self.back.conclude(outcome);
-        found
-    }
-
-    /// Positions an end, and moves it to its first item.
-    #[cold]
-    #[inline(never)]
-    fn begin(&mut self, end: Sampled) -> Result<Found, ReadError> {
-        let started = self.context.counters.starts();
-        let found = match end {
-            Sampled::Front => self.forward(),
-            Sampled::Back => self.backward(),
-        };
-        if let Some(started) = started {
-            self.timed(started, end);
-        }
         found
     }
 

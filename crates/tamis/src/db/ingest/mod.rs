@@ -48,6 +48,7 @@ use crate::ids::{KeyspaceId, RunId};
 use crate::key::{MAX_SEQNO, SeqNo};
 use crate::observe::events::Event;
 use crate::observe::latency::Operation;
+use crate::observe::span;
 use crate::read::{MemtableSlot, Memtables, key_range};
 use crate::sync;
 use crate::tree::edit::VersionEdit;
@@ -143,6 +144,7 @@ impl DbInner {
         files: Vec<(Arc<KeyspaceInner>, Vec<PathBuf>)>,
         options: IngestOptions,
     ) -> Result<IngestReport, AdminError> {
+        span!("ingestion", keyspaces = files.len());
         let started = sync::now();
         self.check_ready()?;
         self.reserve.refuse()?;
