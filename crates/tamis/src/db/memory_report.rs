@@ -32,7 +32,7 @@ parts! {
     memtables,
     /// Memtables that are in tables by now, but that iterators or other reads still hold.
     held_memtables,
-    /// Memtables that are in tables by now, but kept for open transactions.
+    /// Memtables that are in tables by now, but kept for open transactions. One that a reader holds, too, is in both parts.
     transaction_history,
     /// Memory of flushed memtables that waits for the next.
     spare_memtables,

@@ -8,7 +8,7 @@ use tamis::events::{CompactionOutcome, Event, EventListener, FlushOutcome};
 use tamis::io::MemFs;
 use tamis::stats::{Operation, StallCause};
 use tamis::{Db, Durability, Options, WriteBatch};
-use tamis_testkit::{Device, EmulatedFs};
+use tamis_testkit::{Device, EmulatedFs, FaultPlan, FaultyFs, OpClass};
 
 /// Keeps all events.
 #[derive(Clone, Default)]
@@ -316,4 +316,39 @@ fn metrics_are_published_while_the_database_is_open() {
     db.close().unwrap();
     let names = fs.list(Path::new("/db")).unwrap();
     assert!(!names.iter().any(|name| name.starts_with("STATS")), "{names:?}");
+}
+
+#[test]
+fn failures_suspensions_and_their_ends_are_told() {
+    let (log, fs) = (Log::default(), FaultyFs::new(5));
+    let db = Db::open("/db", Options { file_system: Some(Arc::new(fs.clone())), ..listened(&log) }).unwrap();
+    let put = |durability| {
+        let mut batch = WriteBatch::new();
+        batch.put("key", "value");
+        db.write_with(batch, durability)
+    };
+    put(Durability::Synced).unwrap();
+    fs.plan(FaultPlan { fail_at: Some(0), sticky: true, only: Some(OpClass::Sync), ..FaultPlan::none() });
+    assert!(put(Durability::Synced).is_err());
+    fs.plan(FaultPlan::none());
+    while put(Durability::Synced).is_err() {
+        std::thread::yield_now();
+    }
+    fs.plan(FaultPlan { fail_at: Some(0), sticky: true, only: Some(OpClass::Name), ..FaultPlan::none() });
+    put(Durability::Buffered).unwrap();
+    let _ = db.flush();
+    fs.plan(FaultPlan::none());
+    while db.flush().is_err() {
+        std::thread::yield_now();
+    }
+    let suspensions = db.stats().write.suspensions as usize;
+    db.close().unwrap();
+    let events = log.take();
+    let at = |is: &dyn Fn(&Event) -> bool| events.iter().position(is);
+    let suspended = at(&|event| matches!(event, Event::WritesSuspended { .. })).expect("a suspension");
+    let resumed = at(&|event| matches!(event, Event::WritesResumed { .. })).expect("its end");
+    assert!(suspended < resumed);
+    assert!(at(&|event| matches!(event, Event::Warning { .. })).is_some());
+    let told = events.iter().filter(|event| matches!(event, Event::WritesSuspended { .. })).count();
+    assert_eq!(told, suspensions);
 }
