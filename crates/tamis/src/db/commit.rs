@@ -393,13 +393,17 @@ impl DbInner {
         sync: bool,
         condition: Option<&Arc<Condition>>,
     ) -> Result<(), WriteError> {
-        if sync || latency::is_due() || self.observer.times_all() {
-            return self.commit_timed(batch, sync, condition);
+        let is_timed = sync || latency::is_due() || self.observer.times_all();
+        let timed = is_timed.then(|| self.begin_timed(&batch, sync, condition.is_some()));
+        let result = self.commit_untimed(batch, sync, condition);
+        if let Some(timed) = timed {
+            self.end_timed(timed);
         }
-        self.commit_untimed(batch, sync, condition)
+        result
     }
 
-    #[inline]
+    /// One call, so that the batch is not moved once more.
+    #[inline(always)]
     fn commit_untimed(
         &self,
         batch: WriteBatch,
