@@ -50,7 +50,8 @@ fn a_database_of_nobody_is_served_and_shown_as_it_lies() {
     let (status, metrics) = served.get("/metrics");
     assert_eq!(status, 200);
     let labels = format!("{{database=\"{}\",keyspace=\"default\"}}", place.db());
-    assert!(metrics.contains(&format!("\ntamis_entries{labels} 1\n")), "{metrics}");
+    // It is in the log.
+    assert!(metrics.contains(&format!("\ntamis_memtable_entries{labels} 1\n")), "{metrics}");
     assert_eq!(served.get("/healthz").0, 200);
     assert_eq!(served.get("/other").0, 404);
     let mut top = tamis();
