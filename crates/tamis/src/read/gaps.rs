@@ -149,6 +149,16 @@ pub(crate) struct Gaps {
 }
 
 impl Gaps {
+    /// The memory that they take.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let gaps = self.gaps.lock();
+        let keys = |gap: &Gap| {
+            let end = gap.end.as_ref().map_or(0, Vec::capacity);
+            gap.start.capacity() + end + gap.written.as_ref().map_or(0, Vec::capacity)
+        };
+        gaps.capacity() * size_of::<Gap>() + gaps.iter().map(keys).sum::<usize>()
+    }
+
     pub(crate) fn new(numbers: Arc<Numbering>) -> Gaps {
         let (count, rotations) = (AtomicUsize::new(0), AtomicU64::new(0));
         let deletions = Deletions::default();

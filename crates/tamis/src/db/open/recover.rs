@@ -17,6 +17,7 @@ use crate::db::salvage::{self, Salvage, SalvageReport};
 use crate::error::{OpenError, StorageError, WriteError};
 use crate::ids::{KeyspaceId, LogId};
 use crate::key::SeqNo;
+use crate::observe::span;
 use crate::read::{MemtableSlot, Memtables};
 use crate::tree::edit::VersionEdit;
 use crate::tree::files::{FileKind, log_path, manifest_path};
@@ -26,6 +27,7 @@ use crate::wal::End;
 /// crash during recovery changes nothing. On a full disk that step is left for later.
 pub(super) fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
     let Found { logs, files, manifest_end, salvage } = found;
+    span!("recovery", logs = logs.len());
     let rebuilt = salvage.as_ref().is_some_and(Salvage::has_rebuilt);
     let none = HashMap::default();
     let covered = salvage.as_ref().map_or(&none, |salvage| &salvage.covered);
@@ -372,7 +374,8 @@ fn remove_leftovers(
             FileKind::Manifest(number) => *number == state.catalogue.manifest_number(),
             FileKind::Filter(id) => filter_files.contains(id),
             FileKind::Blob(id) => blob_files.contains(id),
-            FileKind::Temporary => false,
+            // What an earlier session published last.
+            FileKind::Temporary | FileKind::Stats => false,
             FileKind::Current | FileKind::Lock | FileKind::Options | FileKind::Reserve => true,
         };
         let is_data =
