@@ -69,7 +69,7 @@ use crate::sync;
 use crate::tree::files::manifest_path;
 use crate::tree::manifest::ManifestReader;
 use crate::tree::open_table::OpenTable;
-use crate::tree::state::ManifestState;
+use crate::tree::state::{KeyspaceState, ManifestState};
 
 /// The number of attempts before a follower gives up on a writer that keeps changing the database.
 const ATTEMPTS: u32 = 200;
@@ -253,6 +253,18 @@ impl Db {
     }
 }
 
+/// Reports whether a manifest lacks what the published one had: edits whose sync failed, or writes that a power failure took.
+fn withdraws(published: &ManifestState, new: &ManifestState) -> bool {
+    let lower = |(id, old): (&KeyspaceId, &KeyspaceState)| {
+        new.keyspaces
+            .get(id)
+            .is_some_and(|new| new.log_floor < old.log_floor || new.next_epoch < old.next_epoch)
+    };
+    new.next_keyspace < published.next_keyspace
+        || new.last_seq < published.last_seq
+        || published.keyspaces.iter().any(lower)
+}
+
 /// Catches up with the writer as often as the options ask for, and builds global filters.
 pub(super) fn follow_loop(db: &DbInner) {
     let mut last = sync::now();
@@ -318,6 +330,9 @@ impl Follower {
         if self.published.is_none_or(|(number, _)| number != mark.0) {
             // A new session makes an empty log that it finds anew.
             self.logs.open_anew();
+            if withdraws(db.state().catalogue.tree(), manifest.state()) {
+                (self.logs, self.settled) = Default::default();
+            }
         }
         if self.published != Some(mark) {
             open::check_state(manifest.state())
@@ -344,9 +359,27 @@ impl Follower {
         Ok(if done { Attempt::Done } else { Attempt::Again })
     }
 
+    /// Returns the keyspaces that are open and that `state` has as the same.
+    fn known_keyspaces(
+        &self,
+        db: &DbInner,
+        state: &ManifestState,
+    ) -> HashMap<KeyspaceId, Arc<KeyspaceInner>> {
+        let is_new_manifest = self.published.map(|mark| mark.0) != self.mark.map(|mark| mark.0);
+        let locked = db.state();
+        let known = &locked.catalogue.tree().keyspaces;
+        let is_same = |id: &KeyspaceId| match (known.get(id), state.keyspaces.get(id)) {
+            // A creation that was withdrawn leaves its number to the next one.
+            (Some(old), Some(new)) => !is_new_manifest || old.name == new.name || old.options == new.options,
+            _ => true,
+        };
+        let open = locked.catalogue.keyspaces().iter();
+        open.filter(|(id, _)| is_same(id)).map(|(id, keyspace)| (*id, keyspace.clone())).collect()
+    }
+
     /// Opens what `state` has and the versions in use have not. Takes no lock meanwhile.
     fn open_tables(&mut self, db: &DbInner, state: &ManifestState) -> Result<Vec<Change>, OpenError> {
-        let directory = db.directory.load_full();
+        let directory = self.known_keyspaces(db, state);
         let known: HashMap<KeyspaceId, _> = {
             let locked = db.state();
             locked.catalogue.tree().keyspaces.iter().map(|(&id, known)| (id, known.runs.clone())).collect()
@@ -424,6 +457,10 @@ impl Follower {
         let mut published = Vec::new();
         for keyspace in keyspaces.values() {
             let Some(stored) = tree.keyspaces.get(&keyspace.id) else { continue };
+            if self.newcomers.contains_key(&keyspace.id) {
+                // Another one of the same number.
+                continue;
+            }
             let old = keyspace.view.load_full();
             let memtables = self.logs.memtables_of(keyspace, stored.log_floor, &old.memtables);
             if has_other_tables(keyspace.id) {
@@ -500,6 +537,10 @@ impl Follower {
         let newcomers = std::mem::take(&mut self.newcomers);
         let mut changed = !newcomers.is_empty();
         for (id, keyspace) in newcomers {
+            if let Some(other) = state.catalogue.keyspaces().get(&id).cloned() {
+                state.catalogue.forget(&other);
+                db.elastic.dropped(&other.view.load().version);
+            }
             let floor = state.catalogue.tree().keyspaces[&id].log_floor;
             let none = keyspace.view.load().memtables.clone();
             if let Some(memtables) = self.logs.memtables_of(&keyspace, floor, &none) {

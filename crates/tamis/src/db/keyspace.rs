@@ -166,8 +166,13 @@ impl Keyspace {
     fn read_at(&self, pin: Option<&SnapshotPin>) -> ReadAt<'_> {
         let db = &self.handle.inner;
         let Some(pin) = pin else { return db.read_now(&self.inner) };
-        let view = pin.held.view(self.inner.id).map_or_else(|| self.inner.view.load(), Guard::from_inner);
-        let horizon = live_from(pin.held.expired(self.inner.id));
+        let held = pin.held.view(self.inner.id);
+        let horizon = match held {
+            // A keyspace that the writer has created since.
+            None if db.follower.is_some() => pin.seq + 1,
+            _ => live_from(pin.held.expired(self.inner.id)),
+        };
+        let view = held.map_or_else(|| self.inner.view.load(), Guard::from_inner);
         let (operator, sharing) = (self.inner.operators.merge.as_ref(), db.options.hash_sharing);
         ReadAt { view, seq: pin.seq, horizon, operator, sharing }
     }

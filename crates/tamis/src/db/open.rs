@@ -158,10 +158,10 @@ pub(crate) fn open(dir: &Path, options: Options, role: Role) -> Result<Arc<DbInn
         }
     };
 
-    if let Some(until) = options.recover_to.filter(|_| role != Role::Follower) {
-        tree.cut_at(until).map_err(|oldest| OpenError::Unreachable { asked: until, oldest })?;
-    }
     let mut options = options;
+    if let Some(until) = options.recover_to.filter(|_| role != Role::Follower) {
+        options.recover_to = Some(recover::cut(&*fs, dir, &mut tree, until)?);
+    }
     if options.operators.accepts_unknown() && options.keyspace.merge_operator.is_none() {
         let stored = KeyspaceOptions::from_stored(&tree.keyspaces[&DEFAULT_KEYSPACE].options)?;
         options.keyspace.merge_operator = stored.merge_operator;

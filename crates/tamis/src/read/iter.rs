@@ -80,7 +80,7 @@ pub(crate) struct IterContext {
 impl IterContext {
     #[inline]
     fn standpoint(&self) -> Standpoint {
-        Standpoint { seq: self.snapshot, edition: self.view.edition }
+        Standpoint { seq: self.snapshot, edition: self.view.edition, rotation: self.view.rotation }
     }
 }
 

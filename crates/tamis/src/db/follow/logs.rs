@@ -128,6 +128,7 @@ impl FollowedLogs {
         if self.position.as_ref().is_none_or(|position| position.log < floor) {
             // What is before is in tables.
             self.position = Some(Position::new(floor, true));
+            self.last_seq = 0;
         }
         self.passed.retain(|(log, _)| *log >= floor);
         loop {
@@ -152,16 +153,35 @@ impl FollowedLogs {
                 return Ok(true);
             };
             let mut following = Position::new(next, position.jumped && position.last_seq == 0);
-            let first = match following.first_seq(db) {
+            let first = match following.first_record(db) {
                 // One that was created ahead, and not needed.
                 Err(OpenError::Storage(error)) if named.is_none() && is_missing(&error) => None,
                 first => first?,
             };
-            if first.is_none() && !is_closed {
-                // The log that takes writes may have a successor already, which is empty.
-                position.look_behind(is_still)?;
+            if !is_closed {
+                let Some(first) = first else {
+                    // The log that takes writes may have a successor already, which is empty.
+                    position.look_behind(is_still)?;
+                    return Ok(true);
+                };
+                // A writer closes a log before the next one gets its first record: it must be there by now.
+                if !self.read_log(db, state, newcomers)? {
+                    return Ok(false);
+                }
+                let position = self.position.as_mut().expect("set above");
+                if position.is_closed() {
+                    continue;
+                }
+                position.look_behind(true)?;
+                if first.older_logs_synced {
+                    let at = position.reader.as_ref().map(LogReader::pos);
+                    let what = "the log ends without its closing record";
+                    return Err(StorageError::corrupt(&log_path(&db.dir, position.log), at, what).into());
+                }
+                // A power failure has taken it: what is in later logs does not count.
                 return Ok(true);
             }
+            let first = first.map(|first| first.first_seq);
             if let Some(first) = first.filter(|first| !following.jumped && *first != self.last_seq + 1) {
                 position.look_behind(true)?;
                 let what = format!("its first write is number {first}, expected {}", self.last_seq + 1);
@@ -285,8 +305,12 @@ impl Position {
         Ok(has_header)
     }
 
-    /// Returns the number of the log's first write, if it has one. The log is to be opened again to be read.
-    fn first_seq(&mut self, db: &DbInner) -> Result<Option<SeqNo>, OpenError> {
+    fn is_closed(&self) -> bool {
+        matches!(self.reader.as_ref().and_then(LogReader::end), Some(End::Closed { .. }))
+    }
+
+    /// Returns what the log's first record says about itself, if there is one. The log is to be opened again to be read.
+    fn first_record(&mut self, db: &DbInner) -> Result<Option<GroupHeader>, OpenError> {
         if !self.open(db)? {
             return Ok(None);
         }
@@ -295,7 +319,7 @@ impl Position {
         let Some(record) = reader.poll()? else { return Ok(None) };
         let header = GroupHeader::decode(record.payload);
         let (header, _) = header.map_err(|e| StorageError::corrupt(&path, record.offset, e.to_string()))?;
-        Ok(Some(header.first_seq))
+        Ok(Some(header))
     }
 
     /// Looks at what is behind the last record of a log that has not grown: damage there is an error. Once for each place.
