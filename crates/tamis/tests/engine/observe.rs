@@ -53,6 +53,10 @@ fn every_operation_is_timed_where_slow_ones_are_to_be_reported() {
     db.flush().unwrap();
     db.put("001", "value").unwrap();
     db.compact().unwrap();
+    // A flush is timed after it was published.
+    while db.stats().latencies.flush.samples() < 2 {
+        std::thread::yield_now();
+    }
     let stats = db.stats();
     let samples = |operation| stats.latencies.of(operation).samples();
     let expected = [
