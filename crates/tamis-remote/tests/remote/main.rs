@@ -1,0 +1,10 @@
+//! Backups and replicas over stores that fail.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod backup;
+mod faulty;
+mod model;
+mod races;
+mod restore;
+mod world;
