@@ -2,10 +2,10 @@
 //!
 //! # Order
 //!
-//! 1. The living sessions are listed, 2. the states, 3. the objects. An object that no state of (2) names is either of a session of (1), which
-//! is left alone, or of one that had ended before (1), whose states are in (2), or of one that began after (1), whose objects are younger
-//! than the listing. So what is old, not named, and of no living session goes. States go before the objects that they name: an interruption
-//! leaves objects that the next prune removes, never a state without its objects.
+//! First the living sessions are listed, then the states, then the objects. An object that no listed state names is either of a listed
+//! session, and left alone; or of one that had ended before its listing, whose states are listed; or of one that began after it, whose
+//! objects are younger than the listing. So what is old, not named, and of no living session goes. States go before the objects that
+//! they name: an interruption leaves objects that the next prune removes, never a state without its objects.
 
 use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
@@ -16,6 +16,9 @@ use crate::parallel::each;
 use crate::repository::{Listing, Repository};
 use crate::session::lives;
 use crate::state::object_name;
+
+/// How often a prune begins anew because of another.
+const ROUNDS: usize = 20;
 
 /// Which states stay. The newest always does.
 #[derive(Clone, Debug)]
@@ -73,6 +76,17 @@ impl Repository {
     ///
     /// When the store cannot be listed, or a state that stays cannot be read: then no object is removed.
     pub fn prune(&self, retention: &Retention) -> Result<Pruned, Error> {
+        for _ in 0..ROUNDS {
+            if let Some(pruned) = self.prune_once(retention)? {
+                return Ok(pruned);
+            }
+        }
+        Err(Error::NoState { what: "states that stay long enough to be read, as others prune it".into() })
+    }
+
+    /// Returns `None` if a state that stays has gone meanwhile, by another prune: then there is a newer one, which may name the same
+    /// objects, and which was not listed.
+    fn prune_once(&self, retention: &Retention) -> Result<Option<Pruned>, Error> {
         let now = self.now(&drawn()?)?;
         let signs = self.store.list("sessions", None)?;
         let alive: HashSet<&str> = signs
@@ -90,14 +104,12 @@ impl Repository {
         let stay: Vec<u64> = stay.into_iter().map(|state| state.number).collect();
         // Read before anything is removed: a state that cannot be read may name anything.
         let threads = self.store.transfer().parallel;
-        let named: HashSet<String> = each(threads, &stay, |&number| match self.state_if_there(number)? {
-            Some(state) => Ok(state.objects().map(|piece| piece.object.clone()).collect::<Vec<_>>()),
-            // Another prune has removed it.
-            None => Ok(Vec::new()),
-        })?
-        .into_iter()
-        .flatten()
-        .collect();
+        let read = each(threads, &stay, |&number| {
+            let state = self.state_if_there(number)?;
+            Ok(state.map(|state| state.objects().map(|piece| piece.object.clone()).collect::<Vec<_>>()))
+        })?;
+        let Some(named) = read.into_iter().collect::<Option<Vec<_>>>() else { return Ok(None) };
+        let named: HashSet<String> = named.into_iter().flatten().collect();
 
         let mut unneeded = Vec::new();
         for under in ["files", "parts", "lists"] {
@@ -116,7 +128,7 @@ impl Repository {
         pruned.objects_removed = unneeded.len() as u64;
         pruned.bytes_removed = unneeded.iter().map(|object| object.len).sum();
         if retention.dry_run {
-            return Ok(pruned);
+            return Ok(Some(pruned));
         }
         let go: Vec<String> = go.into_iter().map(|state| object_name(state.number)).collect();
         let failed = self.store.delete(&go);
@@ -124,19 +136,19 @@ impl Repository {
         pruned.failed += failed;
         if failed > 0 {
             // A state that is still there needs its objects.
-            return Ok(Pruned { objects_removed: 0, bytes_removed: 0, ..pruned });
+            return Ok(Some(Pruned { objects_removed: 0, bytes_removed: 0, ..pruned }));
         }
         let names: Vec<String> = unneeded.into_iter().map(|object| object.name).collect();
         let failed = self.store.delete(&names);
         pruned.objects_removed -= failed;
         pruned.failed += failed;
-        // Signs of the dead, and clocks.
+        // Signs of the dead, and clocks that nobody looks at any more.
         let dead = signs.iter().filter(|sign| !lives(sign.modified, now) && old(sign.modified));
         let mut rests: Vec<String> = dead.map(|sign| sign.name.clone()).collect();
         let clocks = self.store.list("clock", None)?;
-        rests.extend(clocks.into_iter().filter(|clock| old(clock.modified)).map(|clock| clock.name));
+        rests.extend(clocks.into_iter().filter(|clock| !lives(clock.modified, now)).map(|clock| clock.name));
         pruned.failed += self.store.delete(&rests);
-        Ok(pruned)
+        Ok(Some(pruned))
     }
 }
 

@@ -165,6 +165,12 @@ impl Repository {
 fn begin(fs: &dyn FileSystem, target: &Path, files: &[FileEntry]) -> Result<(), Error> {
     let failed = |error| Error::io(target.display())(error);
     fs.create_dir_all(target).map_err(failed)?;
+    // The directory's own name; of its parents', the caller may know more.
+    match target.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => fs.sync_dir(Path::new(".")).map_err(failed)?,
+        Some(parent) => fs.sync_dir(parent).map_err(failed)?,
+        None => {}
+    }
     let there = fs.list(target).map_err(failed)?;
     let marker = target.join(MARKER);
     if there.iter().any(|name| name == MARKER) {

@@ -26,6 +26,9 @@ pub trait Source: Sync {
 pub struct Pinned {
     /// The last sequence number in them.
     pub last_seq: u64,
+    /// Whether a log or a manifest begins with the bytes that one of its name had in the value that was pinned before by the same source.
+    /// That is so for a database, and not for copies of it.
+    pub continues: bool,
     /// The files.
     pub files: Vec<PinnedFile>,
 }
@@ -97,7 +100,7 @@ impl Source for Directory {
             let len = file.len().map_err(Error::io(&name))?;
             files.push(PinnedFile { name, len, kind, metadata_from: len, bytes: Arc::new(file) });
         }
-        Ok(Pinned { last_seq, files })
+        Ok(Pinned { last_seq, continues: false, files })
     }
 }
 

@@ -123,6 +123,9 @@ struct Counters {
     bytes_fetched: AtomicU64,
 }
 
+/// Fills a buffer from an offset.
+pub(crate) type Read<'r> = &'r mut dyn FnMut(&mut [u8], u64) -> Result<(), Error>;
+
 /// A prefix of a store. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Store(Arc<Shared>);
@@ -241,12 +244,7 @@ impl Store {
     }
 
     /// Sends an object of `len` bytes that `read` gives piece by piece, in order, perhaps more than once.
-    pub(crate) fn put_pieces(
-        &self,
-        name: &str,
-        len: u64,
-        read: &mut dyn FnMut(&mut [u8], u64) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+    pub(crate) fn put_pieces(&self, name: &str, len: u64, read: Read<'_>) -> Result<(), Error> {
         let piece = (self.0.transfer.piece_bytes as u64).max(len.div_ceil(MOST_PARTS));
         if len <= 2 * piece {
             let mut bytes = vec![0; len as usize];
@@ -270,13 +268,7 @@ impl Store {
     }
 
     /// One attempt at an upload in parts.
-    fn put_parts(
-        &self,
-        name: &str,
-        len: u64,
-        piece: u64,
-        read: &mut dyn FnMut(&mut [u8], u64) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+    fn put_parts(&self, name: &str, len: u64, piece: u64, read: Read<'_>) -> Result<(), Error> {
         let failed = |source| Error::Request { what: format!("put {name}"), source };
         let (path, store, timeout) = (self.0.path(name), self.0.store.clone(), self.0.transfer.timeout);
         self.0.counters.puts.fetch_add(2, Relaxed);
@@ -343,20 +335,23 @@ impl Store {
         }
     }
 
-    /// Removes objects, many with one request where the store can; returns how many could not be removed.
+    /// Removes objects, many with one request where the store can; returns how many could not be removed. Not repeated here: whoever
+    /// removes will come again.
     pub(crate) fn delete(&self, names: &[String]) -> u64 {
         self.0.counters.deletes.fetch_add(names.len() as u64, Relaxed);
-        let paths: Vec<_> = names.iter().map(|name| Ok(self.0.path(name))).collect();
-        let store = self.0.store.clone();
-        let failures = run(async move {
-            let removals = store.delete_stream(futures_util::stream::iter(paths).boxed());
-            let failures = removals.filter(|result| {
-                let failed = !matches!(result, Ok(_) | Err(StoreError::NotFound { .. }));
-                std::future::ready(failed)
-            });
-            Ok(failures.count().await as u64)
-        });
-        failures.unwrap_or(names.len() as u64)
+        let failed = |names: &[String]| {
+            let paths: Vec<_> = names.iter().map(|name| Ok(self.0.path(name))).collect();
+            let store = self.0.store.clone();
+            let removed = async move {
+                let removals = store.delete_stream(futures_util::stream::iter(paths).boxed());
+                let removed = removals.filter(|result| {
+                    std::future::ready(matches!(result, Ok(_) | Err(StoreError::NotFound { .. })))
+                });
+                Ok(removed.count().await)
+            };
+            names.len().saturating_sub(run(within(self.0.transfer.timeout, removed)).unwrap_or(0)) as u64
+        };
+        names.chunks(LISTED_AT_ONCE as usize).map(failed).sum()
     }
 
     /// Waits until the bandwidth allows for `bytes` more.

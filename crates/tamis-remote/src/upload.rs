@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use tamis::io::FileSystem;
+use tamis::io::{DirLock, FileSystem};
 
 use crate::error::Error;
 use crate::hash::{ContentHash, Hasher};
@@ -134,13 +134,16 @@ pub(crate) struct Uploader {
     session: Session,
     epoch: u64,
     base: Base,
+    /// Held by the process that uses the cache file. Another one beside it reads the file, begins a session of its own, and writes
+    /// nothing back: a session that two share would end with the first.
+    lock: Option<Box<dyn DirLock>>,
 }
 
 /// The newest state, as far as is known, and what a new one may take from it.
 struct Base {
     state: Option<State>,
     seen: Instant,
-    /// Whether this uploader has written it, so that the stretches of logs are known to be those of the local files.
+    /// Whether this uploader has written it.
     own: bool,
     immutable: HashMap<(ContentHash, u64), Piece>,
 }
@@ -172,34 +175,36 @@ impl Uploader {
         fs: Arc<dyn FileSystem>,
         options: BackupOptions,
     ) -> Result<Uploader, Error> {
+        let lock = match &options.cache {
+            Some(cache) => {
+                let mut path = cache.clone().into_os_string();
+                path.push(".lock");
+                let path = PathBuf::from(path);
+                fs.lock(&path).map_err(Error::io(path.display()))?
+            }
+            None => None,
+        };
         let mut known = Known::load(&*fs, options.cache.as_deref())?;
         let newest = repo.newest()?;
-        let epoch = match &newest {
-            Some(state) if state.writer == known.writer => state.epoch,
-            Some(state) if options.takeover => state.epoch.saturating_add(1),
-            Some(State { number, writer, .. }) => {
-                return Err(Error::AnotherWriter { number: *number, writer: writer.clone() });
-            }
-            None => 0,
-        };
-        let session = Session::begin(repo, &known.writer, known.session.as_deref())?;
-        // Before anything is sent, so that an interrupted run is found again.
+        let epoch = epoch_after(newest.as_ref(), &known, options.takeover)?;
+        let earlier = known.session.take().filter(|_| lock.is_some());
+        let session = Session::begin(repo, &known.writer, earlier.as_deref())?;
         known.session = Some(session.id.clone());
-        known.save(&*fs, options.cache.as_deref())?;
-        Ok(Uploader {
-            repo: repo.clone(),
-            fs,
-            options,
-            known,
-            session,
-            epoch,
-            base: Base::new(newest, false),
-        })
+        let base = Base::new(newest, false);
+        let uploader = Uploader { repo: repo.clone(), fs, options, known, session, epoch, base, lock };
+        // Before anything is sent, so that an interrupted run is found again.
+        uploader.save()?;
+        Ok(uploader)
     }
 
-    /// Returns the newest state that is known here.
-    pub(crate) fn base(&self) -> Option<&State> {
-        self.base.state.as_ref()
+    /// Begins anew after a failure: looks what the newest state is, and continues the session if it lives.
+    pub(crate) fn renew(&mut self) -> Result<(), Error> {
+        let newest = self.repo.newest()?;
+        self.epoch = epoch_after(newest.as_ref(), &self.known, self.options.takeover)?;
+        self.session = Session::begin(&self.repo, &self.known.writer, Some(&self.session.id))?;
+        self.known.session = Some(self.session.id.clone());
+        self.base = Base::new(newest, false);
+        self.save()
     }
 
     /// Gives a sign of life if it is time; for sessions that have nothing to write.
@@ -217,9 +222,10 @@ impl Uploader {
         // Signs of life are given by whichever thread finds that it is time.
         let session = Mutex::new(&mut self.session);
         let (repo, known, base) = (&self.repo, &self.known, &self.base);
+        let trusted = base.own && pinned.continues;
         let entries = each(threads, &pinned.files, |file| {
             locked(&session).refresh(repo)?;
-            let place = Place { repo, known, base, session: &session, sent: &sent, meter: &meter };
+            let place = Place { repo, known, base, trusted, session: &session, sent: &sent, meter: &meter };
             let entry = if file.kind.is_appended() { place.appended(file)? } else { place.whole(file)? };
             meter.file();
             Ok(entry)
@@ -296,9 +302,8 @@ impl Uploader {
 
     /// Says where the newest state is, not with every one: a reader lists what comes after the hint.
     fn hint(&self, number: u64) {
-        if !(self.base.own && number % 100 != 0)
-            && let Err(error) = self.repo.hint(number)
-        {
+        let due = !self.base.own || number.is_multiple_of(100);
+        if due && let Err(error) = self.repo.hint(number) {
             log::info!("the hint to the newest state stays as it was: {error}");
         }
     }
@@ -316,7 +321,10 @@ impl Uploader {
 
     /// Saves what is known about the files.
     pub(crate) fn save(&self) -> Result<(), Error> {
-        self.known.save(&*self.fs, self.options.cache.as_deref())
+        match self.lock {
+            Some(_) => self.known.save(&*self.fs, self.options.cache.as_deref()),
+            None => Ok(()),
+        }
     }
 
     /// Ends in order: nothing is left to be resumed.
@@ -328,11 +336,23 @@ impl Uploader {
     }
 }
 
+/// Returns the epoch of a writer's next state, if it may write one.
+fn epoch_after(newest: Option<&State>, known: &Known, takeover: bool) -> Result<u64, Error> {
+    match newest {
+        Some(state) if state.writer == known.writer => Ok(state.epoch),
+        Some(state) if takeover => Ok(state.epoch.saturating_add(1)),
+        Some(state) => Err(Error::AnotherWriter { number: state.number, writer: state.writer.clone() }),
+        None => Ok(0),
+    }
+}
+
 /// Brings one file to the store.
 struct Place<'u> {
     repo: &'u Repository,
     known: &'u Known,
     base: &'u Base,
+    /// Whether the base's pieces of logs are known to be those of the local files.
+    trusted: bool,
     session: &'u Mutex<&'u mut Session>,
     sent: &'u Sent,
     meter: &'u Meter,
@@ -399,7 +419,7 @@ impl Place<'_> {
         let (mut pieces, mut offset) = (Vec::new(), 0);
         for piece in &entry.pieces {
             let fits = entry.kind == file.kind && piece.len <= file.len - offset;
-            if !fits || !(self.base.own || self.hash(file, offset, piece.len)? == piece.hash) {
+            if !fits || !(self.trusted || self.hash(file, offset, piece.len)? == piece.hash) {
                 break;
             }
             offset += piece.len;

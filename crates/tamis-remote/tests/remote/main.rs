@@ -7,4 +7,5 @@ mod faulty;
 mod model;
 mod races;
 mod restore;
+mod ship;
 mod world;

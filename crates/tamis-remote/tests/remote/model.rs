@@ -23,11 +23,13 @@ fn history(seed: u64) {
     let mut rng = Rng::named("remote", seed);
     let mut transfer = transfer();
     transfer.attempts = 12;
+    // An upload in pieces is repeated as a whole: few pieces, or it would never end.
+    transfer.piece_bytes = 32 << 10;
     let repo = repository(&store, transfer);
     let mut world = World::new(seed);
     let mut held: BTreeMap<u64, Map> = BTreeMap::new();
     for _ in 0..40 {
-        store.fail_randomly(rng.next_u64(), 12, &[Fault::Refused, Fault::Unanswered, Fault::CutShort]);
+        store.fail_randomly(rng.next_u64(), 20, &[Fault::Refused, Fault::Unanswered, Fault::CutShort]);
         match rng.below(10) {
             0..=3 => world.write(rng.below(400)),
             4 => world.db.compact().unwrap(),
