@@ -202,6 +202,20 @@ pub enum OpenError {
         /// The database's directory.
         path: PathBuf,
     },
+    /// The state after the write that [`recover_to`](crate::Options::recover_to) names cannot be restored: tables have later writes.
+    #[error("the state after write {asked} cannot be restored: the tables have writes up to {oldest}")]
+    Unreachable {
+        /// The number of the write.
+        asked: u64,
+        /// The oldest state that can be restored.
+        oldest: u64,
+    },
+    /// The database was not opened as a follower, so it does not catch up with a writer.
+    #[error("{} was not opened as a follower, and always shows the same state; open it with `open_follower`", path.display())]
+    NotFollower {
+        /// The database's directory.
+        path: PathBuf,
+    },
     /// The directory holds no database, and the options do not allow creating one.
     #[error("there is no database in {}; set `create_if_missing` to create one", path.display())]
     NotFound {

@@ -132,6 +132,12 @@ pub mod maintenance {
     };
 }
 
+pub mod live_files {
+    //! The files that make up a database at one moment: see [`Db::live_files`](crate::Db::live_files).
+
+    pub use crate::db::live_files::{LiveFile, LiveFileKind, LiveFiles};
+}
+
 pub mod stats {
     //! The counters and the shape of a database: what [`Db::stats`](crate::Db::stats),
     //! [`Keyspace::stats`](crate::Keyspace::stats), [`Keyspace::tables`](crate::Keyspace::tables) and

@@ -15,7 +15,7 @@ use crate::table::cache::{BlockCache, CacheEntry, CacheKey};
 use crate::table::frame::{self, TRAILER_BYTES};
 use crate::table::{
     BlockSource, BlockTouch, Damage, HeapBlock, MappedFile, PinnedValue, ReadTrace, ReaderConfig, TableFile,
-    prefetch,
+    copy_from, prefetch,
 };
 
 /// In a mapped file, it is remembered that a record was verified by where it starts, to this many bytes. Shorter records, of which
@@ -160,6 +160,14 @@ impl BlobFile {
     /// Checks that a record lies in the file.
     pub(crate) fn check_place(&self, at: &Reference) -> Result<(), StorageError> {
         self.within(at).map(drop)
+    }
+
+    /// Fills `buf` with bytes of the file as they are.
+    pub(crate) fn read_stored(&self, buf: &mut [u8], offset: u64) -> std::io::Result<()> {
+        match &self.mapped {
+            Some(mapped) => copy_from(&mapped.mapping, buf, offset),
+            None => self.file.get()?.read_exact_at(buf, offset),
+        }
     }
 
     /// The stored bytes of a record in the mapping; `None` if the file is not mapped.

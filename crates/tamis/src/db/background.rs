@@ -12,6 +12,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::db::follow::follow_loop;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::scrub::scrub_loop;
 use crate::error::WriteError;
@@ -60,6 +61,13 @@ impl Workers {
             workers.0.push(thread::spawn("tamis-filter".into(), move || db.build_filters())?);
         }
         Ok(workers)
+    }
+
+    /// For a database that follows a writer.
+    pub(crate) fn start_following(db: &Arc<DbInner>) -> std::io::Result<Workers> {
+        db.elastic.allow_worker();
+        let db = db.clone();
+        Ok(Workers(vec![thread::spawn("tamis-follow".into(), move || follow_loop(&db))?]))
     }
 
     /// Waits for all threads; `state.closing` must be set.
@@ -147,7 +155,7 @@ impl ToFlush {
 }
 
 /// Does a job. A panic stops writes for good, but the thread continues, so that no other thread waits for it forever.
-fn guarded<T>(db: &DbInner, job: &str, work: impl FnOnce() -> T) -> Option<T> {
+pub(super) fn guarded<T>(db: &DbInner, job: &str, work: impl FnOnce() -> T) -> Option<T> {
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
     result
         .inspect_err(|_| {

@@ -67,7 +67,7 @@ pub(super) fn open(dir: &Path, options: &Options) -> Result<Arc<DbInner>, OpenEr
     let (mut doubts, mut met) = (0, String::new());
     for attempt in 0..ATTEMPTS {
         let before = mark(&*fs, dir);
-        let opened = open::open(dir, options.clone(), true);
+        let opened = open::open(dir, options.clone(), open::Role::Reader);
         // Salvage does not need a readable manifest.
         let same = (before.is_some() || options.salvage) && mark(&*fs, dir) == before;
         match opened {
@@ -99,4 +99,4 @@ pub(super) fn open(dir: &Path, options: &Options) -> Result<Arc<DbInner>, OpenEr
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

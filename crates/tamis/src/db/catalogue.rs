@@ -169,6 +169,11 @@ impl Catalogue {
         self.manifest.is_some()
     }
 
+    /// Returns the length of the manifest in force, in bytes; `None` if no edits can be made.
+    pub(crate) fn manifest_len(&self) -> Option<u64> {
+        self.manifest.as_ref().map(Manifest::len)
+    }
+
     pub(crate) fn manifest_number(&self) -> u64 {
         self.manifest_number
     }
@@ -225,6 +230,32 @@ impl Catalogue {
     pub(crate) fn remove(&mut self, keyspace: &KeyspaceInner) {
         keyspace.dropped.store(true, Ordering::Relaxed);
         keyspace.view.load().version.tables.iter().for_each(|table| table.mark_obsolete());
+        self.keyspaces.remove(&keyspace.id);
+    }
+
+    /// Replaces the tree by a later one, which the writer of a database that is followed has made. The views stay.
+    pub(crate) fn follow(&mut self, tree: ManifestState, manifest_number: u64) {
+        (self.tree, self.manifest_number) = (tree, manifest_number);
+    }
+
+    /// Returns the version of a keyspace that the tree describes, built from the tables of a former one and `opened`.
+    pub(crate) fn followed(
+        &self,
+        keyspace: &KeyspaceInner,
+        old: &Version,
+        opened: &HashMap<TableId, Arc<OpenTable>>,
+    ) -> Arc<Version> {
+        let old_tables: HashMap<TableId, &Arc<OpenTable>> =
+            old.tables.iter().map(|table| (table.meta.id, table)).collect();
+        Version::build(&self.tree.keyspaces[&keyspace.id], Some(old), |id| {
+            let table = opened.get(&id).or_else(|| old_tables.get(&id).copied());
+            table.expect("every table of the tree is open").clone()
+        })
+    }
+
+    /// Removes a keyspace that the writer has dropped. Its files are the writer's to remove.
+    pub(crate) fn forget(&mut self, keyspace: &KeyspaceInner) {
+        keyspace.dropped.store(true, Ordering::Relaxed);
         self.keyspaces.remove(&keyspace.id);
     }
 

@@ -88,6 +88,11 @@ impl Age {
         self.since.is_some()
     }
 
+    /// Takes over what the writer of a database that is followed has recorded.
+    pub(crate) fn raise(&self, ages: &Ages) {
+        self.expired.fetch_max(ages.expired, Ordering::AcqRel);
+    }
+
     /// Returns the ages to store.
     pub(crate) fn ages(&self) -> Option<Ages> {
         self.since.map(|since| Ages { since, expired: self.expired.load(Ordering::Acquire) })
@@ -138,6 +143,13 @@ impl Expiry {
     /// Returns the current time in seconds since 1970.
     pub(crate) fn now(&self) -> u64 {
         self.clock.now()
+    }
+
+    /// Takes over the samples that the writer of a database that is followed has recorded.
+    pub(crate) fn follow(&self, stored: &SeqTimes) {
+        let mut times = self.times.lock();
+        let known = times.samples.newest().map_or(0, |sample| sample.seq);
+        times.samples.note_all(stored.after(known));
     }
 
     /// Must be called whenever the set of keyspaces changes, and before the first write.

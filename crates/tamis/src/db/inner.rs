@@ -81,6 +81,7 @@ use crate::db::counters::WriteCounters;
 use crate::db::elastic::Elastic;
 use crate::db::expiry::{Age, Expiry};
 use crate::db::filters::FilterUpkeep;
+use crate::db::follow::Follower;
 use crate::db::for_reads::ReadDebts;
 use crate::db::health::{Health, Warnings};
 use crate::db::history::History;
@@ -281,6 +282,13 @@ impl KeyspaceInner {
         View { rotation, edition, memtables, selector, version, gaps, habits }
     }
 
+    /// The same for a version that brings values which are not in the memtables before it: a reader that has a former view does not have
+    /// all writes up to its number, and must prove nothing about gaps.
+    pub(crate) fn view_with_values(&self, memtables: Memtables, version: Arc<Version>) -> View {
+        let view = self.view_of(memtables, version);
+        View { rotation: view.gaps.rotate(), ..view }
+    }
+
     /// Tells a table that joins the tree above `version`, and that nobody reads yet, what gets it has to expect.
     pub(crate) fn inherit_accesses(&self, version: &Version, table: &Arc<OpenTable>) {
         let shaping = self.shaping.load();
@@ -364,6 +372,8 @@ pub(crate) struct DbInner {
     pub(crate) locks: Locks,
     pub(crate) prepared: Prepared,
     pub(crate) consumers: Consumers,
+    /// Of a database that is opened to be followed.
+    pub(crate) follower: Option<Mutex<Follower>>,
 
     pub(crate) numbers: Arc<FileNumbers>,
     pub(crate) beginning: Beginning,

@@ -127,10 +127,20 @@ impl Current {
         self.last_seq
     }
 
+    /// Returns how long the log is, in bytes.
+    pub(crate) fn len(&self) -> u64 {
+        self.writer.as_ref().map_or(0, LogWriter::len)
+    }
+
     /// Assigns the next `count` sequence numbers, those of the record appended last; returns the last of them.
     pub(crate) fn assign(&mut self, count: u64) -> SeqNo {
         self.last_seq += count;
         self.last_seq
+    }
+
+    /// Sets the last number that the writer of a database that is followed has assigned.
+    pub(crate) fn follow(&mut self, last_seq: SeqNo) {
+        (self.last_seq, self.appended_seq) = (last_seq, last_seq);
     }
 
     /// Reports whether the log takes writes.
@@ -693,6 +703,13 @@ impl Log {
     /// Records a log of an earlier session that is part of the state shown: `verify` reads it again, statistics count it.
     pub(crate) fn note_found(&self, files: &mut LogFiles, id: LogId, bytes: u64) {
         files.rolled.push(ClosedLog::found(id, None, bytes));
+        self.note_rolled(files);
+    }
+
+    /// Sets the logs that are part of the state shown of a database that is followed.
+    pub(crate) fn note_followed(&self, files: &mut LogFiles, logs: &[(LogId, u64)]) {
+        files.rolled.clear();
+        logs.iter().for_each(|&(id, bytes)| files.rolled.push(ClosedLog::found(id, None, bytes)));
         self.note_rolled(files);
     }
 

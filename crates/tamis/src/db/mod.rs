@@ -18,6 +18,7 @@ pub(crate) mod elastic;
 pub(crate) mod expiry;
 mod filters;
 mod flush;
+mod follow;
 mod for_reads;
 mod health;
 mod history;
@@ -29,6 +30,7 @@ mod jobs;
 mod keyspace;
 mod keyspaces;
 mod layout;
+pub(crate) mod live_files;
 mod log;
 mod maintain;
 mod monitor;
@@ -213,7 +215,7 @@ impl Db {
     /// [`OpenError::OpenHere`] if this process has the database open, [`OpenError::Locked`] if another one has;
     /// [`OpenError::Incompatible`] if an option contradicts the stored database, naming the option; damage, with its file and offset.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db, OpenError> {
-        let inner = open::open(path.as_ref(), options, false)?;
+        let inner = open::open(path.as_ref(), options, open::Role::Writer)?;
         let db = Db::with(inner.clone(), None);
         db.load_consumers();
         let workers = Workers::start(&inner)
@@ -276,7 +278,7 @@ impl Db {
         }
         let options = Options { salvage: true, create_if_missing: true, error_if_exists: false, ..options };
         // Without background work, which would merge tables before anyone could inspect them.
-        let inner = open::open(path, options, false)?;
+        let inner = open::open(path, options, open::Role::Writer)?;
         let done = inner.salvaged.lock().take();
         let db = Db::with(inner, None);
         db.close().map_err(|error| {

@@ -86,11 +86,25 @@ fn overlapping_reads(options: &Options, warnings: &mut Vec<String>) -> Option<Ar
     Some(Arc::new(reads))
 }
 
+/// What a database is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// To be written to.
+    Writer,
+    /// To be read as it is now.
+    Reader,
+    /// To be read beside a writer, catching up with it. The logs are not read yet.
+    Follower,
+}
+
 /// Opens or creates the database in `dir`; starts no threads.
-pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<DbInner>, OpenError> {
+pub(crate) fn open(dir: &Path, options: Options, role: Role) -> Result<Arc<DbInner>, OpenError> {
     options.check()?;
     refuse_empty(dir)?;
-    let open_files = Arc::new(OpenFiles::new(file_system(&options), options.max_open_files));
+    let read_only = role != Role::Writer;
+    // A file that a writer in another process has removed could not be opened again.
+    let most_files = if read_only { 0 } else { options.max_open_files };
+    let open_files = Arc::new(OpenFiles::new(file_system(&options), most_files));
     let fs: Arc<dyn FileSystem> = open_files.clone();
     let io = |operation, path: &Path, e: std::io::Error| StorageError::io(operation, path, e);
     let lock = if read_only {
@@ -142,6 +156,9 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         }
     };
 
+    if let Some(until) = options.recover_to.filter(|_| role != Role::Follower) {
+        tree.cut_at(until).map_err(|oldest| OpenError::Unreachable { asked: until, oldest })?;
+    }
     let mut options = options;
     if options.operators.accepts_unknown() && options.keyspace.merge_operator.is_none() {
         let stored = KeyspaceOptions::from_stored(&tree.keyspaces[&DEFAULT_KEYSPACE].options)?;
@@ -289,6 +306,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         locks: Default::default(),
         prepared: Default::default(),
         consumers: Default::default(),
+        follower: (role == Role::Follower).then(Default::default),
         reserve,
         beginning: Default::default(),
         numbers,
@@ -324,6 +342,9 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     inner.expiry.configure(inner.directory.load().values().map(|keyspace| &**keyspace));
     if !read_only {
         inner.reserve.find();
+    }
+    if role == Role::Follower {
+        return Ok(Arc::new(inner));
     }
     let found = recover::Found { logs: &logs, files, manifest_end: manifest_end.as_ref(), salvage };
     recover::recover(&inner, found)?;
@@ -421,6 +442,34 @@ fn open_keyspace(
     let version = Version::build(stored, None, |id| tables[&id].clone());
     filter.open(&version.tables);
     Ok(KeyspaceInner::with_version(id, &stored.name, options, operators, filter, version, shared))
+}
+
+/// Opens a keyspace that the writer of a database that is followed has created.
+pub(crate) fn open_newcomer(
+    db: &DbInner,
+    id: KeyspaceId,
+    stored: &KeyspaceState,
+    last_seq: SeqNo,
+) -> Result<KeyspaceInner, OpenError> {
+    let opening = Opening {
+        fs: &*db.fs,
+        dir: &db.dir,
+        options: &db.options,
+        read_only: true,
+        config: &db.reader_config,
+        garbage: &db.garbage,
+        shared: SharedParts {
+            sampler: &db.elastic.sampler,
+            reads: &db.read_counters,
+            chunks: &db.chunks,
+            numbering: &db.numbering,
+        },
+    };
+    let mut warnings = Vec::new();
+    let mut keyspace = open_keyspace(&opening, id, stored, &mut warnings)?;
+    keyspace.age = Age::new(&keyspace.options, stored.ages, last_seq);
+    warnings.into_iter().for_each(|warning| db.warn(warning));
+    Ok(keyspace)
 }
 
 /// Checks what every database must satisfy besides what its edits are checked for: it has the default keyspace, and numbers

@@ -36,6 +36,17 @@ pub(crate) struct Replayed {
     pub(crate) last_closed: bool,
     /// Whether the last log is empty and not closed.
     pub(crate) last_empty: bool,
+    /// The log that has the first record that was not to be read, if there was one.
+    pub(crate) stopped: Option<LogId>,
+}
+
+/// How logs are replayed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ReplayOptions {
+    /// Replay everything readable.
+    pub(crate) salvage: bool,
+    /// The last write to be replayed; records with later ones are not read, nor is what is behind them.
+    pub(crate) until: Option<SeqNo>,
 }
 
 /// Reads `logs` (ascending) and passes every operation with its log and sequence number to `apply`.
@@ -43,7 +54,7 @@ pub(crate) fn replay(
     fs: &dyn FileSystem,
     dir: &Path,
     logs: &[LogId],
-    salvage: bool,
+    options: ReplayOptions,
     mut apply: impl FnMut(LogId, SeqNo, &BatchOp<'_>) -> Result<(), OpenError>,
 ) -> Result<Replayed, OpenError> {
     let mut replayed = Replayed {
@@ -53,15 +64,17 @@ pub(crate) fn replay(
         any_closed: false,
         last_closed: false,
         last_empty: false,
+        stopped: None,
     };
+    let ReplayOptions { salvage, until } = options;
     // A log without a closing record before an empty one: the process ended before it needed the next log, which is created ahead.
     let mut unclosed = None;
     for (i, &id) in logs.iter().enumerate() {
         let path = log_path(dir, id);
         let last = i + 1 == logs.len();
         let file = fs.open(&path, Access::Sequential).map_err(|e| StorageError::io("open", &path, e))?;
-        let options = ReadOptions { expect_complete: false, salvage };
-        let mut reader = LogReader::open(file, &path, LogKind::Writes, id, options)?;
+        let how = ReadOptions { expect_complete: false, salvage };
+        let mut reader = LogReader::open(file, &path, LogKind::Writes, id, how)?;
         let (mut dropped, mut records) = (0u64, 0u64);
         while let Some(record) = reader.next_record()? {
             records += 1;
@@ -76,6 +89,13 @@ pub(crate) fn replay(
                 }
                 dropped += 1;
                 continue;
+            }
+            let last = header.first_seq.saturating_add(header.count.saturating_sub(1));
+            if until.is_some_and(|until| last > until) {
+                replayed.stopped = Some(id);
+                // How the logs end does not matter.
+                (replayed.any_closed, replayed.last_closed, replayed.last_empty) = (false, false, false);
+                return Ok(replayed);
             }
             let expected = replayed.last_seq + 1;
             if replayed.last_seq > 0 && header.first_seq != expected {

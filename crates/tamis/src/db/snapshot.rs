@@ -127,7 +127,7 @@ impl SnapshotPin {
         let mut live = db.snapshots.lock();
         let (seq, expired, views) = loop {
             let directory = db.directory.load();
-            let views = views_to_hold(&directory);
+            let views = views_to_hold(&directory, db.follower.is_some());
             let horizons = directory.values().map(|keyspace| (keyspace.id, db.expiry.expired(keyspace)));
             let expired = horizons.filter(|(_, expired)| *expired > 0).collect();
             let seq = db.visible();
@@ -150,9 +150,9 @@ impl SnapshotPin {
     }
 }
 
-/// Returns the views of the keyspaces whose policy drops data.
-fn views_to_hold(directory: &HashMap<KeyspaceId, Arc<KeyspaceInner>>) -> Views {
-    let drops = |keyspace: &&Arc<KeyspaceInner>| keyspace.shaping.load().policy.drops_data();
+/// Returns the views of the keyspaces whose policy drops data, or of `all` where another process merges and does not know of the snapshot.
+fn views_to_hold(directory: &HashMap<KeyspaceId, Arc<KeyspaceInner>>, all: bool) -> Views {
+    let drops = |keyspace: &&Arc<KeyspaceInner>| all || keyspace.shaping.load().policy.drops_data();
     directory.values().filter(drops).map(|keyspace| (keyspace.id, keyspace.view.load_full())).collect()
 }
 

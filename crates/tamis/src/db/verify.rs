@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use tamis_filter::{BloomScheme, ElasticSet, IndependentDigests};
 
 use crate::db::inner::DbInner;
-use crate::db::replay::replay;
+use crate::db::replay::{ReplayOptions, replay};
 use crate::error::{Corruption, Error, StorageError};
 use crate::ids::{BlobFileId, LogId};
 use crate::key::prefix_of;
@@ -164,7 +164,7 @@ impl DbInner {
                 // A writer elsewhere removes logs whose contents are in tables.
                 logs.retain(|id| self.fs.exists(&log_path(&self.dir, *id)).unwrap_or(true));
             }
-            let replayed = replay(&*self.fs, &self.dir, &logs, false, |log, _, _| {
+            let replayed = replay(&*self.fs, &self.dir, &logs, ReplayOptions::default(), |log, _, _| {
                 *writes.entry(log).or_default() += 1;
                 Ok(())
             });

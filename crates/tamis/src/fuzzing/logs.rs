@@ -8,7 +8,7 @@ use super::{empty_fs, put, reseal};
 use crate::batch::BatchOp;
 use crate::db::Db;
 use crate::db::inspect::{dump_log, dump_manifest};
-use crate::db::replay::replay;
+use crate::db::replay::{ReplayOptions, replay};
 use crate::error::{OpenError, StorageError};
 use crate::io::{Access, FileSystem, MemFs};
 use crate::key::{Kind, MAX_SEQNO, SeqNo};
@@ -130,7 +130,7 @@ fn check_replay(bytes: &[u8], id: u64) {
         let memtable = Memtable::new(16 << 10, true);
         let mut last = 0;
         let mut applied = 0u64;
-        let replayed = replay(&fs, dir, &[id], salvage, |log, seq, op| {
+        let replayed = replay(&fs, dir, &[id], ReplayOptions { salvage, until: None }, |log, seq, op| {
             assert_eq!(log, id);
             assert!(seq > last && seq <= MAX_SEQNO, "write {seq} follows write {last}");
             (last, applied) = (seq, applied + 1);

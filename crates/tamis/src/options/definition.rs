@@ -171,6 +171,13 @@ options_table! {
         /// The file system to use; `None` is the operating system's, chosen by `read_mode`. Not part of the text
         /// form.
         file_system: Option<Arc<dyn FileSystem>> = None;
+        /// How often a [follower](crate::Db::open_follower) catches up with the writer by itself; `None`: when it is
+        /// [told to](crate::Db::catch_up). Not part of the text form.
+        follow_interval: Option<Duration> = None;
+        /// The last write to be kept of a database that is opened, for a restore to a moment: what the logs have after it is dropped, and
+        /// gone for good once the opening succeeds. A record of the log counts if all of its writes do: those of a batch, and of batches
+        /// committed together. `None`: all. Not part of the text form.
+        recover_to: Option<u64> = None;
         /// The clock; `None` is the operating system's. Not part of the text form.
         clock: Option<Arc<dyn Clock>> = None;
         /// The merge operators and compaction filters that keyspaces may name, besides the built-in ones. Not part of

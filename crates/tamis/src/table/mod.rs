@@ -54,7 +54,7 @@ pub(crate) use key_list::{GLOBAL, KEY_LIST, KeyListBuilder, KeyListCursor, KeyLi
 pub(crate) use origin::{Merged, Origin};
 pub(crate) use overlap::{Coming, Fetch, MOST_BYTES, fetch, read_coming};
 pub(crate) use prefetch::prefetch;
-pub(crate) use reader::{MappedFile, ReaderConfig, Table};
+pub(crate) use reader::{MappedFile, ReaderConfig, Table, copy_from};
 pub(crate) use trace::{BlockSource, BlockTouch, ReadTrace, TouchCounts};
 #[cfg(test)]
 pub(crate) use units::LoadedUnit;

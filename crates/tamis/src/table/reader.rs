@@ -104,6 +104,14 @@ impl From<Mapping> for MappedFile {
     }
 }
 
+/// Fills `buf` with the bytes of a mapping from `offset` on.
+pub(crate) fn copy_from(mapping: &[u8], buf: &mut [u8], offset: u64) -> std::io::Result<()> {
+    let start = usize::try_from(offset).map_err(std::io::Error::other)?;
+    let bytes = start.checked_add(buf.len()).and_then(|end| mapping.get(start..end));
+    buf.copy_from_slice(bytes.ok_or(std::io::ErrorKind::UnexpectedEof)?);
+    Ok(())
+}
+
 /// An open table.
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -269,6 +277,14 @@ impl Table {
         let file = self.file.get().map_err(|e| StorageError::io("open", &self.path, e))?;
         file.read_exact_at(buffer, offset).map_err(|e| StorageError::io("read", &self.path, e))?;
         Ok(BlockRef::Heap(HeapBlock { bytes, start: 0, len }))
+    }
+
+    /// Fills `buf` with bytes of the file as they are.
+    pub(crate) fn read_stored(&self, buf: &mut [u8], offset: u64) -> std::io::Result<()> {
+        match &self.mapped {
+            Some(mapped) => copy_from(&mapped.mapping, buf, offset),
+            None => self.file.get()?.read_exact_at(buf, offset),
+        }
     }
 
     /// Returns a stored block without its trailer, decompressed if necessary. Not verified.

@@ -149,6 +149,11 @@ impl Manifest {
         self.log.sync()
     }
 
+    /// Returns the length, in bytes.
+    pub(crate) fn len(&self) -> u64 {
+        self.log.len()
+    }
+
     /// Reports whether a new manifest should replace this one because most of it is history.
     pub(crate) fn should_roll(&self) -> bool {
         let len = self.log.len();
@@ -158,6 +163,79 @@ impl Manifest {
     /// Closes the manifest cleanly, so that damage to its last edits cannot pass for a torn end.
     pub(crate) fn close(self) -> Result<(), StorageError> {
         self.log.close().map(drop)
+    }
+}
+
+/// Reads the manifest in force of a database that another process may be writing to, and what is added to it since. After an error the
+/// state may be that of no moment: the reader is to be made anew.
+#[derive(Debug)]
+pub(crate) struct ManifestReader {
+    number: u64,
+    log: LogReader,
+    state: ManifestState,
+}
+
+impl ManifestReader {
+    /// Reads the manifest in force. `None` if there is no `CURRENT`. Errors: those of [`Manifest::open`].
+    pub(crate) fn open(fs: &dyn FileSystem, dir: &Path) -> Result<Option<ManifestReader>, OpenError> {
+        let Some(number) = read_current(fs, dir)? else { return Ok(None) };
+        let path = files::manifest_path(dir, number);
+        let file = fs.open(&path, Access::Sequential).map_err(|e| StorageError::io("open", &path, e))?;
+        let log = LogReader::open(file, &path, LogKind::Manifest, number, ReadOptions::default())?;
+        let mut reader = ManifestReader { number, log, state: ManifestState::default() };
+        // With a look at what is behind the last edit: it may be damage.
+        if !reader.read(LogReader::next_record)? {
+            return Err(StorageError::corrupt(&path, 0, "its first record is missing").into());
+        }
+        reader.log.resume();
+        Ok(Some(reader))
+    }
+
+    /// Reads what is new; returns whether there was anything.
+    pub(crate) fn refresh(&mut self, fs: &dyn FileSystem, dir: &Path) -> Result<bool, OpenError> {
+        let path = files::current_path(dir);
+        let number = read_current(fs, dir)?.ok_or_else(|| {
+            StorageError::io("read", &path, std::io::Error::from(std::io::ErrorKind::NotFound))
+        })?;
+        if number == self.number {
+            return self.read(LogReader::poll);
+        }
+        *self = ManifestReader::open(fs, dir)?.ok_or(OpenError::NotFound { path: dir.to_owned() })?;
+        Ok(true)
+    }
+
+    fn read(
+        &mut self,
+        mut next: impl FnMut(&mut LogReader) -> Result<Option<crate::wal::Record<'_>>, StorageError>,
+    ) -> Result<bool, OpenError> {
+        // In old manifests every edit sets the epochs of all keyspaces; once is enough.
+        let (mut any, mut next_epoch) = (false, None);
+        let path = self.log.path().to_owned();
+        while let Some(record) = next(&mut self.log)? {
+            let damaged = |what: String| StorageError::corrupt(&path, record.offset, what);
+            let mut edit = VersionEdit::decode(record.payload).map_err(|e| damaged(e.to_string()))?;
+            next_epoch = next_epoch.max(edit.next_epoch.take());
+            self.state.apply(&edit).map_err(|what| damaged(format!("an edit does not apply: {what}")))?;
+            any = true;
+        }
+        let epochs = VersionEdit { next_epoch, ..VersionEdit::default() };
+        self.state.apply(&epochs).map_err(|what| StorageError::corrupt(&path, None, what))?;
+        Ok(any)
+    }
+
+    /// The manifest's number, and where its next edit will begin. Equal ones mean equal states.
+    pub(crate) fn mark(&self) -> (u64, u64) {
+        (self.number, self.log.pos())
+    }
+
+    /// The state after all edits read.
+    pub(crate) fn state(&self) -> &ManifestState {
+        &self.state
+    }
+
+    /// Reports whether the database was closed in order.
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(self.log.end(), Some(End::Closed { .. }))
     }
 }
 

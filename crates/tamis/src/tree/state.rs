@@ -146,6 +146,21 @@ impl ManifestState {
         self.keyspaces.values().map(|keyspace| keyspace.log_floor).min().unwrap_or(0)
     }
 
+    /// Forgets what was written after `until`, which is in no table; otherwise returns the oldest state that the tables allow.
+    pub(crate) fn cut_at(&mut self, until: SeqNo) -> Result<(), SeqNo> {
+        let newest = |keyspace: &KeyspaceState| {
+            let tables = keyspace.tables().map(|table| table.max_seq);
+            tables.chain(keyspace.ages.map(|ages| ages.since.max(ages.expired))).max().unwrap_or(0)
+        };
+        let oldest = self.keyspaces.values().map(newest).max().unwrap_or(0);
+        if oldest > until {
+            return Err(oldest);
+        }
+        self.last_seq = self.last_seq.min(until);
+        self.times.cut_at(until);
+        Ok(())
+    }
+
     /// Takes the keyspace's next epoch, which is not assigned again; `None` if there is no such keyspace. An edit that records
     /// its use must follow.
     pub(crate) fn take_epoch(&mut self, keyspace: KeyspaceId) -> Option<Epoch> {

@@ -47,6 +47,11 @@ impl SeqTimes {
         &self.0[self.0.partition_point(|sample| sample.seq <= seq)..]
     }
 
+    /// Forgets the samples that cover writes after `seq`.
+    pub(crate) fn cut_at(&mut self, seq: SeqNo) {
+        self.0.truncate(self.0.partition_point(|sample| sample.seq <= seq));
+    }
+
     /// The last write up to which everything was made before `time`; 0 if unknown.
     pub(crate) fn made_before(&self, time: u64) -> SeqNo {
         match self.0.partition_point(|sample| sample.time < time) {

@@ -25,7 +25,7 @@ pub(crate) mod double;
 mod tests;
 
 pub(crate) use format::{HEADER_BYTES, LogHeader, LogKind};
-pub(crate) use reader::{End, LogReader, ReadOptions};
+pub(crate) use reader::{End, LogReader, ReadOptions, Record, is_header_of};
 pub(crate) use writer::LogWriter;
 
 /// Why the payload of an intact record could not be decoded.

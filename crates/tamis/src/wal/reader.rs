@@ -178,20 +178,7 @@ impl LogReader {
     pub(crate) fn next_record(&mut self) -> Result<Option<Record<'_>>, StorageError> {
         while self.end.is_none() {
             match self.look(self.pos)? {
-                Place::Record(head) => {
-                    let offset = self.pos;
-                    self.pos = head.end(offset);
-                    self.proven = self.proven.max(head.synced);
-                    if head.kind == RecordType::Close {
-                        let payload = self.window.get(offset + head.head_len as u64, head.payload_len)?;
-                        // Logs of earlier versions do not name a successor.
-                        let successor = payload.first_chunk().map(|bytes| LogId::from_le_bytes(*bytes));
-                        self.end = Some(End::Closed { offset: self.pos, successor });
-                        break;
-                    }
-                    let payload = self.window.get(offset + head.head_len as u64, head.payload_len)?;
-                    return Ok(Some(Record { offset, end: self.pos, synced: head.synced, payload }));
-                }
+                Place::Record(head) => return self.pass(head),
                 Place::FileEnd if self.options.expect_complete => {
                     self.resolve("there is no closing record", false)?;
                 }
@@ -200,6 +187,62 @@ impl LogReader {
             }
         }
         Ok(None)
+    }
+
+    /// Returns the next record of a log that another process appends to, or `None` if there is none yet: the next call looks again.
+    /// Once the log is closed, [`end`](Self::end) says so; nothing else is concluded from what is behind the last record.
+    pub(crate) fn poll(&mut self) -> Result<Option<Record<'_>>, StorageError> {
+        let mut is_fresh = false;
+        while self.end.is_none() {
+            match self.look(self.pos)? {
+                Place::Record(head) => return self.pass(head),
+                _ if is_fresh => break,
+                _ => {
+                    self.window.refresh()?;
+                    is_fresh = true;
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Looks at what is behind the last record: damage is an error, and nothing else is concluded.
+    pub(crate) fn look_behind(&mut self) -> Result<(), StorageError> {
+        if self.end.is_none()
+            && let Place::Bad { what, head_intact } = self.look(self.pos)?
+        {
+            self.resolve(what, head_intact)?;
+            self.resume();
+        }
+        Ok(())
+    }
+
+    /// Allows more records behind an end that may have been one for now.
+    pub(crate) fn resume(&mut self) {
+        if matches!(self.end, Some(End::Clean { .. } | End::Torn { .. })) {
+            self.end = None;
+        }
+    }
+
+    /// Returns where the next record starts.
+    pub(crate) fn pos(&self) -> u64 {
+        self.pos
+    }
+
+    /// Passes the record that was found; returns it unless it is the closing one.
+    fn pass(&mut self, head: RecordHead) -> Result<Option<Record<'_>>, StorageError> {
+        let offset = self.pos;
+        self.pos = head.end(offset);
+        self.proven = self.proven.max(head.synced);
+        let (end, synced, is_close) = (self.pos, head.synced, head.kind == RecordType::Close);
+        let payload = self.window.get(offset + head.head_len as u64, head.payload_len)?;
+        if is_close {
+            // Logs of earlier versions do not name a successor.
+            let successor = payload.first_chunk().map(|bytes| LogId::from_le_bytes(*bytes));
+            self.end = Some(End::Closed { offset: end, successor });
+            return Ok(None);
+        }
+        Ok(Some(Record { offset, end, synced, payload }))
     }
 
     /// Reads anew what was behind the last record, and from there on what was appended since. Only for a log that has grown: its next
@@ -328,6 +371,16 @@ impl LogReader {
         stored.copy_from_slice(self.window.get(offset, 8)?);
         Ok(u64::from_le_bytes(stored) == self.window.hash(seed(self.id, offset), offset + 8, end)?)
     }
+}
+
+/// Reports whether `file` still begins as log `id` does, and so was not overwritten for a later log.
+pub(crate) fn is_header_of(file: &dyn ReadFile, id: LogId) -> std::io::Result<bool> {
+    let mut bytes = [0; HEADER_BYTES as usize];
+    if file.len()? < HEADER_BYTES {
+        return Ok(false);
+    }
+    file.read_exact_at(&mut bytes, 0)?;
+    Ok(RawHeader::decode(&bytes).is_some_and(|header| header.id == id))
 }
 
 enum Search {

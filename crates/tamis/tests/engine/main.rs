@@ -11,6 +11,7 @@ mod blobs;
 mod deletes;
 mod elastic_tables;
 mod expiry;
+mod followers;
 mod ingest;
 mod log_space;
 mod many_keys;

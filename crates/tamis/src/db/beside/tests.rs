@@ -12,16 +12,16 @@ use crate::Db;
 use crate::ingest::{ExternalTableBuilder, IngestOptions};
 use crate::io::{Access, DirLock, ReadFile, Usage, WriteFile};
 
-type Steps = Box<dyn FnMut() + Send>;
+pub(in crate::db) type Steps = Box<dyn FnMut() + Send>;
 
 /// The file system of a reader, with other work done before one of its operations.
 #[derive(Clone)]
-struct Interrupted {
-    machine: FaultyFs,
+pub(in crate::db) struct Interrupted {
+    pub(in crate::db) machine: FaultyFs,
     /// The number of operations until then, and the work.
-    due: Arc<Mutex<(u64, Option<Steps>)>>,
+    pub(in crate::db) due: Arc<Mutex<(u64, Option<Steps>)>>,
     /// Work done after every listing.
-    listed: Arc<Mutex<Option<Steps>>>,
+    pub(in crate::db) listed: Arc<Mutex<Option<Steps>>>,
 }
 
 impl std::fmt::Debug for Interrupted {
@@ -130,13 +130,13 @@ impl FileSystem for Interrupted {
     }
 }
 
-type Content = BTreeMap<Vec<u8>, Vec<u8>>;
+pub(in crate::db) type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
-fn content(db: &Db) -> Content {
+pub(in crate::db) fn content(db: &Db) -> Content {
     db.iter().map(|item| item.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap()).collect()
 }
 
-fn options(fs: impl FileSystem + 'static) -> Options {
+pub(in crate::db) fn options(fs: impl FileSystem + 'static) -> Options {
     let mut options = Options { file_system: Some(Arc::new(fs)), recycled_logs: 1, ..Options::default() };
     // Logs reserve as much as memtables.
     options.keyspace.memtable_bytes = 16 << 10;
@@ -145,9 +145,9 @@ fn options(fs: impl FileSystem + 'static) -> Options {
 }
 
 /// An action of a writer: a few changes, with the contents recorded after each.
-type Work = fn(&Db, &FaultyFs, &mut dyn FnMut());
+pub(in crate::db) type Work = fn(&Db, &FaultyFs, &mut dyn FnMut());
 
-fn puts(db: &Db, _: &FaultyFs, done: &mut dyn FnMut()) {
+pub(in crate::db) fn puts(db: &Db, _: &FaultyFs, done: &mut dyn FnMut()) {
     for value in ["first", "second"] {
         for key in ["a", "b", "c"] {
             db.put(key, value).unwrap();
@@ -156,20 +156,20 @@ fn puts(db: &Db, _: &FaultyFs, done: &mut dyn FnMut()) {
     }
 }
 
-fn flushes(db: &Db, fs: &FaultyFs, done: &mut dyn FnMut()) {
+pub(in crate::db) fn flushes(db: &Db, fs: &FaultyFs, done: &mut dyn FnMut()) {
     for _ in 0..3 {
         puts(db, fs, done);
         db.flush().unwrap();
     }
 }
 
-fn compacts(db: &Db, fs: &FaultyFs, done: &mut dyn FnMut()) {
+pub(in crate::db) fn compacts(db: &Db, fs: &FaultyFs, done: &mut dyn FnMut()) {
     puts(db, fs, done);
     db.compact().unwrap();
     puts(db, fs, done);
 }
 
-fn ingests(db: &Db, fs: &FaultyFs, done: &mut dyn FnMut()) {
+pub(in crate::db) fn ingests(db: &Db, fs: &FaultyFs, done: &mut dyn FnMut()) {
     db.put("a", "before").unwrap();
     done();
     let mut table =
@@ -183,14 +183,14 @@ fn ingests(db: &Db, fs: &FaultyFs, done: &mut dyn FnMut()) {
     puts(db, fs, done);
 }
 
-fn rolls(db: &Db, fs: &FaultyFs, done: &mut dyn FnMut()) {
+pub(in crate::db) fn rolls(db: &Db, fs: &FaultyFs, done: &mut dyn FnMut()) {
     puts(db, fs, done);
     db.checkpoint("/copy").unwrap();
     puts(db, fs, done);
 }
 
 /// Builds a database with tables, rolled logs and a log to be overwritten.
-fn database() -> FaultyFs {
+pub(in crate::db) fn database() -> FaultyFs {
     let fs = FaultyFs::new(3);
     let db = Db::open("/db", options(fs.clone())).unwrap();
     for round in 0..4 {

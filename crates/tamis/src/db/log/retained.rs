@@ -118,6 +118,12 @@ impl LogFiles {
         files
     }
 
+    /// Returns all logs but the current one that are needed, for the database or for readers of changes, oldest first with their lengths.
+    pub(crate) fn closed(&self) -> impl Iterator<Item = (LogId, u64)> + '_ {
+        let retained = self.retained.logs.iter().map(|(log, _)| log).filter(|log| !log.abandoned);
+        retained.chain(&self.rolled).map(|log| (log.id, log.bytes))
+    }
+
     /// Returns the logs that can be read, oldest first, each with its first number.
     fn readable(&self) -> impl DoubleEndedIterator<Item = (LogId, SeqNo)> + '_ {
         // What is before a log that cannot be read may have been given up for what is in it.

@@ -12,7 +12,7 @@ use crate::db::changes::first_write;
 use crate::db::commit::insert;
 use crate::db::consumers::CONSUMERS_KEYSPACE;
 use crate::db::inner::{DbInner, KeyspaceInner};
-use crate::db::replay::{Replayed, replay};
+use crate::db::replay::{ReplayOptions, Replayed, replay};
 use crate::db::salvage::{self, Salvage, SalvageReport};
 use crate::error::{OpenError, StorageError, WriteError};
 use crate::ids::{KeyspaceId, LogId};
@@ -83,6 +83,7 @@ pub(super) fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
     if keeps_changes(db) {
         // Before their writes are in tables that survive what they would not.
         let torn = replayed.broken.as_ref().map_or(LogId::MAX, |(log, ..)| *log);
+        let torn = torn.min(replayed.stopped.unwrap_or(LogId::MAX));
         for &id in logs {
             let path = log_path(&db.dir, id);
             // What is behind a torn record never was part of the database, and must not be taken for it by a later session.
@@ -181,7 +182,7 @@ fn replay_into_memtables(
     };
     let used = |ks: &&Arc<KeyspaceInner>| !ks.view.load().memtables.active.memtable.is_empty();
     keyspaces.values().filter(used).for_each(|keyspace| empty(keyspace));
-    replay(&*db.fs, &db.dir, logs, salvage, |log, seq, op| {
+    replay(&*db.fs, &db.dir, logs, ReplayOptions { salvage, until: db.options.recover_to }, |log, seq, op| {
         let id = op.keyspace();
         // A reader without the lock may see writes to a keyspace created in the meantime.
         if id >= next_keyspace && !salvage && !db.read_only {
@@ -269,6 +270,9 @@ fn wrong_end(
     known: SeqNo,
     manifest_end: Option<&End>,
 ) -> Option<StorageError> {
+    if replayed.stopped.is_some() {
+        return None;
+    }
     let last = log_path(&db.dir, *logs.last()?);
     if let Some(End::Closed { .. }) = manifest_end {
         let last_seq = replayed.last_seq;

@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 use crate::blob::BlobFile;
 use crate::collections::{HashMap, HashSet};
 use crate::db::open::{file_system, locked};
-use crate::db::replay::replay;
+use crate::db::replay::{ReplayOptions, replay};
 use crate::error::{OpenError, StorageError};
 use crate::ids::{BlobFileId, KeyspaceId, LogId, TableId};
 use crate::io::FileSystem;
@@ -229,12 +229,13 @@ impl Work<'_> {
             return Ok(found);
         }
         let mut unknown = None;
-        let replayed = replay(self.fs, self.dir, &logs, true, |_, _, op| {
-            if op.keyspace() >= loaded.state.next_keyspace && !op.is_ingestion() {
-                unknown = Some(op.keyspace());
-            }
-            Ok(())
-        });
+        let replayed =
+            replay(self.fs, self.dir, &logs, ReplayOptions { salvage: true, until: None }, |_, _, op| {
+                if op.keyspace() >= loaded.state.next_keyspace && !op.is_ingestion() {
+                    unknown = Some(op.keyspace());
+                }
+                Ok(())
+            });
         let replayed = match replayed {
             Ok(replayed) => replayed,
             Err(OpenError::Storage(StorageError::Corrupt(_)) | OpenError::Format { .. }) => return Ok(found),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::codec::Decoder;
 use crate::collections::HashMap;
 use crate::db::open::check_state;
-use crate::db::replay::{Replayed, replay};
+use crate::db::replay::{ReplayOptions, Replayed, replay};
 use crate::error::{OpenError, StorageError};
 use crate::ids::{BlobFileId, FilterFileId, KeyspaceId, LogId, TableId};
 use crate::io::FileSystem;
@@ -279,7 +279,7 @@ pub(super) fn scan_log(
     covered: &HashMap<KeyspaceId, SeqNo>,
 ) -> Result<LogScan, OpenError> {
     let mut scan = LogScan { id, ..LogScan::default() };
-    let replayed = replay(fs, dir, &[id], true, |_, seq, op| {
+    let replayed = replay(fs, dir, &[id], ReplayOptions { salvage: true, until: None }, |_, seq, op| {
         let keyspace = op.keyspace();
         scan.writes += 1;
         scan.first_seq = if scan.first_seq == 0 { seq } else { scan.first_seq };

@@ -18,6 +18,9 @@
 //! * **Compaction, move, drop**: change nothing. The new version has the same directory.
 //! * **Ingestion**: publishes its tables at once, with [`missing`](Grf::missing) epochs: tables that hold one are
 //!   candidates for every key until a background thread has added their keys.
+//! * **Following a writer** in another process: tables come that nobody flushed or merged here. Those that may have keys of a flush
+//!   which was not published when the last version was made are [`unseen`](Grf::unseen): candidates for every key, until they are added like
+//!   ingested ones ([`follow`](crate::db)).
 //! * **Rebuild** of a key range: builds cells from the keys of one version's tables, adds what was flushed
 //!   meanwhile (the paper's waiting buffer; here the flushed tables themselves), then publishes a version with the new
 //!   directory. Older versions keep their directory. If one of them is still being read, its cell is shrunk to the
@@ -60,7 +63,7 @@
 //! * The current directory is replaced under `work` and `state` together; it may be read under either.
 //! * A cell's partition is replaced under `work`, and stored (Release) before the view that needs its entries. A reader
 //!   that has loaded that view (Acquire) therefore sees them.
-//! * [`Grf::alive`], [`Grf::missing`], [`Grf::unread`] and [`Grf::unpublished`] are leaf locks, held briefly.
+//! * [`Grf::alive`], [`Grf::unread`] and [`Grf::unpublished`] are leaf locks, held briefly; so is [`Grf::missing`], under [`Grf::unseen`].
 
 use crate::collections::HashSet;
 use crate::sync::{Mutex, MutexGuard};
@@ -226,6 +229,8 @@ pub(crate) struct Grf {
     missing: Mutex<Vec<Epoch>>,
     /// Tables whose keys cannot be read because of damage.
     unread: Mutex<HashSet<TableId>>,
+    /// In a database that is followed: tables that may have keys which are not in the filter, whatever their epochs.
+    unseen: Mutex<HashSet<TableId>>,
     /// Epochs taken for tables that are not published yet.
     unpublished: Arc<Mutex<Vec<Epoch>>>,
     /// Whether images were looked for. Set under `state`.
@@ -282,6 +287,7 @@ impl Grf {
             directory: ArcSwap::from_pointee(Directory::new(vec![(KeyBytes::default(), Cell::empty())])),
             missing: Mutex::default(),
             unread: Mutex::default(),
+            unseen: Mutex::default(),
             unpublished: Arc::default(),
             loaded: AtomicBool::new(false),
             warnings: Warnings::default(),
@@ -311,6 +317,19 @@ impl Grf {
         }
     }
 
+    /// Records tables that are about to be published and may have keys which are not in the filter. Called before their version is made.
+    /// `has` says which tables the version has; others are forgotten.
+    pub(crate) fn note_unseen(&self, tables: impl Iterator<Item = TableId>, has: impl Fn(TableId) -> bool) {
+        let mut unseen = self.unseen.lock();
+        unseen.retain(|id| has(*id));
+        unseen.extend(tables);
+    }
+
+    /// Reports whether there are such tables.
+    pub(crate) fn has_unseen(&self) -> bool {
+        !self.unseen.lock().is_empty()
+    }
+
     /// Forgets the epochs that only these tables have: a filter that is built from them lacks nothing.
     pub(crate) fn forget_missing(&self, tables: &[Arc<OpenTable>]) {
         let mut missing = self.missing.lock();
@@ -323,6 +342,7 @@ impl Grf {
         debug_assert!(work.since.is_none(), "no build is under way");
         self.directory.store(Arc::new(Directory::new(vec![(KeyBytes::default(), Cell::empty())])));
         self.unread.lock().clear();
+        self.unseen.lock().clear();
         self.forget_missing(tables);
     }
 
@@ -368,8 +388,12 @@ impl Grf {
         }
         // A table that cannot be read may hold range tombstones, which no filter knows.
         let lost = |table: &Arc<OpenTable>| table.table.why_lost().is_some();
-        let lacking = |table: &Arc<OpenTable>| lost(table) || self.lacks(&table.meta.epochs);
+        let unseen = self.unseen.lock();
+        let lacking = |table: &Arc<OpenTable>| {
+            lost(table) || unseen.contains(&table.meta.id) || self.lacks(&table.meta.epochs)
+        };
         let lacking = tables.iter().map(lacking).collect();
+        drop(unseen);
         GlobalSelector::new(self.directory.load_full(), self.spec.prefixes, metas, runs, tables, lacking)
     }
 

@@ -122,10 +122,16 @@ impl Grf {
     /// Returns the tables whose keys are to be added.
     fn lacking<'v>(&self, version: &'v Version) -> Vec<&'v Arc<OpenTable>> {
         let wanted = self.wanted(version);
-        if wanted.is_empty() {
+        let unseen = self.unseen.lock().clone();
+        if wanted.is_empty() && unseen.is_empty() {
             return Vec::new();
         }
-        let lacks = |table: &&Arc<OpenTable>| wanted.iter().any(|epoch| holds(&table.meta.epochs, *epoch));
+        let unread = self.unread.lock().clone();
+        let lacks = |table: &&Arc<OpenTable>| {
+            let id = table.meta.id;
+            unseen.contains(&id) && !unread.contains(&id)
+                || wanted.iter().any(|epoch| holds(&table.meta.epochs, *epoch))
+        };
         version.tables.iter().filter(lacks).collect()
     }
 
@@ -329,6 +335,8 @@ impl Grf {
             wanted.contains(epoch) && lacking.iter().any(|table| holds(&table.meta.epochs, *epoch))
         };
         self.missing.lock().retain(|epoch| !done(epoch));
+        // Tables that cannot be read lack their last epochs from now on.
+        self.unseen.lock().retain(|id| !lacking.iter().any(|table| table.meta.id == *id));
         true
     }
 
