@@ -52,6 +52,12 @@ impl Repository {
                 }
                 // What was sent stays: the next round is of the same session.
                 Err(Error::Superseded { .. } | Error::Expired) if round < ROUNDS => round += 1,
+                // A log was overwritten while it was read, as its writes are in tables by now.
+                Err(Error::Io { source, .. })
+                    if source.kind() == std::io::ErrorKind::NotFound && round < ROUNDS =>
+                {
+                    round += 1;
+                }
                 Err(error) => {
                     // What is known of the files is worth keeping; the first failure is the one to report.
                     let _ = uploader.save();

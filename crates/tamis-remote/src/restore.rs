@@ -1,4 +1,4 @@
-//! Restoring a state to a directory.
+//! Restoring a state, or a sequence number between states, to a directory.
 //!
 //! # Order
 //!
@@ -6,11 +6,13 @@
 //! the marker goes. So a directory with the marker is not a database yet, a restore that was interrupted at any point continues, and an
 //! engine that opens the directory before the end finds no database there.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
 use tamis::io::{Access, DiskFs, FileSystem, Usage};
+use tamis::operators::Operators;
+use tamis::{Db, Options};
 
 use crate::error::Error;
 use crate::hash::Hasher;
@@ -66,6 +68,86 @@ impl Repository {
     /// continues.
     pub fn restore(&self, state: &State, target: &Path, options: &RestoreOptions) -> Result<Restored, Error> {
         self.restore_files(state, &state.files, target, options)
+    }
+
+    /// Restores a database as it was at a sequence number: the newest state that ends at or before it, and logs of later states. For any
+    /// number to be within reach, states must have been shipped by a consumer that keeps logs until then (see [`crate::Shipper`]).
+    ///
+    /// The database is opened once, to cut its logs there. `operators` are those that its keyspaces need, if any.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unreachable`] if no state ends before the number, or logs in between are not in the repository; otherwise as
+    /// [`restore`](Self::restore).
+    pub fn restore_to(
+        &self,
+        seq: u64,
+        target: &Path,
+        operators: Operators,
+        options: &RestoreOptions,
+    ) -> Result<Restored, Error> {
+        let (state, files) = self.reach(seq)?;
+        let mut restored = self.restore_files(&state, &files, target, options)?;
+        let mut open =
+            Options { operators: operators.with_unknown(), create_if_missing: false, ..Options::default() };
+        open.recover_to = Some(seq);
+        open.file_system = options.file_system.clone();
+        let db = Db::open(target, open)?;
+        let reached = db.snapshot().seq();
+        db.close()?;
+        if reached < seq {
+            // Within a batch, or of a log that is not there.
+            let why = format!(
+                "the last write before it that the logs in the repository have as a whole is {reached}"
+            );
+            return Err(Error::Unreachable { seq, why });
+        }
+        restored.last_seq = seq;
+        Ok(restored)
+    }
+
+    /// Finds the state from which a sequence number is reached, and its files with the logs of later states.
+    fn reach(&self, seq: u64) -> Result<(State, Vec<FileEntry>), Error> {
+        let unreachable = |why: String| Error::Unreachable { seq, why };
+        let mut later: Vec<State> = Vec::new();
+        let mut base = None;
+        for listing in self.states()?.iter().rev() {
+            // One that a prune has just removed is older than what is looked for, or there is none.
+            let Some(state) = self.state_if_there(listing.number)? else { continue };
+            if state.last_seq <= seq {
+                base = Some(state);
+                break;
+            }
+            later.push(state);
+        }
+        let Some(base) = base else {
+            return Err(unreachable(match later.last() {
+                Some(oldest) => format!("the oldest state, {}, ends at {}", oldest.number, oldest.last_seq),
+                None => "the repository has no state".into(),
+            }));
+        };
+        let mut files: BTreeMap<String, FileEntry> =
+            base.files.iter().map(|file| (file.name.clone(), file.clone())).collect();
+        let mut reached = base.last_seq;
+        // After a takeover the same numbers may stand for other writes.
+        for state in later.iter().rev().take_while(|state| state.epoch == base.epoch) {
+            if reached >= seq {
+                break;
+            }
+            for log in state.files.iter().filter(|file| file.kind == Kind::Log) {
+                let longer = files.get(&log.name).is_none_or(|have| have.len < log.len);
+                if longer {
+                    files.insert(log.name.clone(), log.clone());
+                }
+            }
+            reached = state.last_seq;
+        }
+        match reached >= seq {
+            true => Ok((base, files.into_values().collect())),
+            false => {
+                Err(unreachable(format!("no state after {} of the same writer reaches it", base.number)))
+            }
+        }
     }
 
     fn restore_files(

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use tamis::Db;
 use tamis::io::{DiskFs, FileSystem};
 
 use crate::error::Error;
@@ -55,8 +56,12 @@ pub struct Shipped {
     pub failure: Option<String>,
 }
 
+fn changes(error: tamis::changes::ChangesError) -> Error {
+    Error::io("the consumer of changes")(std::io::Error::other(error))
+}
+
 /// Is called with each state that was written.
-type Acknowledge = Box<dyn Fn(&Written) -> Result<(), Error> + Send>;
+type Acknowledge = Box<dyn FnMut(&Written) -> Result<(), Error> + Send>;
 
 /// Ships in the background; dropping it ends that, without a last state.
 #[derive(Debug)]
@@ -83,10 +88,32 @@ impl Repository {
         &self,
         source: Arc<dyn Source + Send>,
         options: ShipOptions,
-        acknowledge: impl Fn(&Written) -> Result<(), Error> + Send + 'static,
+        acknowledge: impl FnMut(&Written) -> Result<(), Error> + Send + 'static,
     ) -> Result<Shipper, Error> {
         let fs: Arc<dyn FileSystem> = Arc::new(DiskFs::default());
         self.ship_with(source, options, acknowledge, fs)
+    }
+
+    /// Begins to ship an open database's states, with a named consumer of its changes: the database keeps logs until they are shipped. An
+    /// acknowledgement is a write, so that each run of writes ends with one more state. Drop the consumer
+    /// ([`Db::drop_change_consumer`]) when shipping ends for good, or logs are kept up to `changes_max_bytes`.
+    ///
+    /// # Errors
+    ///
+    /// As [`ship`](Self::ship); also when the database is read-only.
+    pub fn ship_changes(&self, db: &Db, consumer: &str, options: ShipOptions) -> Result<Shipper, Error> {
+        let fs = db.options().file_system.clone().unwrap_or_else(|| Arc::new(DiskFs::default()));
+        let consumer = db.change_consumer(consumer).map_err(changes)?;
+        let (of, mut acknowledged) = (db.clone(), 0);
+        let acknowledge = move |written: &Written| {
+            // Not if all that is new is the last acknowledgement: that would never end.
+            if written.last_seq > acknowledged {
+                consumer.acknowledge(written.last_seq).map_err(changes)?;
+                acknowledged = of.snapshot().seq();
+            }
+            Ok(())
+        };
+        self.ship_with(Arc::new(db.clone()), options, acknowledge, fs)
     }
 
     /// The same with the cache file in another file system.
@@ -98,7 +125,7 @@ impl Repository {
         &self,
         source: Arc<dyn Source + Send>,
         options: ShipOptions,
-        acknowledge: impl Fn(&Written) -> Result<(), Error> + Send + 'static,
+        acknowledge: impl FnMut(&Written) -> Result<(), Error> + Send + 'static,
         fs: Arc<dyn FileSystem>,
     ) -> Result<Shipper, Error> {
         let uploader = Uploader::begin(self, fs, options.backup.clone())?;

@@ -5,8 +5,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tamis::Options;
 use tamis::io::{Access, DiskFs, FileSystem, ReadFile};
+use tamis::live_files::{LiveFileKind, LiveFiles};
+use tamis::{Db, OpenError, Options};
 
 use crate::error::Error;
 use crate::state::Kind;
@@ -68,6 +69,55 @@ impl PinnedFile {
     /// Fills `buf` from `offset`.
     pub(crate) fn read(&self, buf: &mut [u8], offset: u64) -> Result<(), Error> {
         self.bytes.read_exact_at(buf, offset).map_err(Error::io(&self.name))
+    }
+}
+
+/// An open database: a writer's, whose files are synced for it, or a follower's ([`Db::open_follower`]), which catches up first: so a process
+/// beside the writer can make the backups.
+impl Source for Db {
+    fn pin(&self) -> Result<Pinned, Error> {
+        match self.catch_up() {
+            Ok(_) | Err(OpenError::NotFollower { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let live = Arc::new(self.live_files()?);
+        let mut files = Vec::new();
+        for (at, file) in live.files().iter().enumerate() {
+            let kind = match file.kind() {
+                LiveFileKind::Table => Kind::Table,
+                LiveFileKind::Blob => Kind::Blob,
+                LiveFileKind::Filter => Kind::Filter,
+                LiveFileKind::Log => Kind::Log,
+                LiveFileKind::Manifest => Kind::Manifest,
+                LiveFileKind::Current => Kind::Current,
+                LiveFileKind::Options => Kind::Options,
+                kind => {
+                    let why = format!("{} is of a kind that backups do not know: {kind:?}", file.name());
+                    return Err(Error::io("the database")(io::Error::other(why)));
+                }
+            };
+            files.push(PinnedFile {
+                name: file.name().to_owned(),
+                len: file.len(),
+                kind,
+                metadata_from: file.metadata_from(),
+                bytes: Arc::new(OfLive { live: live.clone(), at }),
+            });
+        }
+        Ok(Pinned { last_seq: live.last_seq(), continues: true, files })
+    }
+}
+
+/// One of the live files, which it keeps.
+#[derive(Debug)]
+struct OfLive {
+    live: Arc<LiveFiles>,
+    at: usize,
+}
+
+impl ReadAt for OfLive {
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.live.files()[self.at].read_exact_at(buf, offset)
     }
 }
 

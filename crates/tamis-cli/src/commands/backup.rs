@@ -1,23 +1,25 @@
 //! `tamis backup`: backups on object storage.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
 use clap::{Args, Subcommand};
 use serde_json::json;
+use tamis::Db;
+use tamis::operators::Operators;
 use tamis_bench::Progress as _;
 use tamis_bench::report::{Align, Table, bytes, grouped};
 use tamis_remote::{
-    BackupOptions, Directory, Error, OnProgress, Repository, RestoreOptions, Restored, Retention, Transfer,
+    BackupOptions, Error, OnProgress, Repository, RestoreOptions, Restored, Retention, ShipOptions, Transfer,
     Which, Written,
 };
 
 use crate::args::stored_options;
 use crate::failure::{Failure, Outcome};
-use crate::output::Out;
+use crate::output::{Out, note};
 use crate::progress::Reporter;
 use crate::values;
 
@@ -34,13 +36,15 @@ Examples:
   tamis backup create s3://backups/places --db ./places
   tamis backup list s3://backups/places
   tamis backup restore s3://backups/places ./restored
-  tamis backup prune s3://backups/places --keep-last 10 --keep-within 7d")]
+  tamis backup prune s3://backups/places --keep-last 10 --keep-within 7d
+  tamis backup ship s3://backups/places --db ./places")]
 pub(crate) enum BackupCommand {
     Create(CreateArgs),
     List(ListArgs),
     Verify(VerifyArgs),
     Restore(RestoreArgs),
     Prune(PruneArgs),
+    Ship(ShipArgs),
 }
 
 #[derive(Args)]
@@ -101,6 +105,9 @@ pub(crate) struct RestoreArgs {
     target: PathBuf,
     #[command(flatten)]
     which: WhichArgs,
+    /// Up to this sequence number: the newest backup before it, and logs of later ones
+    #[arg(long, value_name = "N", conflicts_with_all = ["state", "before"])]
+    to_seq: Option<u64>,
 }
 
 /// Remove old backups, and what no backup needs any more
@@ -123,6 +130,22 @@ pub(crate) struct PruneArgs {
     /// Remove nothing; report what would go
     #[arg(long)]
     dry_run: bool,
+}
+
+/// Ship every change, for replicas and for restores to any moment; runs beside the writer until it is killed
+#[derive(Args)]
+pub(crate) struct ShipArgs {
+    #[command(flatten)]
+    repository: RepositoryArgs,
+    /// The database's directory
+    #[arg(long, value_name = "DIR")]
+    db: PathBuf,
+    /// Look for changes so often
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    interval_ms: u64,
+    /// Continue the states of another copy of the database, which can write no more
+    #[arg(long)]
+    takeover: bool,
 }
 
 #[derive(Args)]
@@ -180,21 +203,58 @@ pub(crate) fn run(command: BackupCommand, out: &mut Out) -> Result<Outcome, Fail
         BackupCommand::Verify(args) => verify(&args, out),
         BackupCommand::Restore(args) => restore(&args, out),
         BackupCommand::Prune(args) => prune(&args, out),
+        BackupCommand::Ship(args) => ship(&args),
     }
 }
 
 fn create(args: &CreateArgs, out: &mut Out) -> Result<Outcome, Failure> {
     let repository = args.repository.open()?;
-    let source = Directory::new(&args.db, stored_options(&args.db)?);
+    let source = follower(&args.db)?;
     let reporter = Arc::new(Reporter::new());
-    let options = BackupOptions {
-        cache: Some(args.db.join(CACHE)),
-        takeover: args.takeover,
-        progress: Some(told(&reporter, "backup")),
-    };
+    let progress = Some(told(&reporter, "backup"));
+    let options = BackupOptions { cache: Some(args.db.join(CACHE)), takeover: args.takeover, progress };
     let written = repository.backup(&source, options);
     reporter.end();
     print_written(&written?, &args.repository, out)?;
+    Ok(Outcome::Done)
+}
+
+/// Opens a database beside its writer, if there is one.
+fn follower(dir: &Path) -> Result<Db, Failure> {
+    Ok(Db::open_follower(dir, stored_options(dir)?)?)
+}
+
+fn ship(args: &ShipArgs) -> Result<Outcome, Failure> {
+    let repository = args.repository.open()?;
+    let mut options = ShipOptions::default();
+    options.interval = Duration::from_millis(args.interval_ms.max(1));
+    options.backup =
+        BackupOptions { cache: Some(args.db.join(CACHE)), takeover: args.takeover, progress: None };
+    let shipper = repository.ship(Arc::new(follower(&args.db)?), options, |_| Ok(()))?;
+    let (mut told, mut failure) = (0, None);
+    while shipper.is_running() {
+        std::thread::sleep(Duration::from_secs(1));
+        let shipped = shipper.shipped();
+        if shipped.failure != failure {
+            match &shipped.failure {
+                Some(why) => note(&format!("could not ship, and try again: {why}")),
+                None => note("shipping again"),
+            }
+            failure = shipped.failure;
+        }
+        // A line for each power of two, and then every thousand.
+        if let Some(last) = shipped.last.filter(|_| shipped.states >= told) {
+            note(&format!(
+                "state {}, up to sequence number {}: sent {} in {} ms",
+                last.number,
+                grouped(last.last_seq),
+                bytes(last.bytes_sent),
+                shipped.took.as_millis()
+            ));
+            told = shipped.states + shipped.states.clamp(1, 1000);
+        }
+    }
+    shipper.close()?;
     Ok(Outcome::Done)
 }
 
@@ -286,8 +346,13 @@ fn restore(args: &RestoreArgs, out: &mut Out) -> Result<Outcome, Failure> {
     let reporter = Arc::new(Reporter::new());
     let mut options = RestoreOptions::default();
     options.progress = Some(told(&reporter, "restore"));
-    let state = repository.find(args.which.which())?;
-    let restored = repository.restore(&state, &args.target, &options);
+    let restored = match args.to_seq {
+        // Operators that the database's program supplies are unknown here, and not needed.
+        Some(seq) => repository.restore_to(seq, &args.target, Operators::new(), &options),
+        None => repository
+            .find(args.which.which())
+            .and_then(|state| repository.restore(&state, &args.target, &options)),
+    };
     reporter.end();
     let Restored { number, last_seq, files, bytes: all, bytes_there, .. } = restored?;
     match args.repository.json {

@@ -5,7 +5,9 @@
 mod backup;
 mod faulty;
 mod model;
+mod moments;
 mod races;
+mod replicas;
 mod restore;
 mod ship;
 mod world;
