@@ -37,8 +37,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let repository = Repository::open(url, Transfer::default())?;
     let options =
         BackupOptions { cache: Some(work.path().join("db/backup-cache.json")), ..BackupOptions::default() };
-    let mut measured = |what: &str,
-                        bytes: &dyn Fn() -> Result<u64, Box<dyn Error>>|
+    let measured = |what: &str,
+                    bytes: &dyn Fn() -> Result<u64, Box<dyn Error>>|
      -> Result<(), Box<dyn Error>> {
         let (before, begin) = (repository.requests(), Instant::now());
         let bytes = bytes()?;

@@ -49,7 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let fetched = || replica.stats().cache_misses;
     let before = fetched();
     for number in 0..1000u32 {
-        assert!(reader.get(format!("absent {number}"))?.is_none());
+        assert!(reader.get([&number.to_be_bytes()[..], b"absent"].concat())?.is_none());
     }
     let between = fetched();
     let begin = Instant::now();

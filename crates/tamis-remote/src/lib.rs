@@ -66,6 +66,8 @@ mod verify;
 
 pub use error::Error;
 pub use hash::ContentHash;
+#[cfg(feature = "https")]
+pub use location::install_tls;
 pub use prune::{Pruned, Retention};
 pub use replica::{Replica, ReplicaOptions, ReplicaStats, open_replica};
 pub use repository::{Listing, Repository, Which};

@@ -62,7 +62,7 @@ fn directory(path: &std::path::Path, bad: &dyn Fn(String) -> Error) -> Result<Lo
 #[cfg(feature = "https")]
 macro_rules! cloud {
     ($builder:expr, $bad:expr) => {{
-        https();
+        install_tls();
         let retry = object_store::RetryConfig {
             max_retries: 4,
             retry_timeout: std::time::Duration::from_secs(60),
@@ -74,9 +74,11 @@ macro_rules! cloud {
 #[cfg(feature = "https")]
 use cloud;
 
-/// Makes ring the process's implementation of TLS, unless the program has chosen one.
+/// Makes ring the process's implementation of TLS, unless the program has chosen one. [`Repository::open`](crate::Repository::open) does so by
+/// itself; a program that builds a cloud's store itself calls this first.
 #[cfg(feature = "https")]
-fn https() {
+pub fn install_tls() {
+    // The error is that there is one.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 

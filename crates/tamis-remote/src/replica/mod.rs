@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
-use tamis::io::{DiskFs, FileSystem};
+use tamis::io::{DirLock, DiskFs, FileSystem};
 use tamis::options::ReadMode;
 use tamis::{Db, Options};
 
@@ -104,6 +104,8 @@ struct Shared {
     db: RwLock<Db>,
     progress: Mutex<Progress>,
     shown: Mutex<(u64, SystemTime)>,
+    /// Of the cache directory.
+    _lock: Box<dyn DirLock>,
 }
 
 /// Held by whoever catches up.
@@ -131,15 +133,20 @@ pub fn open_replica(url: &str, cache_dir: &Path, options: ReplicaOptions) -> Res
 }
 
 impl Repository {
-    /// Opens a replica. `cache_dir` is its own; it is created, may be lost at any time when no replica has it open, and must not be used by two.
+    /// Opens a replica. `cache_dir` is its own; it is created, may be lost at any time when no replica has it open.
     ///
     /// # Errors
     ///
-    /// When there is no state, the store cannot be reached, or the cache directory cannot be used.
+    /// When there is no state, the store cannot be reached, or the cache directory cannot be used, or is in use.
     pub fn open_replica(&self, cache_dir: &Path, options: ReplicaOptions) -> Result<Replica, Error> {
         let local: Arc<dyn FileSystem> =
             options.cache_file_system.unwrap_or_else(|| Arc::new(DiskFs::without_mapping()));
         local.create_dir_all(cache_dir).map_err(Error::io(cache_dir.display()))?;
+        let lock = local.lock(&cache_dir.join("LOCK")).map_err(Error::io(cache_dir.display()))?;
+        let Some(lock) = lock else {
+            let used = std::io::Error::new(std::io::ErrorKind::ResourceBusy, "another replica has it open");
+            return Err(Error::io(cache_dir.display())(used));
+        };
         let blocks = Blocks::open(local.clone(), cache_dir, options.cache_bytes)?;
         // A name for messages; nothing is there.
         let path = cache_dir.join("replica");
@@ -166,6 +173,7 @@ impl Repository {
             db: RwLock::new(db),
             progress: Mutex::new(progress),
             shown: Mutex::new((state.number, state.created)),
+            _lock: lock,
         });
         let mut replica = Replica { shared, end: None, thread: None };
         if let Some(interval) = options.follow_interval {

@@ -46,21 +46,25 @@ enum Plan {
     Random(Rng, u64, Vec<Fault>),
 }
 
-/// A store in memory. Clones share it.
+/// A store in memory, or in a directory. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Faulty(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    store: InMemory,
+    store: Arc<dyn ObjectStore>,
     plan: Mutex<Plan>,
     requests: AtomicU64,
 }
 
 impl Faulty {
     pub(crate) fn new() -> Faulty {
+        Faulty::over(Arc::new(InMemory::new()))
+    }
+
+    pub(crate) fn over(store: Arc<dyn ObjectStore>) -> Faulty {
         let plan = Mutex::new(Plan::None);
-        Faulty(Arc::new(Inner { store: InMemory::new(), plan, requests: AtomicU64::new(0) }))
+        Faulty(Arc::new(Inner { store, plan, requests: AtomicU64::new(0) }))
     }
 
     fn plan(&self, plan: Plan) {

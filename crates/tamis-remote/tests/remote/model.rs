@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use object_store::local::LocalFileSystem;
 use tamis::io::{FileSystem, MemFs};
 use tamis_remote::{Error, Retention, Which};
 use tamis_testkit::Rng;
@@ -14,18 +15,26 @@ use crate::world::{Map, World, contents, repository, restore, transfer};
 #[test]
 fn histories() {
     for seed in 0..12 {
-        history(seed);
+        history(seed, &Faulty::new());
     }
 }
 
-fn history(seed: u64) {
-    let store = Faulty::new();
+#[test]
+fn histories_in_a_directory() {
+    for seed in 20..23 {
+        let dir = tempfile::tempdir().unwrap();
+        let store = LocalFileSystem::new_with_prefix(dir.path()).unwrap();
+        history(seed, &Faulty::over(Arc::new(store)));
+    }
+}
+
+fn history(seed: u64, store: &Faulty) {
     let mut rng = Rng::named("remote", seed);
     let mut transfer = transfer();
     transfer.attempts = 12;
     // An upload in pieces is repeated as a whole: few pieces, or it would never end.
     transfer.piece_bytes = 32 << 10;
-    let repo = repository(&store, transfer);
+    let repo = repository(store, transfer);
     let mut world = World::new(seed);
     let mut held: BTreeMap<u64, Map> = BTreeMap::new();
     for _ in 0..40 {

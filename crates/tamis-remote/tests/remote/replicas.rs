@@ -327,7 +327,10 @@ fn a_replica_refuses_writes() {
     let store = Faulty::new();
     let writer = Writer::new(&store, 11);
     writer.ship();
-    let replica = replica(&store, &memory());
+    let cache = memory();
+    let replica = replica(&store, &cache);
+    let second = try_replica(&repository(&store, transfer()), &cache, 1 << 20);
+    assert!(matches!(second, Err(Error::Io { .. })), "{second:?}");
     assert!(replica.db().put("a", "b").is_err());
     assert!(replica.db().flush().is_err());
     let empty = try_replica(&repository(&Faulty::new(), transfer()), &memory(), 1 << 20);
