@@ -124,6 +124,7 @@ fn bucket(name: &str) {
 }
 
 fn repository(proxy: &Proxy, bucket: &str) -> Repository {
+    tamis_remote::install_tls();
     let client =
         ClientOptions::new().with_allow_http(true).with_timeout(PATIENCE).with_pool_max_idle_per_host(0);
     let retry = object_store::RetryConfig { max_retries: 2, ..object_store::RetryConfig::default() };
