@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use tamis::io::{Access, DiskFs, FileSystem, Usage};
 use tamis::operators::Operators;
-use tamis::{Db, Options};
+use tamis::{Db, OpenError, Options, StorageError};
 
 use crate::error::Error;
 use crate::hash::Hasher;
@@ -77,8 +77,8 @@ impl Repository {
     ///
     /// # Errors
     ///
-    /// [`Error::Unreachable`] if no state ends before the number, or logs in between are not in the repository; otherwise as
-    /// [`restore`](Self::restore).
+    /// [`Error::Unreachable`] if no state ends before the number, or logs in between are not in the repository: then the directory is not to
+    /// be used. Otherwise as [`restore`](Self::restore).
     pub fn restore_to(
         &self,
         seq: u64,
@@ -92,7 +92,14 @@ impl Repository {
             Options { operators: operators.with_unknown(), create_if_missing: false, ..Options::default() };
         open.recover_to = Some(seq);
         open.file_system = options.file_system.clone();
-        let db = Db::open(target, open)?;
+        // Every file has the bytes that were written. So what is wrong with a log is that it does not continue what is there.
+        let db = Db::open(target, open).map_err(|error| match error {
+            OpenError::Storage(StorageError::Corrupt(what)) => Error::Unreachable {
+                seq,
+                why: format!("the logs in the repository do not lead there: {what}"),
+            },
+            error => error.into(),
+        })?;
         let reached = db.snapshot().seq();
         db.close()?;
         if reached < seq {

@@ -113,7 +113,7 @@ fn logs_that_were_not_kept_are_missed() {
     assert!(restore_to(&repo, first, &to()).is_ok());
     assert!(restore_to(&repo, last, &to()).is_ok());
     let refused = restore_to(&repo, first + 2, &to());
-    assert!(refused.is_err(), "{refused:?}");
+    assert!(matches!(refused, Err(Error::Unreachable { .. })), "{refused:?}");
 }
 
 #[test]
@@ -135,4 +135,27 @@ fn a_batch_is_restored_as_a_whole_or_not_at_all() {
     let to: Arc<dyn FileSystem> = Arc::new(MemFs::new());
     restore_to(&repo, before + 2, &to).unwrap();
     assert_eq!(contents_of(&to, TO.as_ref()).len(), 2);
+}
+
+#[test]
+fn writes_to_a_keyspace_that_no_state_before_has_are_not_within_reach() {
+    let (store, fs): (_, Arc<dyn FileSystem>) = (Faulty::new(), Arc::new(MemFs::new()));
+    let repo = repository(&store, transfer());
+    let db = Db::open("/db", options(&fs)).unwrap();
+    let shipper = repo.ship_changes(&db, "ship", shipping()).unwrap();
+    db.put("a", "1").unwrap();
+    shipper.ship_now().unwrap();
+    let keyspace = db.create_keyspace("late", options(&fs).keyspace).unwrap();
+    keyspace.put("b", "2").unwrap();
+    let between = db.snapshot().seq();
+    db.put("c", "3").unwrap();
+    shipper.ship_now().unwrap();
+    let to: Arc<dyn FileSystem> = Arc::new(MemFs::new());
+    let refused = restore_to(&repo, between, &to);
+    assert!(matches!(refused, Err(Error::Unreachable { .. })), "{refused:?}");
+    let last = repo.find(tamis_remote::Which::Latest).unwrap().last_seq;
+    let to: Arc<dyn FileSystem> = Arc::new(MemFs::new());
+    restore_to(&repo, last, &to).unwrap();
+    let restored = Db::open(TO, options(&to)).unwrap();
+    assert_eq!(restored.keyspace("late").unwrap().get("b").unwrap().unwrap(), "2");
 }
