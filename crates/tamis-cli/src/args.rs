@@ -62,6 +62,9 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Keyspaces(keyspaces::KeyspacesCommand),
     Checkpoint(checkpoint::CheckpointArgs),
+    #[cfg(feature = "object-store")]
+    #[command(subcommand)]
+    Backup(backup::BackupCommand),
     Compact(compact::CompactArgs),
     Options(options::OptionsArgs),
     Advise(advise::AdviseArgs),

@@ -78,6 +78,8 @@ fn dispatch(cli: Cli, out: &mut Out) -> Result<Outcome, Failure> {
         Some(Command::Salvage(args)) => salvage::run(args, out),
         Some(Command::Keyspaces(command)) => keyspaces::run(command, out),
         Some(Command::Checkpoint(args)) => checkpoint::run(args),
+        #[cfg(feature = "object-store")]
+        Some(Command::Backup(command)) => backup::run(command, out),
         Some(Command::Compact(args)) => compact::run(args, out),
         Some(Command::Options(args)) => options::run(args, out),
         Some(Command::Advise(args)) => advise::run(&args, out),

@@ -1,6 +1,8 @@
 //! One file per subcommand.
 
 pub(crate) mod advise;
+#[cfg(feature = "object-store")]
+pub(crate) mod backup;
 pub(crate) mod bench;
 pub(crate) mod build_table;
 pub(crate) mod checkpoint;

@@ -1,0 +1,161 @@
+//! Restores to sequence numbers between states.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tamis::io::{FileSystem, MemFs};
+use tamis::operators::Operators;
+use tamis::{Db, WriteBatch};
+use tamis_remote::{BackupOptions, Error, Repository, RestoreOptions, Restored, ShipOptions};
+use tamis_testkit::Rng;
+
+use crate::faulty::Faulty;
+use crate::world::{Map, contents_of, options, repository, transfer};
+
+const TO: &str = "/restored";
+
+fn restore_to(repo: &Repository, seq: u64, fs: &Arc<dyn FileSystem>) -> Result<Restored, Error> {
+    let mut options = RestoreOptions::default();
+    options.file_system = Some(fs.clone());
+    repo.restore_to(seq, TO.as_ref(), Operators::new(), &options)
+}
+
+fn shipping() -> ShipOptions {
+    let mut options = ShipOptions::default();
+    // Only when it is told to.
+    options.interval = Duration::from_secs(3600);
+    options.backup.cache = Some("/db/backup-cache.json".into());
+    options
+}
+
+/// Writes at random; returns what there was at each number, by the number.
+fn history(db: &Db, rng: &mut Rng, writes: u64, mut ship: impl FnMut(u64)) -> BTreeMap<u64, Map> {
+    let mut held = BTreeMap::from([(0, Map::new())]);
+    let mut model = Map::new();
+    for write in 0..writes {
+        let key = format!("key {}", rng.below(20)).into_bytes();
+        match rng.below(4) {
+            0 => {
+                db.delete(&key).unwrap();
+                model.remove(&key);
+            }
+            _ => {
+                let value = vec![write as u8; rng.index(200)];
+                db.put(&key, &value).unwrap();
+                model.insert(key, value);
+            }
+        }
+        held.insert(db.snapshot().seq(), model.clone());
+        if rng.one_in(9) {
+            db.flush().unwrap();
+        }
+        ship(write);
+    }
+    held
+}
+
+#[test]
+fn every_number_of_a_history_is_within_reach() {
+    for seed in 0..3 {
+        let (store, fs): (_, Arc<dyn FileSystem>) = (Faulty::new(), Arc::new(MemFs::new()));
+        let repo = repository(&store, transfer());
+        let db = Db::open("/db", options(&fs)).unwrap();
+        let mut rng = Rng::named("moments", seed);
+        let shipper = repo.ship_changes(&db, "ship", shipping()).unwrap();
+        let mut when = Rng::new(seed);
+        let held = history(&db, &mut rng, 60, |_| {
+            if when.one_in(6) {
+                shipper.ship_now().unwrap();
+            }
+        });
+        shipper.ship_now().unwrap();
+        // The acknowledgement makes one more state, and that is the end of it.
+        shipper.ship_now().unwrap();
+        let states = repo.states().unwrap().len();
+        shipper.ship_now().unwrap();
+        assert_eq!(repo.states().unwrap().len(), states);
+        let last = db.snapshot().seq();
+        let first = repo.state(1).unwrap().last_seq;
+        for seq in first..=last {
+            let to: Arc<dyn FileSystem> = Arc::new(MemFs::new());
+            let restored = restore_to(&repo, seq, &to).unwrap();
+            assert_eq!(restored.last_seq, seq);
+            let expected = held.range(..=seq).next_back().unwrap().1;
+            assert_eq!(contents_of(&to, TO.as_ref()), *expected, "seed {seed}, number {seq} of {last}");
+        }
+        let to: Arc<dyn FileSystem> = Arc::new(MemFs::new());
+        for beyond in [first.saturating_sub(1), last + 1, u64::MAX] {
+            let refused = restore_to(&repo, beyond, &to);
+            assert!(first == 0 || matches!(refused, Err(Error::Unreachable { .. })), "{beyond}: {refused:?}");
+        }
+    }
+}
+
+#[test]
+fn logs_that_were_not_kept_are_missed() {
+    let (store, fs): (_, Arc<dyn FileSystem>) = (Faulty::new(), Arc::new(MemFs::new()));
+    let repo = repository(&store, transfer());
+    let db = Db::open("/db", options(&fs)).unwrap();
+    db.put("a", "1").unwrap();
+    let cache = Some("/db/backup-cache.json".into());
+    let backup = BackupOptions { cache, ..BackupOptions::default() };
+    repo.backup_with(&db, backup.clone(), fs.clone()).unwrap();
+    let first = db.snapshot().seq();
+    for round in 0..4 {
+        db.put("b", vec![round; 100]).unwrap();
+        db.flush().unwrap();
+    }
+    db.put("c", "1").unwrap();
+    repo.backup_with(&db, backup, fs).unwrap();
+    let last = db.snapshot().seq();
+    let to = || -> Arc<dyn FileSystem> { Arc::new(MemFs::new()) };
+    assert!(restore_to(&repo, first, &to()).is_ok());
+    assert!(restore_to(&repo, last, &to()).is_ok());
+    let refused = restore_to(&repo, first + 2, &to());
+    assert!(matches!(refused, Err(Error::Unreachable { .. })), "{refused:?}");
+}
+
+#[test]
+fn a_batch_is_restored_as_a_whole_or_not_at_all() {
+    let (store, fs): (_, Arc<dyn FileSystem>) = (Faulty::new(), Arc::new(MemFs::new()));
+    let repo = repository(&store, transfer());
+    let db = Db::open("/db", options(&fs)).unwrap();
+    let shipper = repo.ship_changes(&db, "ship", shipping()).unwrap();
+    shipper.ship_now().unwrap();
+    let before = db.snapshot().seq();
+    let mut batch = WriteBatch::new();
+    batch.put("a", "1");
+    batch.put("b", "2");
+    db.write(batch).unwrap();
+    shipper.ship_now().unwrap();
+    let to: Arc<dyn FileSystem> = Arc::new(MemFs::new());
+    let refused = restore_to(&repo, before + 1, &to);
+    assert!(matches!(refused, Err(Error::Unreachable { .. })), "{refused:?}");
+    let to: Arc<dyn FileSystem> = Arc::new(MemFs::new());
+    restore_to(&repo, before + 2, &to).unwrap();
+    assert_eq!(contents_of(&to, TO.as_ref()).len(), 2);
+}
+
+#[test]
+fn writes_to_a_keyspace_that_no_state_before_has_are_not_within_reach() {
+    let (store, fs): (_, Arc<dyn FileSystem>) = (Faulty::new(), Arc::new(MemFs::new()));
+    let repo = repository(&store, transfer());
+    let db = Db::open("/db", options(&fs)).unwrap();
+    let shipper = repo.ship_changes(&db, "ship", shipping()).unwrap();
+    db.put("a", "1").unwrap();
+    shipper.ship_now().unwrap();
+    let keyspace = db.create_keyspace("late", options(&fs).keyspace).unwrap();
+    keyspace.put("b", "2").unwrap();
+    let between = db.snapshot().seq();
+    db.put("c", "3").unwrap();
+    shipper.ship_now().unwrap();
+    let to: Arc<dyn FileSystem> = Arc::new(MemFs::new());
+    let refused = restore_to(&repo, between, &to);
+    assert!(matches!(refused, Err(Error::Unreachable { .. })), "{refused:?}");
+    let last = repo.find(tamis_remote::Which::Latest).unwrap().last_seq;
+    let to: Arc<dyn FileSystem> = Arc::new(MemFs::new());
+    restore_to(&repo, last, &to).unwrap();
+    let restored = Db::open(TO, options(&to)).unwrap();
+    assert_eq!(restored.keyspace("late").unwrap().get("b").unwrap().unwrap(), "2");
+}
