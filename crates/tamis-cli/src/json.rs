@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 use tamis::stats::{
-    AutoFilterStats, DamagedTable, ElasticStats, GlobalFilterStats, KeyMapStats, KeyspaceStats, LevelStats,
-    QueryStats, ReadCost, ReaderStats, RunStats, SegmentStats, SnapshotStats, Stats, WriteCost,
+    AutoFilterStats, DamagedTable, ElasticStats, GlobalFilterStats, KeyMapStats, KeyspaceStats,
+    LatencyHistogram, LevelStats, Operation, QueryStats, ReadCost, ReaderStats, RunStats, SegmentStats,
+    SnapshotStats, StallStats, Stats, WriteCost,
 };
 
 use crate::text::hex;
@@ -61,6 +62,11 @@ pub(crate) fn stats(stats: &Stats) -> Value {
     );
     value["read"] = read_cost(&stats.read);
     value["write"] = write_cost(&stats.write);
+    let latency = |operation: &Operation| (operation.name(), latency(stats.latencies.of(*operation)));
+    value["latencies"] = Operation::ALL.iter().map(latency).collect();
+    let stall = |stall: &StallStats| json!({ "cause": stall.cause.name(), "count": stall.count, "nanos": stall.nanos });
+    value["stalls"] = stats.stalls.iter().map(stall).collect();
+    value["memory"] = stats.memory.fields().collect();
     value["damaged_tables"] = stats.damaged_tables.iter().map(damaged_table).collect();
     value["scrub"] = stats
         .scrub
@@ -71,6 +77,19 @@ pub(crate) fn stats(stats: &Stats) -> Value {
     value["oldest_reader"] = stats.oldest_reader.as_ref().map_or(Value::Null, reader);
     value["keyspaces"] = stats.keyspaces.iter().map(keyspace).collect();
     value
+}
+
+fn latency(histogram: &LatencyHistogram) -> Value {
+    let nanos = |time: std::time::Duration| time.as_nanos() as u64;
+    json!({
+        "samples": histogram.samples(),
+        "mean_nanos": nanos(histogram.mean()),
+        "p50_nanos": nanos(histogram.percentile(0.5)),
+        "p90_nanos": nanos(histogram.percentile(0.9)),
+        "p99_nanos": nanos(histogram.percentile(0.99)),
+        "p999_nanos": nanos(histogram.percentile(0.999)),
+        "max_nanos": nanos(histogram.max()),
+    })
 }
 
 fn damaged_table(table: &DamagedTable) -> Value {

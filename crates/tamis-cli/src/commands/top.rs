@@ -34,7 +34,7 @@ pub(crate) struct TopArgs {
 }
 
 /// The size of a page where there is no terminal.
-const PAGE: (usize, usize) = (120, 1000);
+const PAGE: (usize, usize) = (200, 1000);
 
 pub(crate) fn run(args: &TopArgs, out: &mut Out) -> Result<Outcome, Failure> {
     let db = args.watch.db();
