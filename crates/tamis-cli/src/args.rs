@@ -135,6 +135,11 @@ impl DbArgs {
         Ok(Db::open_read_only(&self.db, self.to_options_with(Some(OnDamage::Quarantine))?)?)
     }
 
+    /// The same, to catch up with a writer.
+    pub(crate) fn open_to_watch(&self) -> Result<Db, Failure> {
+        Ok(Db::open_follower(&self.db, self.to_options_with(Some(OnDamage::Quarantine))?)?)
+    }
+
     /// Opens read-only; other readers may have the database open too.
     pub(crate) fn open_read_only(&self) -> Result<Db, Failure> {
         Ok(Db::open_read_only(&self.db, self.to_options()?)?)

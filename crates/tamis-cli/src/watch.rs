@@ -1,9 +1,9 @@
-//! The metrics of a database as another process sees them: those that its writer publishes, or those of a read-only opening.
+//! The metrics of a database as another process sees them: those that its writer publishes, or those of a follower.
 
 mod samples;
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use tamis::{Db, Options};
@@ -40,7 +40,7 @@ impl WatchArgs {
 pub(crate) enum Origin {
     /// The writer has published them so many seconds ago, and does every so often.
     Published { age: f64, interval: f64 },
-    /// The database was opened read-only: there are the tree and its sizes, and nothing of what the writer does.
+    /// The database is followed: there are the tree and its sizes, and nothing of what the writer does.
     ReadOnly,
     /// This process is the writer.
     Own,
@@ -50,27 +50,24 @@ pub(crate) enum Origin {
 const STALE_INTERVALS: f64 = 3.0;
 const STALE_SECONDS: f64 = 10.0;
 
-/// The least time between two read-only openings, each of which reads the metadata of all tables and replays the log.
-const REOPEN: Duration = Duration::from_secs(10);
-
 /// Reads the metrics of one database again and again.
 pub(crate) struct Watch {
     args: DbArgs,
     own: Option<Db>,
-    /// The text of the last read-only opening.
-    opened: Option<(Instant, String)>,
+    /// A follower, while nothing is published.
+    follower: Option<Db>,
 }
 
 impl Watch {
     /// Watches a database of another process, or of none.
     pub(crate) fn others(args: DbArgs) -> Watch {
-        Watch { args, own: None, opened: None }
+        Watch { args, own: None, follower: None }
     }
 
     /// Opens a database as its writer.
     pub(crate) fn own(args: DbArgs) -> Result<Watch, Failure> {
         let own = Some(args.open_existing()?);
-        Ok(Watch { args, own, opened: None })
+        Ok(Watch { args, own, follower: None })
     }
 
     /// Returns the metrics as text, and where they come from.
@@ -83,16 +80,18 @@ impl Watch {
         if let Ok(Some(text)) = Db::published_stats(&self.args.db, &Options::default())
             && let Some(origin) = published(&text, now())
         {
-            self.opened = None;
+            self.follower = None;
             return Ok((text, origin));
         }
-        if let Some((when, text)) = &self.opened
-            && when.elapsed() < REOPEN
-        {
-            return Ok((text.clone(), Origin::ReadOnly));
-        }
-        let text = self.args.open_to_look()?.stats().to_prometheus(&name);
-        self.opened = Some((Instant::now(), text.clone()));
+        let follower = match self.follower.take() {
+            Some(follower) => {
+                follower.catch_up()?;
+                follower
+            }
+            None => self.args.open_to_watch()?,
+        };
+        let text = follower.stats().to_prometheus(&name);
+        self.follower = Some(follower);
         Ok((text, Origin::ReadOnly))
     }
 }

@@ -17,7 +17,7 @@ use crate::watch::{Samples, Watch, WatchArgs};
 #[command(
     after_help = "Serves `/metrics`, in the text format of Prometheus, and `/healthz`: 200 while writes proceed, 503 with the\n\
                   cause otherwise. Shows what the process that writes publishes (its option publish_stats); without that, the\n\
-                  tree as a read-only opening sees it, anew every ten seconds. Nothing is encrypted and nobody is asked for a\n\
+                  tree as a follower sees it. Nothing is encrypted and nobody is asked for a\n\
                   password: serve on an address that only the scraper reaches.\n\nExample:\n  \
                   tamis serve --metrics 127.0.0.1:9091 ./tamis-demo"
 )]

@@ -17,8 +17,8 @@ use frame::{Frame, Reading};
 /// Watch a database: rates, latencies, stalls, levels, memory
 #[derive(Args)]
 #[command(
-    after_help = "Shows what the process that writes publishes (its option publish_stats); without that, the tree as a read-only\n\
-                  opening sees it, anew every ten seconds. Rates are those between two readings, latencies those since the\n\
+    after_help = "Shows what the process that writes publishes (its option publish_stats); without that, the tree as a\n\
+                  follower sees it. Rates are those between two readings, latencies those since the\n\
                   opening. In a terminal q quits; elsewhere it prints a page every interval.\n\nExample:\n  \
                   tamis top ./tamis-demo"
 )]
