@@ -53,6 +53,8 @@ pub(crate) enum Command {
     Scan(scan::ScanArgs),
     Explain(explain::ExplainArgs),
     Stats(stats::StatsArgs),
+    Top(top::TopArgs),
+    Serve(serve::ServeArgs),
     Heatmap(heatmap::HeatmapArgs),
     Dump(dump::DumpArgs),
     Verify(verify::VerifyArgs),

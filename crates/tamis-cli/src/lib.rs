@@ -26,9 +26,11 @@ mod text;
 mod transfer;
 
 pub mod failure;
+mod http;
 pub mod output;
 pub mod progress;
 pub mod values;
+mod watch;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -68,6 +70,8 @@ fn dispatch(cli: Cli, out: &mut Out) -> Result<Outcome, Failure> {
         Some(Command::Scan(args)) => scan::run(args, out),
         Some(Command::Explain(args)) => explain::run(args, out),
         Some(Command::Stats(args)) => stats::run(args, out),
+        Some(Command::Top(args)) => top::run(&args, out),
+        Some(Command::Serve(args)) => serve::run(&args, out),
         Some(Command::Heatmap(args)) => heatmap::run(args, out),
         Some(Command::Dump(args)) => dump::run(args, out),
         Some(Command::Verify(args)) => verify::run(args, out),

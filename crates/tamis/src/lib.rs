@@ -40,6 +40,8 @@
 //! Handles are `Send + Sync` and cheap to clone. Reads take none of the database's locks and do not wait for writers.
 //!
 //! Features: `zstd` adds Zstandard compression and compiles its C library; the default build is Rust only.
+//! `metrics` exports the statistics through the crate of that name (`metrics::MetricsExporter`), and `tracing` enters its spans around
+//! flushes, compactions, openings and ingestions.
 //! `serde` makes the statistics, explanations and reports `Serialize` (see [`stats`]). `unstable-selector` lets the program supply a
 //! filter for the whole tree. `measure` adds knobs that show what a design
 //! saves. `simulation` and `fuzzing` are for programs that test the engine, not for releases.
@@ -72,6 +74,13 @@ pub mod simulation {
 mod key;
 mod memory;
 mod memtable;
+mod observe;
+#[cfg(feature = "metrics")]
+pub mod metrics {
+    //! Export of the statistics through the crate `metrics`, with the feature `metrics`.
+
+    pub use crate::db::metrics::facade::MetricsExporter;
+}
 pub mod operators;
 pub mod options;
 mod read;
@@ -102,6 +111,15 @@ pub mod clock {
     //! [`Options::clock`](crate::Options::clock) takes any [`Clock`].
 
     pub use tamis_env::clock::{Clock, ManualClock, SystemClock};
+}
+
+pub mod events {
+    //! What a database tells the program's [listeners](EventListener) while it works:
+    //! [`Options::listeners`](crate::Options::listeners).
+
+    pub use crate::observe::events::{
+        CompactionInfo, CompactionOutcome, Event, EventListener, FlushInfo, FlushOutcome, SlowOperation,
+    };
 }
 
 pub mod explain {
@@ -152,12 +170,14 @@ pub mod stats {
 
     pub use crate::compaction::Promise;
     pub use crate::db::{
-        ConsumerStats, DamagedTable, ElasticStats, JobStats, KeyspaceStats, LevelStats, OverlapStats,
-        ReaderStats, RunStats, ScrubStats, SegmentStats, SnapshotStats, Stats, TableStats, TuningDecision,
-        WriteCost,
+        ConsumerStats, DamagedTable, ElasticStats, JobStats, KeyspaceStats, LevelStats, MemoryReport,
+        MetricInfo, MetricKind, OverlapStats, ReaderStats, RunStats, ScrubStats, SegmentStats, SnapshotStats,
+        Stats, TableStats, TuningDecision, WriteCost,
     };
     pub use crate::memory::ReadMemoryShare;
     pub use crate::memory::writes::WriteMemoryUse;
+    pub use crate::observe::latency::{Latencies, LatencyHistogram, Operation};
+    pub use crate::observe::{StallCause, StallStats};
     pub use crate::select::{AutoFilterStats, GlobalFilterStats, KeyMapStats, QueryStats};
     pub use crate::table::ReadCost;
 }

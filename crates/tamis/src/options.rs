@@ -21,6 +21,7 @@ pub(crate) mod values;
 mod workload;
 
 pub use crate::memory::SharedReadMemory;
+pub use crate::memory::limit::MemoryLimit;
 pub use crate::memory::writes::SharedWriteMemory;
 pub(crate) use definition::{Incompatible, KeyspaceOptions, Options, incompatible};
 pub use prefixes::PrefixFilter;

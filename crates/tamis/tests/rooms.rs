@@ -19,6 +19,7 @@ const ROOMS: &[&str] = &[
     "selector",
     "operators",
     "memory",
+    "observe",
     "options",
     "wal",
     "memtable",

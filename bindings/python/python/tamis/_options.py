@@ -94,3 +94,5 @@ class DatabaseOptions(_CommonOptions, total=False):
     changes_keep_bytes: Union[int, str]
     changes_keep_time: Union[str, timedelta, None]
     changes_max_bytes: Union[int, str]
+    slow_operation_threshold: Union[str, timedelta, None]
+    publish_stats: Union[str, timedelta, None]

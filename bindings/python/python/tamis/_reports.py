@@ -623,6 +623,100 @@ class ElasticStats(_Report):
 
 
 @dataclass(frozen=True)
+class LatencyHistogram(_Report):
+    """How often an operation took how long. Times are in nanoseconds."""
+
+    #: The longest.
+    max_nanos: int
+    #: The mean.
+    mean_nanos: int
+    #: The time within which half of them were done.
+    p50_nanos: int
+    #: The time within which nine in ten were done.
+    p90_nanos: int
+    #: The time within which 99 in a hundred were done.
+    p99_nanos: int
+    #: The time within which 999 in a thousand were done.
+    p999_nanos: int
+    #: The number of operations that were timed.
+    samples: int
+
+
+@dataclass(frozen=True)
+class Latencies(_Report):
+    """How long operations took since the database was opened."""
+
+    #: A compaction that rewrote tables.
+    compaction: LatencyHistogram
+    #: A flush of memtables to a table.
+    flush: LatencyHistogram
+    #: A get or contains; one in about 256 of each thread.
+    get: LatencyHistogram
+    #: A write, or a commit of a transaction, that waits for the log's sync, or is judged by conditions.
+    group_write: LatencyHistogram
+    #: An ingestion of external tables.
+    ingestion: LatencyHistogram
+    #: A sync of the log.
+    log_sync: LatencyHistogram
+    #: An edit of the manifest, with its sync.
+    manifest_edit: LatencyHistogram
+    #: A multi_get of any number of keys; one in 16 of each thread.
+    multi_get: LatencyHistogram
+    #: The positioning of an iterator, and its first item where that is what positions it; one in 16 of each thread.
+    seek: LatencyHistogram
+    #: A write's wait for a flush or compaction.
+    stall: LatencyHistogram
+    #: A write that is not synced, from the call to its return, with all stalls; one in 16 of each thread.
+    write: LatencyHistogram
+
+
+@dataclass(frozen=True)
+class MemoryReport(_Report):
+    """The memory of an open database by owner, in bytes."""
+
+    #: Blocks, and values of blob files, in the block cache, with its overhead for each.
+    block_cache: int
+    #: Filters of tables, and units of elastic filters, on the heap.
+    filters: int
+    #: Gaps between keys that iterators jump over.
+    gaps: int
+    #: Global filters.
+    global_filters: int
+    #: Memtables that are in tables by now, but that iterators or other reads still hold.
+    held_memtables: int
+    #: Indexes of tables, and what is known of their blocks.
+    indexes: int
+    #: Locks that transactions hold.
+    locks: int
+    #: Records of the log that are being assembled.
+    log_buffers: int
+    #: Memtables, active and waiting for their flush, with their filters.
+    memtables: int
+    #: What is known of each table and blob file without opening it, in the tree and in the manifest's state, with range tombstones.
+    metadata: int
+    #: Histograms of latencies, and events that wait for listeners.
+    observers: int
+    #: Samples of what is read, by which filters and caches are chosen and divided.
+    samples: int
+    #: Memory of flushed memtables that waits for the next.
+    spare_memtables: int
+    #: Memtables that are in tables by now, but kept for open transactions.
+    transaction_history: int
+
+
+@dataclass(frozen=True)
+class StallStats(_Report):
+    """How often and how long writes have waited for one cause since the database was opened."""
+
+    #: The cause.
+    cause: str
+    #: The number of waits; of slowdowns, the number of commits that were to be delayed.
+    count: int
+    #: Their time.
+    nanos: int
+
+
+@dataclass(frozen=True)
 class Stats(_Report):
     """Counters and shape of a database at one moment. All sizes are in bytes."""
 
@@ -649,6 +743,8 @@ class Stats(_Report):
     jobs: tuple[JobStats, ...]
     #: Every keyspace.
     keyspaces: tuple[KeyspaceStats, ...]
+    #: How long operations took since the database was opened.
+    latencies: Latencies
     #: Bytes of all log files on disk, which max_log_bytes limits: log_bytes, the space reserved for the next records, and log files
     #: kept to be overwritten.
     log_allocated_bytes: int
@@ -656,6 +752,8 @@ class Stats(_Report):
     log_bytes: int
     #: The number of log files that are still needed.
     log_files: int
+    #: The memory that the database takes, by owner.
+    memory: MemoryReport
     #: The size of all memtables.
     memtable_bytes: int
     #: The oldest sequence number from which on changes can be read; 0 in a database that is open read-only.
@@ -695,6 +793,8 @@ class Stats(_Report):
     snapshots: int
     #: The live snapshots, oldest first.
     snapshots_live: tuple[SnapshotStats, ...]
+    #: How often and how long writes waited, by cause; every cause once.
+    stalls: tuple[StallStats, ...]
     #: Why writes are suspended, if they are: see WriteError::Suspended.
     suspended: Optional[str]
     #: The size of flushed memtables kept for open transactions, within transaction_history_bytes.

@@ -8,7 +8,9 @@ use std::io::Write;
 
 use clap::Args;
 use tamis::Keyspace;
-use tamis::stats::{GlobalFilterStats, KeyMapStats, KeyspaceStats, LevelStats, QueryStats, Stats};
+use tamis::stats::{
+    GlobalFilterStats, KeyMapStats, KeyspaceStats, LatencyHistogram, LevelStats, Operation, QueryStats, Stats,
+};
 use tamis_bench::measure::{ratio, write_amplification};
 use tamis_bench::report::{Align, Table, bytes, grouped, mean};
 
@@ -61,6 +63,21 @@ pub(crate) fn run(args: StatsArgs, out: &mut Out) -> Result<Outcome, Failure> {
     Ok(Outcome::Done)
 }
 
+/// Returns a line for each kind of operation that was timed.
+fn latencies(stats: &Stats) -> Vec<String> {
+    let timed = Operation::ALL.iter().map(|operation| (operation, stats.latencies.of(*operation)));
+    let timed = timed.filter(|(_, latency)| latency.samples() > 0);
+    let line = |(operation, latency): (&Operation, &LatencyHistogram)| {
+        let [median, most, nearly] = [0.5, 0.99, 0.999].map(|share| latency.percentile(share));
+        let (name, samples) = (operation.name(), grouped(latency.samples()));
+        format!(
+            "{name}: {samples} timed, median {median:.1?}, p99 {most:.1?}, p99.9 {nearly:.1?}, max {:.1?}",
+            latency.max()
+        )
+    };
+    timed.map(line).collect()
+}
+
 /// Returns the statistics as text; `pictures` are those of the keyspaces' trees.
 pub(crate) fn page(stats: &Stats, pictures: &[String], runs: bool) -> String {
     let mut page = String::new();
@@ -108,6 +125,12 @@ pub(crate) fn page(stats: &Stats, pictures: &[String], runs: bool) -> String {
         let slow = waits(write.slowdowns, write.slowdown_nanos);
         let stalls = waits(write.stalls, write.stall_nanos);
         line("write stalls", format!("slowed down {slow}, stalled {stalls}"));
+        for stall in stats.stalls.iter().filter(|stall| stall.count > 0) {
+            line("", format!("{}: {}", stall.cause.name(), waits(stall.count, stall.nanos)));
+        }
+    }
+    for (i, text) in latencies(stats).into_iter().enumerate() {
+        line(if i == 0 { "latencies" } else { "" }, text);
     }
     line("position", format!("write number {}, {} snapshots", grouped(stats.visible_seq), stats.snapshots));
     for snapshot in &stats.snapshots_live {

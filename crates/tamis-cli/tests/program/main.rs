@@ -10,6 +10,7 @@ mod support;
 mod transfer;
 mod usage;
 mod verify;
+mod watching;
 
 use std::io::{Read, Write};
 use std::path::Path;

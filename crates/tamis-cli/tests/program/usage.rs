@@ -18,6 +18,8 @@ const COMMANDS: &[&str] = &[
     "scan --db DB",
     "explain --db DB a",
     "stats --db DB",
+    "top --db DB",
+    "serve --db DB",
     "heatmap --db DB",
     "dump INPUT",
     "verify --db DB",

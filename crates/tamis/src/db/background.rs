@@ -1,5 +1,5 @@
-//! The threads of an open database: one flushes, others compact, one may sync the log periodically, and one may
-//! [scrub](super::scrub).
+//! The threads of an open database: one flushes, others compact, one may sync the log periodically, one may
+//! [scrub](super::scrub), one may [publish](super::publish) metrics, and one calls the [listeners](crate::observe).
 //!
 //! A worker takes the `state` lock, looks for a job, registers it, works without the lock, and commits the result under it. A
 //! failed flush or compaction is undone and retried later, and the flush thread replaces logs that could not be written;
@@ -9,13 +9,16 @@
 //! number of helpers for all merges together. So at most `background_threads` + `sub_jobs` − 1 threads compact at once,
 //! besides callers that compact by hand.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::thread::ThreadId;
 use std::time::Duration;
 
 use crate::db::follow::follow_loop;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::db::publish::publish_loop;
 use crate::db::scrub::scrub_loop;
 use crate::error::WriteError;
+use crate::observe::Observer;
 use crate::options::Durability;
 use crate::read::MemtableSlot;
 use crate::sync;
@@ -23,7 +26,36 @@ use crate::sync::thread::{self, JoinHandle};
 
 /// The threads of an open database; joined by [`join`](Workers::join).
 #[derive(Debug, Default)]
-pub(crate) struct Workers(Vec<JoinHandle<()>>);
+pub(crate) struct Workers {
+    work: Vec<JoinHandle<()>>,
+    events: Option<EventThread>,
+}
+
+/// The thread that calls the listeners.
+#[derive(Debug)]
+struct EventThread {
+    thread: JoinHandle<()>,
+    id: Arc<OnceLock<ThreadId>>,
+    observer: Arc<Observer>,
+}
+
+impl EventThread {
+    /// Starts it, if there are listeners.
+    fn start(db: &Arc<DbInner>) -> std::io::Result<Option<EventThread>> {
+        let observer = db.observer.clone();
+        if !observer.queue().has_listeners() {
+            return Ok(None);
+        }
+        let id = Arc::<OnceLock<ThreadId>>::default();
+        let (queue, own) = (observer.clone(), id.clone());
+        // Without the database, which may be dropped by a listener.
+        let thread = thread::spawn("tamis-events".into(), move || {
+            let _ = own.set(std::thread::current().id());
+            queue.queue().deliver();
+        })?;
+        Ok(Some(EventThread { thread, id, observer }))
+    }
+}
 
 impl Workers {
     pub(crate) fn start(db: &Arc<DbInner>) -> std::io::Result<Workers> {
@@ -32,10 +64,10 @@ impl Workers {
             state.catalogue.keyspaces().values().for_each(|keyspace| db.update_pressure(&state, keyspace));
         }
         db.elastic.allow_worker();
-        let mut workers = Workers::default();
+        let mut workers = Workers { events: EventThread::start(db)?, ..Workers::default() };
         let mut spawn = |name: String, work: fn(&DbInner)| -> std::io::Result<()> {
             let db = db.clone();
-            workers.0.push(thread::spawn(name, move || work(&db))?);
+            workers.work.push(thread::spawn(name, move || work(&db))?);
             Ok(())
         };
         spawn("tamis-flush".into(), flush_loop)?;
@@ -44,6 +76,9 @@ impl Workers {
         }
         if matches!(db.options.durability, Durability::Every(_)) {
             spawn("tamis-sync".into(), sync_loop)?;
+        }
+        if db.options.publish_stats.is_some() {
+            spawn("tamis-stats".into(), publish_loop)?;
         }
         if db.options.scrub_bytes_per_second > 0 {
             spawn("tamis-scrub".into(), scrub_loop)?;
@@ -54,11 +89,11 @@ impl Workers {
     /// For a database opened read-only: builds the global filters, if there are any.
     pub(crate) fn start_reading(db: &Arc<DbInner>) -> std::io::Result<Workers> {
         db.elastic.allow_worker();
-        let mut workers = Workers::default();
+        let mut workers = Workers { events: EventThread::start(db)?, ..Workers::default() };
         let is_due = |state: &State| state.filters.next(&state.catalogue).is_some();
         if is_due(&db.state()) {
             let db = db.clone();
-            workers.0.push(thread::spawn("tamis-filter".into(), move || db.build_filters())?);
+            workers.work.push(thread::spawn("tamis-filter".into(), move || db.build_filters())?);
         }
         Ok(workers)
     }
@@ -66,22 +101,37 @@ impl Workers {
     /// For a database that follows a writer.
     pub(crate) fn start_following(db: &Arc<DbInner>) -> std::io::Result<Workers> {
         db.elastic.allow_worker();
+        let mut workers = Workers { events: EventThread::start(db)?, ..Workers::default() };
         let db = db.clone();
-        Ok(Workers(vec![thread::spawn("tamis-follow".into(), move || follow_loop(&db))?]))
+        workers.work.push(thread::spawn("tamis-follow".into(), move || follow_loop(&db))?);
+        Ok(workers)
     }
 
-    /// Waits for all threads; `state.closing` must be set.
-    pub(crate) fn join(self) {
-        for thread in self.0 {
+    /// Waits for all threads that work; `state.closing` must be set. Returns what [`end_events`](Self::end_events) takes.
+    pub(crate) fn join(mut self) -> Workers {
+        for thread in self.work.drain(..) {
             if thread.join().is_err() {
                 log::error!("a background thread of the database panicked");
             }
+        }
+        self
+    }
+
+    /// Waits until the listeners have been told of everything, unless one of them is the caller. With no lock held.
+    pub(crate) fn end_events(self) {
+        let Some(EventThread { thread, id, observer }) = self.events else { return };
+        observer.queue().end();
+        if id.get() != Some(&std::thread::current().id()) && thread.join().is_err() {
+            log::error!("the thread of the event listeners panicked");
         }
     }
 }
 
 fn flush_loop(db: &DbInner) {
     loop {
+        if let Some(memory) = &db.options.shared_write_memory {
+            memory.balance();
+        }
         let mut state = db.state();
         if state.closing {
             drop(state);

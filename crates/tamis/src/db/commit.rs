@@ -37,6 +37,7 @@
 //! after it becomes visible any more, those in flight get an error, and writes stop for good.
 
 mod gathering;
+mod timed;
 mod turns;
 
 use crate::sync::{self, Bell, Condvar, Mutex, MutexGuard};
@@ -58,6 +59,7 @@ use crate::error::{StorageError, WriteError};
 use crate::ids::KeyspaceId;
 use crate::key::{Kind, SeqNo};
 use crate::memtable::MemWriter;
+use crate::observe::latency;
 use crate::read::View;
 use gathering::Gathering;
 use turns::{Ticket, Turns};
@@ -386,6 +388,23 @@ impl DbInner {
     /// Commits a batch if its `condition` holds, or without one in any case. The condition has its verdict if this succeeds.
     #[inline]
     pub(crate) fn commit(
+        &self,
+        batch: WriteBatch,
+        sync: bool,
+        condition: Option<&Arc<Condition>>,
+    ) -> Result<(), WriteError> {
+        let is_timed = sync || latency::is_due() || self.observer.times_all();
+        let timed = is_timed.then(|| self.begin_timed(&batch, sync, condition.is_some()));
+        let result = self.commit_untimed(batch, sync, condition);
+        if let Some(timed) = timed {
+            self.end_timed(timed);
+        }
+        result
+    }
+
+    /// One call, so that the batch is not moved once more.
+    #[inline(always)]
+    fn commit_untimed(
         &self,
         batch: WriteBatch,
         sync: bool,

@@ -14,6 +14,7 @@
 use crate::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use crate::compaction::blobs::{self, BlobInputs};
 use crate::compaction::deletes::{self, DeleteTimes};
@@ -24,12 +25,16 @@ use crate::compaction::{Lineage, MergeLineage, NewKeys, TableSink, execute, part
 use crate::db::covered::covered_tables;
 use crate::db::expiry::expired_tables;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
-use crate::db::jobs::{CancelToken, CompactionControl, Progress};
+use crate::db::jobs::{CancelToken, CompactionControl, Progress, reason_name, work_name};
 use crate::db::pressure::pressure_of;
 use crate::db::room::human;
 use crate::db::scheduler::Job;
 use crate::error::StorageError;
 use crate::ids::TableId;
+use crate::observe::events::{CompactionInfo, CompactionOutcome, Event};
+use crate::observe::latency::Operation;
+use crate::observe::span;
+use crate::sync;
 use crate::tree::edit::VersionEdit;
 use crate::tree::files::table_path;
 use crate::tree::open_table::OpenTable;
@@ -210,9 +215,33 @@ impl DbInner {
         job: &Job,
         cancel: Option<&CancelToken>,
     ) -> Result<Ended, StorageError> {
+        let started = sync::now();
+        self.observer.raise(|| {
+            Event::CompactionBegan(CompactionInfo {
+                job: job.number(),
+                keyspace: keyspace.name().to_owned(),
+                reason: reason_name(plan.reason),
+                work: work_name(plan.work),
+                inputs: plan.tables().collect(),
+                output_level: plan.output_level,
+                bytes_in: job.progress.bytes_in,
+            })
+        });
+        span!(
+            "compaction",
+            job = job.number(),
+            keyspace = keyspace.name(),
+            reason = reason_name(plan.reason),
+            work = work_name(plan.work),
+            bytes_in = job.progress.bytes_in,
+            output_level = plan.output_level,
+        );
+        let mut told = CompactionOutcome::default();
         // Ended even on a panic: other threads wait for its inputs.
-        let work = std::panic::AssertUnwindSafe(|| self.compact(keyspace, plan, &job.progress, cancel));
+        let work =
+            std::panic::AssertUnwindSafe(|| self.compact(keyspace, plan, &job.progress, cancel, &mut told));
         let result = std::panic::catch_unwind(work);
+        self.tell_of_end(keyspace, plan, job, started, &result, told);
         if matches!(&result, Ok(Ok(Ended::Undone(_)))) {
             // Its outputs are gone; the cached free space is out of date.
             self.room.outdated();
@@ -250,6 +279,49 @@ impl DbInner {
         result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
+    /// Records and raises the end of a compaction.
+    fn tell_of_end(
+        &self,
+        keyspace: &KeyspaceInner,
+        plan: &Plan,
+        job: &Job,
+        started: Instant,
+        result: &std::thread::Result<Result<Ended, StorageError>>,
+        told: CompactionOutcome,
+    ) {
+        let took = sync::since(started);
+        let (cancelled, error) = match result {
+            Ok(Ok(Ended::Done)) => (false, None),
+            Ok(Ok(Ended::Cancelled)) => (true, None),
+            Ok(Ok(Ended::Undone(error)) | Err(error)) => (false, Some(error.to_string())),
+            Err(_) => (false, Some("a panic".to_owned())),
+        };
+        let keyspace = || keyspace.name().to_owned();
+        if let Some(error) = &error {
+            let error = error.clone();
+            self.observer.raise(|| Event::BackgroundError {
+                work: "compaction",
+                keyspace: keyspace(),
+                error,
+            });
+        } else if !cancelled && plan.work == Work::Merge {
+            self.observer.record(Operation::Compaction, took);
+        }
+        self.observer.raise(|| {
+            Event::CompactionEnded(CompactionOutcome {
+                job: job.number(),
+                keyspace: keyspace(),
+                reason: reason_name(plan.reason),
+                work: work_name(plan.work),
+                output_level: plan.output_level,
+                took,
+                cancelled,
+                error,
+                ..told
+            })
+        });
+    }
+
     /// Returns those tables whose files still exist among the ancestors of `inputs`, through any number of merges, and the
     /// keyspace's tables that were dropped unread: they are still being read, or wait to be removed.
     fn still_there(&self, keyspace: &KeyspaceInner, inputs: &[Arc<OpenTable>]) -> Vec<TableId> {
@@ -275,6 +347,7 @@ impl DbInner {
         plan: &Plan,
         progress: &Progress,
         cancel: Option<&CancelToken>,
+        told: &mut CompactionOutcome,
     ) -> Result<Ended, StorageError> {
         let version = keyspace.view.load().version.clone();
         let inputs: Vec<Arc<OpenTable>> =
@@ -366,7 +439,9 @@ impl DbInner {
         let added =
             |table: &Arc<OpenTable>| (keyspace.id, plan.output_level as u32, run, (*table.meta).clone());
         edit.added.extend(opened.iter().map(added));
+        let outputs = edit.added.iter().map(|(_, _, _, meta)| meta.id).collect();
         self.commit_edit(&mut state, edit, opened, |_, old| old.clone())?;
+        (told.outputs, told.bytes_read, told.bytes_written) = (outputs, read, written);
         // A keyspace that merges nothing drops tables by age forever, and a list of them would never end.
         if plan.reason == Reason::Covered {
             state.scheduler.note_dropped(keyspace.id, inputs.iter().map(|table| table.meta.id));

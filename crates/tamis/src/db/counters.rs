@@ -23,14 +23,18 @@ impl Counter {
 }
 
 macro_rules! write_counters {
-    ($($(#[$doc:meta])* $field:ident,)*) => {
+    ($($(#[doc = $doc:literal])* $field:ident,)*) => {
         /// The cost of writes since the database was opened. Times are in nanoseconds, sizes in bytes.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[cfg_attr(feature = "serde", derive(serde::Serialize))]
         #[non_exhaustive]
-        pub struct WriteCost { $($(#[$doc])* pub $field: u64,)* }
+        pub struct WriteCost { $($(#[doc = $doc])* pub $field: u64,)* }
 
         impl WriteCost {
+            /// Each counter's name and documentation, in the order of the struct.
+            pub(crate) const DOCS: &'static [(&'static str, &'static str)] =
+                &[$((stringify!($field), concat!($($doc),*)),)*];
+
             /// Returns the counters with their names, in the order of the struct.
             pub fn fields(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
                 [$((stringify!($field), self.$field),)*].into_iter()

@@ -45,7 +45,7 @@ impl DbInner {
             }
         }
         let view = keyspace.view.load();
-        let at = Standpoint { seq: self.visible(), edition: view.edition };
+        let at = Standpoint { seq: self.visible(), edition: view.edition, rotation: view.rotation };
         view.gaps.deletions().walked(view.gaps.jump(key, at).is_some());
     }
 }
@@ -81,7 +81,7 @@ mod tests {
             std::thread::sleep(std::time::Duration::from_millis(5));
             let _wakes = inner.state();
             inner.monitor.notify();
-            let at = Standpoint { seq: inner.visible(), edition: view().edition };
+            let at = Standpoint { seq: inner.visible(), edition: view().edition, rotation: view().rotation };
             let jump = view().gaps.jump(key(1001).as_bytes(), at);
             last = jump.map(|jump| jump.end.unwrap_or_default());
         }
@@ -106,7 +106,10 @@ mod tests {
             db.delete(key(i)).unwrap();
         }
         let keyspace = &db.default_keyspace().inner;
-        let stand = || Standpoint { seq: db.inner().visible(), edition: keyspace.view.load().edition };
+        let stand = || {
+            let view = keyspace.view.load();
+            Standpoint { seq: db.inner().visible(), edition: view.edition, rotation: view.rotation }
+        };
         let walk = |at: u32, limit| {
             db.inner().walk_over_deletions(keyspace, &Stretch { key: key(at).into_bytes(), limit });
             let jump = |of: u32| keyspace.view.load().gaps.jump(key(of).as_bytes(), stand());

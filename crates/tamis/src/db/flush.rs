@@ -16,6 +16,9 @@ use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::FlushControl;
 use crate::db::log::Current;
 use crate::error::StorageError;
+use crate::observe::events::{Event, FlushInfo, FlushOutcome};
+use crate::observe::latency::Operation;
+use crate::observe::{Explained, span};
 use crate::read::merge::{MergeCursor, Tables};
 use crate::read::{MemtableSlot, Memtables, key_range};
 use crate::select::TakenEpoch;
@@ -122,6 +125,45 @@ impl DbInner {
         keyspace: &KeyspaceInner,
         slots: &[Arc<MemtableSlot>],
     ) -> Result<(), StorageError> {
+        let (started, memtables) = (sync::now(), slots.len());
+        let memtable_bytes = slots.iter().map(|slot| slot.memtable.memory_bytes() as u64).sum();
+        let name = || keyspace.name().to_owned();
+        let begins = || FlushInfo { keyspace: name(), memtables, memtable_bytes };
+        span!("flush", keyspace = keyspace.name(), memtables, memtable_bytes);
+        self.observer.raise(|| Event::FlushBegan(begins()));
+        let mut written = FlushOutcome::default();
+        let result = self.flush_to_table(keyspace, slots, &mut written);
+        let took = sync::since(started);
+        self.observer.raise(|| {
+            let error = result.as_ref().err().map(ToString::to_string);
+            Event::FlushEnded(FlushOutcome {
+                keyspace: name(),
+                memtables,
+                memtable_bytes,
+                took,
+                error,
+                ..written.clone()
+            })
+        });
+        if result.is_ok() {
+            self.observer.timed(Operation::Flush, started, || Explained {
+                keyspace: name(),
+                key: None,
+                explanation: format!(
+                    "{memtables} memtables of {memtable_bytes} bytes, {} bytes written",
+                    written.bytes_written
+                ),
+            });
+        }
+        result
+    }
+
+    fn flush_to_table(
+        &self,
+        keyspace: &KeyspaceInner,
+        slots: &[Arc<MemtableSlot>],
+        told: &mut FlushOutcome,
+    ) -> Result<(), StorageError> {
         let started = sync::now();
         let Some((epoch, taken)) = self.take_epoch(keyspace) else { return Ok(()) };
         let Some((opened, bytes)) = self.write_memtables(keyspace, slots, epoch, true)? else {
@@ -145,6 +187,7 @@ impl DbInner {
         // Not earlier: an ingestion may meanwhile have been merged with older runs, and those must not sort above this flush.
         let run = self.numbers.take();
         edit.added.extend(opened.iter().map(|table| (keyspace.id, 0, run, (*table.meta).clone())));
+        told.tables = opened.iter().map(|table| table.meta.id).collect();
         edit.log_floor = state.catalogue.log_floors(state.logs.current(), slots);
         let without = |memtables: &Memtables| memtables.without(slots);
         self.keep_for_transactions(keyspace, slots);
@@ -161,6 +204,7 @@ impl DbInner {
         state.reshaping.tuning(keyspace.id).flushed += memtables().map(|m| m.entries() as u64).sum::<u64>();
         state.scheduler.allow_flushes(keyspace.id);
         self.release_logs(&mut state);
+        told.bytes_written = bytes;
         // Under the lock, so that threads that waited for the flush find it counted.
         let flushed = memtables().map(|m| m.memory_bytes() as u64).sum();
         self.throttle.note_flush(flushed, sync::since(started));

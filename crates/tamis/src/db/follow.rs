@@ -16,7 +16,9 @@
 //!
 //! A keyspace's floor in the manifest says from which log on its writes are not in its tables. So each memtable has the writes of one log, and
 //! goes when the floor has passed that log: nothing is ever in a memtable and in a table at once, which merge operands would not bear.
-//! The last memtable takes the records that its log gets later; they are above the visible number until all of an attempt's are there.
+//! The last memtable takes the records that its log gets later, but none that comes together with other tables: a reader that has a former view
+//! and the new number would see it without what it was written after. So records are held back until it is known what is published
+//! with them, or if they are too many, go into a new memtable.
 //!
 //! # What readers see
 //!
@@ -45,62 +47,35 @@
 //! log's (whoever learns of gaps must not meet a number between two), `state`, and that of the snapshots, in this order. Readers wait for
 //! none of them.
 
+mod logs;
+
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tamis_filter::Digest;
-
+use self::logs::FollowedLogs;
 use super::background::{Workers, guarded};
-use crate::batch::{BatchOp, GroupHeader, Ops};
 use crate::collections::{HashMap, HashSet};
 use crate::db::Db;
-use crate::db::commit::insert;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::live_files::Ends;
 use crate::db::open;
 use crate::error::{OpenError, StorageError};
 use crate::ids::{KeyspaceId, LogId, TableId};
-use crate::io::Access;
 use crate::key::SeqNo;
 use crate::options::Options;
-use crate::read::{MemtableSlot, Memtables};
 use crate::sync;
-use crate::tree::files::{FileKind, log_path, manifest_path, parse};
+use crate::tree::files::manifest_path;
 use crate::tree::manifest::ManifestReader;
 use crate::tree::open_table::OpenTable;
-use crate::tree::state::ManifestState;
-use crate::wal::{End, LogKind, LogReader, ReadOptions};
+use crate::tree::state::{KeyspaceState, ManifestState};
 
 /// The number of attempts before a follower gives up on a writer that keeps changing the database.
 const ATTEMPTS: u32 = 200;
 
 /// The number of attempts in a row that must fail alike with the same manifest before their error is believed.
 const DOUBTS: u32 = 4;
-
-/// The writes of one log to one keyspace.
-#[derive(Debug)]
-struct LogMemtable {
-    log: LogId,
-    slot: Arc<MemtableSlot>,
-    /// Whether readers have it.
-    published: bool,
-}
-
-/// The log that is being read.
-#[derive(Debug)]
-struct Position {
-    log: LogId,
-    /// `None` after an error: the log is read again from its beginning, and what is known is passed over.
-    reader: Option<LogReader>,
-    /// The last write of it that is in memtables; 0 if there is none.
-    last_seq: SeqNo,
-    /// Whether logs before it were not read: then its first write may have any number.
-    jumped: bool,
-    /// Where the reader stood when it was last looked at what is behind the last record.
-    looked_at: u64,
-}
 
 /// Which epochs of a keyspace are those of flushes whose tables were in a published version.
 ///
@@ -124,14 +99,7 @@ pub(crate) struct Follower {
     mark: Option<(u64, u64)>,
     /// The manifest as published: nothing of the tree has to be compared while it stays.
     published: Option<(u64, u64)>,
-    /// The logs that were in the directory when the manifest had last changed, ascending.
-    listed: Vec<LogId>,
-    position: Option<Position>,
-    /// The logs passed that are still needed, and their lengths.
-    passed: Vec<(LogId, u64)>,
-    /// The last write read.
-    last_seq: SeqNo,
-    memtables: HashMap<KeyspaceId, Vec<LogMemtable>>,
+    logs: FollowedLogs,
     /// The epochs of keyspaces with global filters.
     settled: HashMap<KeyspaceId, Settled>,
     /// Tables that an attempt opened and that are in no version yet.
@@ -285,6 +253,18 @@ impl Db {
     }
 }
 
+/// Reports whether a manifest lacks what the published one had: edits whose sync failed, or writes that a power failure took.
+fn withdraws(published: &ManifestState, new: &ManifestState) -> bool {
+    let lower = |(id, old): (&KeyspaceId, &KeyspaceState)| {
+        new.keyspaces
+            .get(id)
+            .is_some_and(|new| new.log_floor < old.log_floor || new.next_epoch < old.next_epoch)
+    };
+    new.next_keyspace < published.next_keyspace
+        || new.last_seq < published.last_seq
+        || published.keyspaces.iter().any(lower)
+}
+
 /// Catches up with the writer as often as the options ask for, and builds global filters.
 pub(super) fn follow_loop(db: &DbInner) {
     let mut last = sync::now();
@@ -332,9 +312,7 @@ impl Follower {
     /// Reads the files anew from now on.
     fn doubt(&mut self) {
         self.manifest = None;
-        if let Some(position) = &mut self.position {
-            position.reader = None;
-        }
+        self.logs.open_anew();
     }
 
     fn attempt(&mut self, db: &DbInner) -> Result<Attempt, OpenError> {
@@ -349,22 +327,25 @@ impl Follower {
         let mark = manifest.mark();
         self.mark = Some(mark);
         let mut changes = Vec::new();
-        if self.published.is_none_or(|(number, _)| number != mark.0)
-            && let Some(position) = &mut self.position
-        {
+        if self.published.is_none_or(|(number, _)| number != mark.0) {
             // A new session makes an empty log that it finds anew.
-            position.reader = None;
+            self.logs.open_anew();
+            if withdraws(db.state().catalogue.tree(), manifest.state()) {
+                (self.logs, self.settled) = Default::default();
+            }
         }
         if self.published != Some(mark) {
             open::check_state(manifest.state())
                 .map_err(|what| StorageError::corrupt(&manifest_path(&db.dir, mark.0), None, what))?;
-            self.list_logs(db)?;
+            self.logs.list(db)?;
             changes = self.open_tables(db, manifest.state())?;
         }
-        let is_whole = self.read_logs(db, manifest.state())?;
+        // When the database is opened, damage is found at once.
+        let is_first = self.published.is_none();
+        let is_whole = self.logs.read(db, manifest.state(), &self.newcomers, is_first)?;
         let known = manifest.state().last_seq;
-        if manifest.is_closed() && is_whole && self.last_seq > 0 && self.last_seq != known {
-            let read = self.last_seq;
+        if manifest.is_closed() && is_whole && ![0, known].contains(&self.logs.last_seq()) {
+            let read = self.logs.last_seq();
             let what =
                 format!("the logs end with write {read}, but the database was closed after write {known}");
             return Err(StorageError::corrupt(&manifest_path(&db.dir, mark.0), None, what).into());
@@ -378,22 +359,27 @@ impl Follower {
         Ok(if done { Attempt::Done } else { Attempt::Again })
     }
 
-    fn list_logs(&mut self, db: &DbInner) -> Result<(), StorageError> {
-        let names = db.fs.list(&db.dir).map_err(|e| StorageError::io("list", &db.dir, e))?;
-        self.listed = names
-            .iter()
-            .filter_map(|name| match parse(name) {
-                Some(FileKind::Log(id)) => Some(id),
-                _ => None,
-            })
-            .collect();
-        self.listed.sort_unstable();
-        Ok(())
+    /// Returns the keyspaces that are open and that `state` has as the same.
+    fn known_keyspaces(
+        &self,
+        db: &DbInner,
+        state: &ManifestState,
+    ) -> HashMap<KeyspaceId, Arc<KeyspaceInner>> {
+        let is_new_manifest = self.published.map(|mark| mark.0) != self.mark.map(|mark| mark.0);
+        let locked = db.state();
+        let known = &locked.catalogue.tree().keyspaces;
+        let is_same = |id: &KeyspaceId| match (known.get(id), state.keyspaces.get(id)) {
+            // A creation that was withdrawn leaves its number to the next one.
+            (Some(old), Some(new)) => !is_new_manifest || old.name == new.name || old.options == new.options,
+            _ => true,
+        };
+        let open = locked.catalogue.keyspaces().iter();
+        open.filter(|(id, _)| is_same(id)).map(|(id, keyspace)| (*id, keyspace.clone())).collect()
     }
 
     /// Opens what `state` has and the versions in use have not. Takes no lock meanwhile.
     fn open_tables(&mut self, db: &DbInner, state: &ManifestState) -> Result<Vec<Change>, OpenError> {
-        let directory = db.directory.load_full();
+        let directory = self.known_keyspaces(db, state);
         let known: HashMap<KeyspaceId, _> = {
             let locked = db.state();
             locked.catalogue.tree().keyspaces.iter().map(|(&id, known)| (id, known.runs.clone())).collect()
@@ -433,124 +419,18 @@ impl Follower {
         Ok(changes)
     }
 
-    /// Reads the logs to their end. Returns `false` if they have more than the manifest that was read explains.
-    fn read_logs(&mut self, db: &DbInner, state: &ManifestState) -> Result<bool, OpenError> {
-        let floor = state.log_floor();
-        if self.position.as_ref().is_none_or(|position| position.log < floor) {
-            // What is before is in tables.
-            self.position = Some(Position::new(floor, true));
-        }
-        self.passed.retain(|(log, _)| *log >= floor);
-        // When the database is opened, damage is found at once.
-        let is_first = self.published.is_none();
-        loop {
-            let position = self.position.as_mut().expect("set above");
-            if position.reader.is_none() && !position.open(db)? {
-                // A log without a header holds nothing yet.
-                return Ok(true);
-            }
-            let before = self.last_seq;
-            if !self.read_log(db, state)? {
-                return Ok(false);
-            }
-            let position = self.position.as_mut().expect("set above");
-            let is_still = is_first || before == self.last_seq;
-            let (is_closed, named) = match position.reader.as_ref().and_then(LogReader::end) {
-                Some(End::Closed { successor, .. }) => (true, *successor),
-                _ => (false, None),
-            };
-            let listed = self.listed.iter().copied().find(|id| *id > position.log);
-            let Some(next) = named.or(listed) else {
-                position.look_behind(is_still)?;
-                return Ok(true);
-            };
-            let mut following = Position::new(next, position.jumped && position.last_seq == 0);
-            let first = match following.first_seq(db) {
-                // One that was created ahead, and not needed.
-                Err(OpenError::Storage(error)) if named.is_none() && is_missing(&error) => None,
-                first => first?,
-            };
-            if first.is_none() && !is_closed {
-                // The log that takes writes may have a successor already, which is empty.
-                position.look_behind(is_still)?;
-                return Ok(true);
-            }
-            if let Some(first) = first.filter(|first| !following.jumped && *first != self.last_seq + 1) {
-                position.look_behind(true)?;
-                let what = format!("its first write is number {first}, expected {}", self.last_seq + 1);
-                return Err(StorageError::corrupt(&log_path(&db.dir, next), None, what).into());
-            }
-            if first.is_none() && named.is_none() {
-                return Ok(true);
-            }
-            self.passed.push((position.log, position.reader.as_ref().map_or(0, LogReader::pos)));
-            self.position = Some(following);
-        }
-    }
-
-    /// Reads what the current log has. Returns `false` at a write to a keyspace that `state` does not have yet.
-    fn read_log(&mut self, db: &DbInner, state: &ManifestState) -> Result<bool, OpenError> {
-        let visible = db.visible();
-        let position = self.position.as_mut().expect("there is a log to be read");
-        let log = position.log;
-        let path = log_path(&db.dir, log);
-        let reader = position.reader.as_mut().expect("open");
-        let directory = db.directory.load_full();
-        let mut unknown = false;
-        while let Some(record) = reader.poll()? {
-            let damaged = |what: &str| StorageError::corrupt(&path, record.offset, what);
-            let (header, operations) =
-                GroupHeader::decode(record.payload).map_err(|e| damaged(&e.to_string()))?;
-            let last = header.first_seq.saturating_add(header.count).saturating_sub(1);
-            if position.last_seq > 0 && last <= position.last_seq {
-                continue;
-            }
-            let begins = position.last_seq == 0 && position.jumped;
-            if !begins && header.first_seq != self.last_seq + 1 {
-                let what =
-                    format!("its first write is number {}, expected {}", header.first_seq, self.last_seq + 1);
-                return Err(damaged(&what).into());
-            }
-            // All of the record or nothing.
-            let mut count = 0;
-            for op in Ops::new(operations) {
-                let op = op.map_err(|e| damaged(&e.to_string()))?;
-                count += 1;
-                unknown |= op.keyspace() >= state.next_keyspace;
-            }
-            if count != header.count || count == 0 {
-                return Err(damaged("a record whose count of operations is wrong").into());
-            }
-            if unknown {
-                break;
-            }
-            let mut seq = header.first_seq;
-            for op in Ops::new(operations).flatten() {
-                let id = op.keyspace();
-                let keyspace = directory.get(&id).or_else(|| self.newcomers.get(&id));
-                let floor = state.keyspaces.get(&id).map_or(LogId::MAX, |stored| stored.log_floor);
-                if let Some(keyspace) = keyspace.filter(|_| log >= floor) {
-                    let memtables = self.memtables.entry(id).or_default();
-                    take(memtables, keyspace, log, seq, visible, &op);
-                }
-                seq += 1;
-            }
-            (position.last_seq, self.last_seq) = (last, last);
-        }
-        if unknown {
-            // The record is read again, with the keyspace.
-            position.reader = None;
-        }
-        Ok(!unknown)
-    }
-
     /// Shows readers what was read. Cannot fail.
     fn publish(&mut self, db: &DbInner, tree: &ManifestState, mark: (u64, u64), changes: &[Change]) {
         let is_other_tree = self.published != Some(mark);
-        let last_seq = self.last_seq.max(tree.last_seq).max(db.visible());
-        if !is_other_tree && last_seq == db.visible() && !self.has_unpublished() {
+        let last_seq = self.logs.last_seq().max(tree.last_seq).max(db.visible());
+        if !is_other_tree && last_seq == db.visible() && !self.logs.has_unpublished() {
             return;
         }
+        let has_other_tables =
+            |id: KeyspaceId| changes.iter().any(|change| change.tables && change.keyspace.id == id);
+        let (directory, visible) = (db.directory.load_full(), db.visible());
+        let may_take_more = |id: KeyspaceId| (!has_other_tables(id)).then_some(visible);
+        self.logs.apply_held(&directory, &self.newcomers, tree, may_take_more);
         let mut log = db.log.lock();
         let mut state = db.state();
         let live = db.snapshots.lock();
@@ -577,10 +457,13 @@ impl Follower {
         let mut published = Vec::new();
         for keyspace in keyspaces.values() {
             let Some(stored) = tree.keyspaces.get(&keyspace.id) else { continue };
+            if self.newcomers.contains_key(&keyspace.id) {
+                // Another one of the same number.
+                continue;
+            }
             let old = keyspace.view.load_full();
-            let memtables = self.memtables_of(keyspace, stored.log_floor, &old.memtables);
-            let is_changed = |change: &Change| change.tables && Arc::ptr_eq(&change.keyspace, keyspace);
-            if changes.iter().any(is_changed) {
+            let memtables = self.logs.memtables_of(keyspace, stored.log_floor, &old.memtables);
+            if has_other_tables(keyspace.id) {
                 let memtables = memtables.unwrap_or_else(|| old.memtables.clone());
                 let version = state.catalogue.followed(keyspace, &old.version, &self.opened);
                 let new = Arc::new(keyspace.view_with_values(memtables, version));
@@ -603,13 +486,11 @@ impl Follower {
         }
         self.opened.clear();
         self.published = Some(mark);
-        let position = self.position.as_ref().expect("logs were read");
-        let mut logs = self.passed.clone();
-        logs.extend(position.reader.as_ref().map(|reader| (position.log, reader.pos())));
+        let logs = self.logs.ends();
         db.log.note_followed(&mut state.logs, &logs);
         let filters = tree.keyspaces.values().flat_map(|stored| &stored.filter_files);
         let filters = filters.map(|(&id, &bytes)| (id, bytes)).collect();
-        self.ends = Ends { last_seq: self.last_seq.max(tree.last_seq), manifest: mark, logs, filters };
+        self.ends = Ends { last_seq: self.logs.last_seq().max(tree.last_seq), manifest: mark, logs, filters };
         drop(state);
         db.monitor.notify();
     }
@@ -631,7 +512,7 @@ impl Follower {
 
     /// Finds out which epochs are known to be in versions that were published.
     fn settle(&mut self, state: &State) {
-        let Some(log) = self.position.as_ref().map(|position| position.log) else { return };
+        let Some(log) = self.logs.current() else { return };
         let tree = state.catalogue.tree();
         self.settled.retain(|id, _| tree.keyspaces.contains_key(id));
         for (id, keyspace) in state.catalogue.keyspaces() {
@@ -651,35 +532,18 @@ impl Follower {
         }
     }
 
-    fn has_unpublished(&self) -> bool {
-        self.memtables.values().flatten().any(|memtable| !memtable.published)
-    }
-
-    /// Drops the memtables that are in tables, and returns those that the keyspace has now, if they are others than before.
-    fn memtables_of(&mut self, keyspace: &KeyspaceInner, floor: LogId, old: &Memtables) -> Option<Memtables> {
-        let kept = self.memtables.entry(keyspace.id).or_default();
-        kept.retain(|memtable| memtable.log >= floor);
-        kept.iter_mut().for_each(|memtable| memtable.published = true);
-        let mut slots: Vec<_> = kept.iter().rev().map(|memtable| memtable.slot.clone()).collect();
-        if slots.is_empty() {
-            // An empty one is as good as another.
-            let is_empty = old.active.memtable.is_empty();
-            slots.push(if is_empty { old.active.clone() } else { keyspace.fresh_memtable(0) });
-        }
-        let new = Memtables { active: slots.remove(0), sealed: slots };
-        let same = old.sealed.len() == new.sealed.len()
-            && old.iter().zip(new.iter()).all(|(old, new)| Arc::ptr_eq(old, new));
-        (!same).then_some(new)
-    }
-
     /// Adds, renames and drops keyspaces as the tree in the catalogue says.
     fn follow_keyspaces(&mut self, db: &DbInner, state: &mut State) {
         let newcomers = std::mem::take(&mut self.newcomers);
         let mut changed = !newcomers.is_empty();
         for (id, keyspace) in newcomers {
+            if let Some(other) = state.catalogue.keyspaces().get(&id).cloned() {
+                state.catalogue.forget(&other);
+                db.elastic.dropped(&other.view.load().version);
+            }
             let floor = state.catalogue.tree().keyspaces[&id].log_floor;
             let none = keyspace.view.load().memtables.clone();
-            if let Some(memtables) = self.memtables_of(&keyspace, floor, &none) {
+            if let Some(memtables) = self.logs.memtables_of(&keyspace, floor, &none) {
                 keyspace.replace_memtables(memtables);
             }
             state.catalogue.add(keyspace.clone());
@@ -697,7 +561,7 @@ impl Follower {
                 None => {
                     state.catalogue.forget(keyspace);
                     db.elastic.dropped(&keyspace.view.load().version);
-                    self.memtables.remove(&keyspace.id);
+                    self.logs.forget(keyspace.id);
                     changed = true;
                 }
             }
@@ -707,66 +571,6 @@ impl Follower {
             state.catalogue.publish_keyspaces();
         }
     }
-}
-
-impl Position {
-    fn new(log: LogId, jumped: bool) -> Position {
-        Position { log, reader: None, last_seq: 0, jumped, looked_at: 0 }
-    }
-
-    /// Opens the log; `false` if it has no header yet.
-    fn open(&mut self, db: &DbInner) -> Result<bool, OpenError> {
-        let path = log_path(&db.dir, self.log);
-        let file = db.fs.open(&path, Access::Sequential).map_err(|e| StorageError::io("open", &path, e))?;
-        let reader = LogReader::open(file, &path, LogKind::Writes, self.log, ReadOptions::default())?;
-        let has_header = reader.end().is_none();
-        self.reader = has_header.then_some(reader);
-        Ok(has_header)
-    }
-
-    /// Returns the number of the log's first write, if it has one. The log is to be opened again to be read.
-    fn first_seq(&mut self, db: &DbInner) -> Result<Option<SeqNo>, OpenError> {
-        if !self.open(db)? {
-            return Ok(None);
-        }
-        let path = log_path(&db.dir, self.log);
-        let mut reader = self.reader.take().expect("just opened");
-        let Some(record) = reader.poll()? else { return Ok(None) };
-        let header = GroupHeader::decode(record.payload);
-        let (header, _) = header.map_err(|e| StorageError::corrupt(&path, record.offset, e.to_string()))?;
-        Ok(Some(header.first_seq))
-    }
-
-    /// Looks at what is behind the last record of a log that has not grown: damage there is an error. Once for each place.
-    fn look_behind(&mut self, is_still: bool) -> Result<(), StorageError> {
-        let Some(reader) = &mut self.reader else { return Ok(()) };
-        if is_still && self.looked_at != reader.pos() {
-            reader.look_behind()?;
-            self.looked_at = reader.pos();
-        }
-        Ok(())
-    }
-}
-
-fn is_missing(error: &StorageError) -> bool {
-    matches!(error, StorageError::Io(failure) if failure.kind() == std::io::ErrorKind::NotFound)
-}
-
-/// Applies an operation to the memtable of its log.
-fn take(
-    memtables: &mut Vec<LogMemtable>,
-    keyspace: &KeyspaceInner,
-    log: LogId,
-    seq: SeqNo,
-    visible: SeqNo,
-    op: &BatchOp<'_>,
-) {
-    let fits = |last: &&LogMemtable| last.log == log && (seq > visible || !last.published);
-    if memtables.last().filter(fits).is_none() {
-        memtables.push(LogMemtable { log, slot: keyspace.fresh_memtable(log), published: false });
-    }
-    let memtable = memtables.last().expect("just added");
-    insert(&mut memtable.slot.memtable.writer(), op, op.key().map(Digest::of), seq);
 }
 
 #[cfg(test)]

@@ -37,6 +37,8 @@ use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::scheduler::{Backoff, RETRY};
 use crate::error::{StorageError, WriteError};
 use crate::ids::{KeyspaceId, LogId};
+use crate::observe::Observer;
+use crate::observe::events::Event;
 use crate::read::{MemtableSlot, Memtables};
 use crate::select::TakenEpoch;
 use crate::sync::{Condvar, Mutex};
@@ -57,6 +59,7 @@ pub(crate) struct Health {
     stopped: OnceLock<String>,
     suspended: Mutex<Option<Suspension>>,
     counters: Arc<WriteCounters>,
+    observer: Arc<Observer>,
     /// The [monitor](super::monitor)'s.
     changed: Arc<Condvar>,
 }
@@ -72,7 +75,12 @@ struct Suspension {
 }
 
 impl Health {
-    pub(crate) fn new(dir: &Path, read_only: bool, counters: &Arc<WriteCounters>) -> Health {
+    pub(crate) fn new(
+        dir: &Path,
+        read_only: bool,
+        counters: &Arc<WriteCounters>,
+        observer: &Arc<Observer>,
+    ) -> Health {
         Health {
             dir: dir.to_owned(),
             read_only,
@@ -82,6 +90,7 @@ impl Health {
             stopped: OnceLock::new(),
             suspended: Mutex::default(),
             counters: counters.clone(),
+            observer: observer.clone(),
             changed: Arc::default(),
         }
     }
@@ -153,6 +162,7 @@ impl Health {
         self.ailing.store(true, Relaxed);
         if first {
             log::error!("{}: writes stop: {cause}", self.dir.display());
+            self.observer.raise(|| Event::WritesStopped { cause: cause.to_string() });
         }
     }
 
@@ -165,6 +175,7 @@ impl Health {
                 log::error!("{}: writes are suspended: {error}", self.dir.display());
                 *suspended = Some(Suspension { cause: error.to_string(), begun: None, backoff: None });
                 self.counters.suspensions.add(1);
+                self.observer.raise(|| Event::WritesSuspended { cause: error.to_string() });
             }
         }
         self.ailing.store(true, Relaxed);
@@ -191,7 +202,9 @@ impl Health {
     fn resumed(&self) -> Option<String> {
         let mut suspended = self.suspended.lock();
         self.ailing.store(self.stopped().is_some(), Relaxed);
-        suspended.take().map(|suspension| suspension.cause)
+        let cause = suspended.take()?.cause;
+        self.observer.raise(|| Event::WritesResumed { cause: cause.clone() });
+        Some(cause)
     }
 
     /// Records that an attempt to resume failed.
@@ -211,16 +224,18 @@ impl Health {
 #[derive(Debug)]
 pub(crate) struct Warnings {
     dir: PathBuf,
+    observer: Arc<Observer>,
     all: Mutex<Vec<String>>,
 }
 
 impl Warnings {
-    pub(crate) fn new(dir: &Path) -> Warnings {
-        Warnings { dir: dir.to_owned(), all: Mutex::default() }
+    pub(crate) fn new(dir: &Path, observer: &Arc<Observer>) -> Warnings {
+        Warnings { dir: dir.to_owned(), observer: observer.clone(), all: Mutex::default() }
     }
 
     pub(crate) fn add(&self, message: String) {
         log::warn!("{}: {message}", self.dir.display());
+        self.observer.raise(|| Event::Warning { message: message.clone() });
         self.all.lock().push(message);
     }
 
@@ -386,6 +401,11 @@ impl DbInner {
     /// Records that a flush failed, for a later retry.
     pub(crate) fn flush_failed(&self, keyspace: &KeyspaceInner, error: &StorageError) {
         self.write_counters.failed_flushes.add(1);
+        self.observer.raise(|| Event::BackgroundError {
+            work: "flush",
+            keyspace: keyspace.name().to_owned(),
+            error: error.to_string(),
+        });
         if error.is_out_of_space() && self.reserve.spend() {
             // There is more room now: retry at once.
             return;

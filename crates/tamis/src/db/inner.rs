@@ -50,7 +50,7 @@
 //!
 //! Leaf locks, which may be taken while any of these is held and under which no other is taken: the queue of writers and their turns,
 //! of threads that wait until a number is visible, a memtable's, the chunks that memtables hand on, a keyspace's [views that were replaced](super::readers), its [gaps](crate::read::Gaps) (whose holder may *try* to take the log) and the place of its last deletions, since when a log is idle, recent commits ([`History`]), the table of [`Locks`], the reserve's, the list of opened filter files, the cause of a late beginning, those within a global filter, obsolete files, scrub, warnings,
-//! decisions, the directory lock.
+//! decisions, the directory lock, the queue of [events](crate::observe).
 //!
 //! The mutexes within [`Background`], [`Room`] and [`Health`] (free space, the budget of background writes, why writes are
 //! suspended) may be taken while any of these is held; no lock is taken while they are held.
@@ -62,7 +62,7 @@
 //! lacks only writes made after the view was replaced, which form a suffix. Between the two loads the reader loads the
 //! keyspace's expiry horizon, below which entries have expired ([`expiry`](super::expiry)).
 
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{self, Mutex, MutexGuard};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -109,6 +109,9 @@ use crate::ids::{KeyspaceId, LogId};
 use crate::io::{DirLock, FileSystem};
 use crate::key::SeqNo;
 use crate::memtable::{ChunkPool, Memtable};
+use crate::observe::Observer;
+use crate::observe::events::Event;
+use crate::observe::latency::Operation;
 use crate::operators::{KeyspaceOperators, Unregistered};
 use crate::options::{KeyspaceOptions, Options};
 use crate::read::{AllReads, Gaps, Numbering, ReadCounters};
@@ -216,7 +219,7 @@ impl KeyspaceInner {
         version: Arc<Version>,
         shared: &SharedParts<'_>,
     ) -> KeyspaceInner {
-        let (reads, chunks) = (shared.reads.counters(filter.queries().cloned()), shared.chunks.clone());
+        let (reads, chunks) = (shared.reads.counters(name, filter.queries().cloned()), shared.chunks.clone());
         let memtables = Memtables::new(fresh_memtable(&options, &chunks, 0));
         let selector = Arc::new(filter.selector(&version, options.filter_allocation));
         let gaps = Arc::new(Gaps::new(shared.numbering.clone()));
@@ -387,6 +390,7 @@ pub(crate) struct DbInner {
     pub(crate) decisions: Mutex<Decisions>,
     pub(crate) read_counters: Arc<AllReads>,
     pub(crate) write_counters: Arc<WriteCounters>,
+    pub(crate) observer: Arc<Observer>,
     /// The memory of dropped memtables, for the next ones.
     pub(crate) chunks: Arc<ChunkPool>,
     pub(crate) background: Background,
@@ -428,10 +432,12 @@ impl DbInner {
         change: impl FnMut(KeyspaceId, &Memtables) -> Memtables,
     ) -> Result<(), StorageError> {
         let complete = |catalogue: &Catalogue, edit: &mut VersionEdit| self.complete_edit(catalogue, edit);
+        let started = sync::now();
         let edit = state.catalogue.commit(edit, &opened, complete).inspect_err(|_| {
             self.elastic.was_not_saved();
             self.monitor.notify();
         })?;
+        self.observer.record(Operation::ManifestEdit, sync::since(started));
         self.publish_edit(state, &edit, &opened, change);
         Ok(())
     }
@@ -461,7 +467,33 @@ impl DbInner {
             self.warn_of_filter(&keyspace);
             self.update_pressure(state, &keyspace);
         }
+        if self.observer.queue().has_listeners() {
+            self.tell_of_tables(state, edit);
+        }
         self.monitor.notify();
+    }
+
+    /// Raises events for the tables that joined and left the tree; those that were moved did neither.
+    fn tell_of_tables(&self, state: &State, edit: &VersionEdit) {
+        let name = |id: &KeyspaceId| {
+            state
+                .catalogue
+                .keyspaces()
+                .get(id)
+                .map_or_else(String::new, |keyspace| keyspace.name().to_owned())
+        };
+        for (id, level, _, meta) in &edit.added {
+            if !edit.removed.contains(&(*id, meta.id)) {
+                let (keyspace, table, level, bytes) = (name(id), meta.id, *level as usize, meta.file_bytes);
+                self.observer.raise(|| Event::TableCreated { keyspace, table, level, bytes });
+            }
+        }
+        for (id, table) in &edit.removed {
+            if !edit.added.iter().any(|(keyspace, _, _, meta)| (keyspace, &meta.id) == (id, table)) {
+                let (keyspace, table) = (name(id), *table);
+                self.observer.raise(|| Event::TableRemoved { keyspace, table });
+            }
+        }
     }
 
     /// Returns the shape of a keyspace's tree as the policy sees it.

@@ -143,8 +143,8 @@ impl JobStats {
             let name = keyspace.name().to_owned();
             state.scheduler.running(keyspace.id).iter().map(move |job| JobStats {
                 keyspace: name.clone(),
-                reason: reason(job.progress.reason).to_owned(),
-                work: work(job.progress.work).to_owned(),
+                reason: reason_name(job.progress.reason).to_owned(),
+                work: work_name(job.progress.work).to_owned(),
                 input_levels: job.shape.input_levels,
                 output_level: job.shape.output_level,
                 runs_in: job.progress.runs_in,
@@ -158,7 +158,7 @@ impl JobStats {
     }
 }
 
-fn work(work: Work) -> &'static str {
+pub(crate) fn work_name(work: Work) -> &'static str {
     match work {
         Work::Merge => "merge",
         Work::Move => "move",
@@ -166,7 +166,7 @@ fn work(work: Work) -> &'static str {
     }
 }
 
-fn reason(reason: Reason) -> &'static str {
+pub(crate) fn reason_name(reason: Reason) -> &'static str {
     match reason {
         Reason::Level0Runs => "level 0 runs",
         Reason::LevelSize => "level size",

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::ops::{Bound, RangeBounds};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use arc_swap::Guard;
 use tamis_filter::Digest;
@@ -19,12 +20,15 @@ use crate::db::stats::KeyspaceStats;
 use crate::db::{Db, Handle, IngestOptions, IngestReport};
 use crate::error::{AdminError, ReadError, WriteError};
 use crate::key::{KeyEnd, SeqNo};
+use crate::observe::Explained;
+use crate::observe::latency::Operation;
 use crate::options::KeyspaceOptions;
-use crate::read::explain::ExplainRecorder;
+use crate::read::explain::{ExplainRecorder, summary};
 #[cfg(feature = "measure")]
 use crate::read::filters_alone;
-use crate::read::{Bounds, Counted, Explanation, Iter, Lookup, RangeExplanation, ReadAt};
+use crate::read::{Bounds, Counted, Explanation, Iter, Lookup, OwnReads, RangeExplanation, ReadAt};
 use crate::slice::Slice;
+use crate::sync;
 use crate::table::ReadCost;
 
 /// A handle to one keyspace: cheap to clone, usable from any thread. Its reads are those of
@@ -162,8 +166,13 @@ impl Keyspace {
     fn read_at(&self, pin: Option<&SnapshotPin>) -> ReadAt<'_> {
         let db = &self.handle.inner;
         let Some(pin) = pin else { return db.read_now(&self.inner) };
-        let view = pin.held.view(self.inner.id).map_or_else(|| self.inner.view.load(), Guard::from_inner);
-        let horizon = live_from(pin.held.expired(self.inner.id));
+        let held = pin.held.view(self.inner.id);
+        let horizon = match held {
+            // A keyspace that the writer has created since.
+            None if db.follower.is_some() => pin.seq + 1,
+            _ => live_from(pin.held.expired(self.inner.id)),
+        };
+        let view = held.map_or_else(|| self.inner.view.load(), Guard::from_inner);
         let (operator, sharing) = (self.inner.operators.merge.as_ref(), db.options.hash_sharing);
         ReadAt { view, seq: pin.seq, horizon, operator, sharing }
     }
@@ -188,11 +197,40 @@ impl Keyspace {
 
     #[inline]
     fn lookup_at(&self, key: &[u8], at: &ReadAt<'_>) -> (Result<Lookup, ReadError>, Option<Digest>) {
+        let own = self.inner.reads.own();
+        let started = own.is_due().then(sync::now);
         let mut get = Counted::default();
         let found = at.get(key, &mut get);
         get.cost.found = u64::from(matches!(found, Ok(Lookup::Found { .. })));
-        self.inner.reads.add_get(key, &get);
+        self.inner.reads.add_get(own, key, &get);
+        if let Some(started) = started {
+            self.note_timed(own, started, key, at);
+        }
         (found, get.digest)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn note_timed(&self, own: &OwnReads, started: Instant, key: &[u8], at: &ReadAt<'_>) {
+        self.inner.reads.timed_get(own, started, || {
+            let explained = self.explain_at(key, at);
+            self.explained(Some(key), explained.map_or_else(|error| error.to_string(), |e| e.to_string()))
+        });
+    }
+
+    fn explained(&self, key: Option<&[u8]>, explanation: String) -> Explained {
+        Explained { keyspace: self.name().to_owned(), key: key.map(<[u8]>::to_vec), explanation }
+    }
+
+    /// Returns what a get of `key` does at this state.
+    fn explain_at(&self, key: &[u8], at: &ReadAt<'_>) -> Result<Explanation, ReadError> {
+        let mut recorder = ExplainRecorder::default();
+        let found = at.get(key, &mut recorder)?;
+        let why = self.inner.filter.choice(&at.view.version);
+        let why = why.map_or_else(String::new, |choice| format!(" (auto: {})", choice.reason));
+        let filter = format!("{}{why}", at.view.selector.whose());
+        let elastic = &self.handle.inner.elastic;
+        Ok(recorder.finish(key, filter, &found, at.horizon, |segment| elastic.hotness_of(segment)))
     }
 
     /// Looks up a key as of now; returns its digest, too, and the last write that the lookup saw.
@@ -209,10 +247,15 @@ impl Keyspace {
         pin: Option<&SnapshotPin>,
     ) -> Result<Vec<Option<Slice>>, ReadError> {
         self.check()?;
+        let started = self.inner.reads.starts();
         let mut cost = ReadCost::default();
         let found = self.read_at(pin).multi_get(keys, &mut cost);
         cost.found = found.as_ref().map_or(0, |values| values.iter().flatten().count() as u64);
         self.inner.reads.add_gets(keys, found.as_deref().ok(), &cost);
+        if let Some(started) = started {
+            let explain = || self.explained(None, format!("{} keys: {}", keys.len(), summary(&cost)));
+            self.inner.reads.timed(Operation::MultiGet, started, explain);
+        }
         found
     }
 
@@ -308,14 +351,7 @@ impl Keyspace {
     /// Those of [`Readable::get`](crate::Readable::get).
     pub fn explain_get(&self, key: impl AsRef<[u8]>) -> Result<Explanation, ReadError> {
         self.check()?;
-        let (db, key) = (&self.handle.inner, key.as_ref());
-        let mut recorder = ExplainRecorder::default();
-        let at = self.read_at(None);
-        let found = at.get(key, &mut recorder)?;
-        let why = self.inner.filter.choice(&at.view.version);
-        let why = why.map_or_else(String::new, |choice| format!(" (auto: {})", choice.reason));
-        let filter = format!("{}{why}", at.view.selector.whose());
-        Ok(recorder.finish(key, filter, &found, at.horizon, |segment| db.elastic.hotness_of(segment)))
+        self.explain_at(key.as_ref(), &self.read_at(None))
     }
 
     /// Returns what an iteration over the first `limit` entries of `range` touches now, by memtable and run. Costs that iteration.

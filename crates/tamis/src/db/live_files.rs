@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use crate::db::Db;
 use crate::db::inner::DbInner;
-use crate::error::{AdminError, StorageError, WriteError};
+use crate::error::{AdminError, OpenError, StorageError, WriteError};
 use crate::ids::{FilterFileId, LogId};
 use crate::io::{Access, ReadFile, read_file};
 use crate::key::SeqNo;
@@ -31,6 +31,9 @@ use crate::tree::files::{
 };
 use crate::tree::open_table::OpenTable;
 use crate::wal::is_header_of;
+
+/// How often a follower takes newer files if some have gone.
+const MOST_ATTEMPTS: u32 = 100;
 
 /// What kind of a file it is, and so how it may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -199,10 +202,8 @@ impl Db {
 impl DbInner {
     /// See [`Db::live_files`](crate::Db::live_files).
     pub(crate) fn live_files(&self) -> Result<LiveFiles, AdminError> {
-        if let Some(follower) = &self.follower {
-            // Nothing is published meanwhile.
-            let follower = follower.lock();
-            return Ok(self.gather(&self.views(), follower.ends().clone())?);
+        if self.follower.is_some() {
+            return self.followed_files();
         }
         if self.read_only {
             return Err(WriteError::ReadOnly.into());
@@ -221,6 +222,33 @@ impl DbInner {
         let manifest = (state.catalogue.manifest_number(), manifest);
         // Opened under the locks: neither logs nor filter files go meanwhile.
         Ok(self.gather(&self.views(), Ends { last_seq: log.last_seq(), manifest, logs, filters })?)
+    }
+
+    /// The files that a follower has read last, or newer ones if the writer has removed some of these since.
+    fn followed_files(&self) -> Result<LiveFiles, AdminError> {
+        let mut attempts = 0..MOST_ATTEMPTS;
+        loop {
+            let gathered = {
+                let follower = self.follower.as_ref().expect("a follower").lock();
+                // Nothing is published meanwhile.
+                self.gather(&self.views(), follower.ends().clone())
+            };
+            match gathered {
+                Err(StorageError::Io(failure))
+                    if failure.kind() == io::ErrorKind::NotFound && attempts.next().is_some() =>
+                {
+                    self.catch_up().map_err(|error| match error {
+                        OpenError::Storage(error) => error,
+                        other => StorageError::io(
+                            "catch up with the writer of",
+                            &self.dir,
+                            io::Error::other(other),
+                        ),
+                    })?;
+                }
+                gathered => return Ok(gathered?),
+            }
+        }
     }
 
     fn views(&self) -> Vec<Arc<View>> {
@@ -264,12 +292,16 @@ impl DbInner {
         }
         for (id, len) in ends.logs {
             let path = log_path(&self.dir, id);
+            let file = open(&path)?;
+            if !is_header_of(&*file, id).map_err(|e| StorageError::io("read", &path, e))? {
+                return Err(StorageError::io("open", &path, io::ErrorKind::NotFound.into()));
+            }
             files.push(LiveFile {
                 name: name_of(&path),
                 kind: LiveFileKind::Log,
                 len,
                 metadata_from: 0,
-                source: Source::Log(open(&path)?, id),
+                source: Source::Log(file, id),
             });
         }
         let bytes = |path: &Path, kind, bytes: Vec<u8>| LiveFile {

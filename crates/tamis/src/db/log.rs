@@ -64,9 +64,11 @@ use crate::idle::IdleTimer;
 use crate::ids::{KeyspaceId, LogId};
 use crate::io::{FileSystem, Usage};
 use crate::key::SeqNo;
+use crate::observe::Observer;
+use crate::observe::latency::Operation;
 use crate::options::Options;
 use crate::read::LastNumber;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{self, Mutex, MutexGuard};
 use crate::tree::files::{first_log_path, log_path};
 use crate::tree::open_table::Garbage;
 use crate::wal::{LogHeader, LogKind, LogWriter};
@@ -326,6 +328,7 @@ pub(crate) struct LogParts<'a> {
     pub(crate) health: &'a Arc<Health>,
     pub(crate) room: &'a Arc<Room>,
     pub(crate) counters: &'a Arc<WriteCounters>,
+    pub(crate) observer: &'a Arc<Observer>,
 }
 
 /// The write-ahead log of an open database.
@@ -362,6 +365,7 @@ pub(crate) struct Log {
     health: Arc<Health>,
     room: Arc<Room>,
     counters: Arc<WriteCounters>,
+    observer: Arc<Observer>,
 }
 
 impl LastNumber for Log {
@@ -396,7 +400,14 @@ impl Log {
             health: parts.health.clone(),
             room: parts.room.clone(),
             counters: parts.counters.clone(),
+            observer: parts.observer.clone(),
         }
+    }
+
+    /// The memory of records being assembled; 0 while somebody appends.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let current = self.current.try_lock();
+        current.and_then(|log| Some(log.writer.as_ref()?.memory_bytes())).unwrap_or(0)
     }
 
     /// Makes the caller the only one who appends. Not all that was appended need be in the memtables:
@@ -468,7 +479,9 @@ impl Log {
     pub(crate) fn sync(&self, log: &mut Current) -> Result<(), StorageError> {
         self.sync_rolled()?;
         if log.dirty {
+            let started = sync::now();
             log.writer().sync().inspect_err(|error| self.health.suspend(error))?;
+            self.observer.record(Operation::LogSync, sync::since(started));
             self.counters.log_syncs.add(1);
             (log.dirty, log.syncs) = (false, log.syncs + 1);
             self.note_durable(log.appended_seq);
@@ -483,7 +496,9 @@ impl Log {
             self.trim();
             let mut unsynced = self.unsynced.lock();
             while let Some(oldest) = unsynced.first_mut().filter(|oldest| oldest.is_trimmed) {
+                let started = sync::now();
                 oldest.writer.sync().inspect_err(|error| self.health.suspend(error))?;
+                self.observer.record(Operation::LogSync, sync::since(started));
                 self.counters.log_syncs.add(1);
                 self.note_durable(unsynced.remove(0).last_seq);
             }

@@ -33,10 +33,13 @@ mod layout;
 pub(crate) mod live_files;
 mod log;
 mod maintain;
+mod memory_report;
+pub(crate) mod metrics;
 mod monitor;
 mod open;
 mod pace;
 mod pressure;
+mod publish;
 pub(crate) mod read_memory;
 mod readable;
 mod readers;
@@ -77,6 +80,8 @@ use inner::DbInner;
 pub use jobs::{CancelToken, CompactOptions, CompactionPause, JobStats};
 pub use keyspace::Keyspace;
 pub use layout::TableStats;
+pub use memory_report::MemoryReport;
+pub use metrics::{MetricInfo, MetricKind};
 pub use readable::Readable;
 pub use readers::ReaderStats;
 pub use salvage::{SalvageReport, SalvagedKeyspace, SalvagedLog, SalvagedTable, TableFate};
@@ -133,9 +138,9 @@ impl Handle {
         drop(log);
         db.state().closing = true;
         db.monitor.notify();
-        if let Some(workers) = self.workers.lock().take() {
-            workers.join();
-        }
+        let workers = self.workers.lock().take().map(Workers::join);
+        // At the end, however this ends.
+        let _events = EndEvents(workers);
         db.elastic.stop();
         db.throttle.leave_shared();
         // Caller-started compactions give up when they see that the database is closed.
@@ -172,6 +177,17 @@ impl Handle {
         db.lock.lock().take();
         closed?;
         Ok(healthy?)
+    }
+}
+
+/// Ends the thread of the listeners.
+struct EndEvents(Option<Workers>);
+
+impl Drop for EndEvents {
+    fn drop(&mut self) {
+        if let Some(workers) = self.0.take() {
+            workers.end_events();
+        }
     }
 }
 
@@ -605,6 +621,42 @@ impl Db {
     /// Returns the counters and the shape of the database as of now. Costs a walk over the list of tables.
     pub fn stats(&self) -> Stats {
         Stats::of(self.inner())
+    }
+
+    /// Returns the metrics that the process that has the database in `path` open for writing published last, in the form of
+    /// [`Stats::to_prometheus`](crate::stats::Stats::to_prometheus), if it has the option
+    /// [`publish_stats`](crate::Options::publish_stats). Besides the others they have `tamis_published_timestamp_seconds`, when that was,
+    /// `tamis_uptime_seconds`, and `tamis_publish_interval_seconds`, after which to expect the next. After a crash the last ones stay until the next opening.
+    ///
+    /// # Errors
+    ///
+    /// A failed read, or a file that no database has written.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let options = tamis::Options::default();
+    /// assert_eq!(tamis::Db::published_stats(dir.path(), &options)?, None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn published_stats(
+        path: impl AsRef<Path>,
+        options: &Options,
+    ) -> Result<Option<String>, StorageError> {
+        publish::published(&*open::file_system(options), path.as_ref())
+    }
+
+    /// Returns the memory that the database takes, by owner. Costs a walk over the list of tables.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// db.put("key", "value")?;
+    /// let report = db.memory_report();
+    /// assert!(report.memtables > 0 && report.total() >= report.memtables);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn memory_report(&self) -> MemoryReport {
+        MemoryReport::of(self.inner(), &self.inner().state())
     }
 
     /// Returns every segment of every table with an elastic filter: how often it is probed, and which of its filter units are

@@ -37,6 +37,7 @@ use crate::io::batch::BatchReader;
 use crate::io::{DirectFs, DiskFs, FileSystem};
 use crate::key::{MAX_SEQNO, SeqNo};
 use crate::memtable::ChunkPool;
+use crate::observe::{Observer, span};
 use crate::operators::{Names, Unregistered};
 use crate::options::{
     AsyncReads, Incompatible, KeyspaceOptions, LogWrites, OnDamage, Options, ReadMode, incompatible,
@@ -99,6 +100,7 @@ pub(crate) enum Role {
 
 /// Opens or creates the database in `dir`; starts no threads.
 pub(crate) fn open(dir: &Path, options: Options, role: Role) -> Result<Arc<DbInner>, OpenError> {
+    span!("open", path = %dir.display(), ?role);
     options.check()?;
     refuse_empty(dir)?;
     let read_only = role != Role::Writer;
@@ -156,17 +158,18 @@ pub(crate) fn open(dir: &Path, options: Options, role: Role) -> Result<Arc<DbInn
         }
     };
 
-    if let Some(until) = options.recover_to.filter(|_| role != Role::Follower) {
-        tree.cut_at(until).map_err(|oldest| OpenError::Unreachable { asked: until, oldest })?;
-    }
     let mut options = options;
+    if let Some(until) = options.recover_to.filter(|_| role != Role::Follower) {
+        options.recover_to = Some(recover::cut(&*fs, dir, &mut tree, until)?);
+    }
     if options.operators.accepts_unknown() && options.keyspace.merge_operator.is_none() {
         let stored = KeyspaceOptions::from_stored(&tree.keyspaces[&DEFAULT_KEYSPACE].options)?;
         options.keyspace.merge_operator = stored.merge_operator;
     }
     let declared = options.keyspace.workload;
     let begun = tune::at_opening(dir, &mut options, &mut tree, read_only);
-    let read_counters = Arc::new(AllReads::default());
+    let observer = Observer::new(dir, &options.listeners, options.slow_operation_threshold);
+    let read_counters = Arc::new(AllReads::new(&observer));
     let (elastic, cache) = Elastic::new(&options, dir, &read_counters);
     let cache = Some(cache);
     let reader_config = ReaderConfig {
@@ -245,13 +248,13 @@ pub(crate) fn open(dir: &Path, options: Options, role: Role) -> Result<Arc<DbInn
 
     let lacks_operators = keyspaces.values().any(|keyspace| keyspace.operators.missing.is_some());
     let write_counters = Arc::<WriteCounters>::default();
-    let health = Arc::new(Health::new(dir, read_only, &write_counters));
+    let health = Arc::new(Health::new(dir, read_only, &write_counters, &observer));
     let numbers = Arc::new(FileNumbers::from(tree.next_file.max(largest + 1)));
     let room = Arc::<Room>::default();
     let committer = Arc::new(Committer::new(tree.last_seq));
     let clock = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock));
     let expiry = Expiry::new(tree.times.clone(), clock, &committer);
-    let open_warnings = Arc::new(Warnings::new(dir));
+    let open_warnings = Arc::new(Warnings::new(dir, &observer));
     let reserve = Reserve::new(dir.to_owned(), &fs, &options, &room, &write_counters, &open_warnings);
     let filter_files = Arc::new(FilterFiles::new(dir.to_owned(), &fs, &garbage, &open_warnings, read_only));
     let catalogue = Catalogue::new(
@@ -282,6 +285,7 @@ pub(crate) fn open(dir: &Path, options: Options, role: Role) -> Result<Arc<DbInn
         health: &health,
         room: &room,
         counters: &write_counters,
+        observer: &observer,
     };
     let log = Arc::new(Log::new(dir.to_owned(), &options, parts));
     let set = numbering.set(Arc::<Log>::downgrade(&log));
@@ -289,7 +293,7 @@ pub(crate) fn open(dir: &Path, options: Options, role: Role) -> Result<Arc<DbInn
 
     let share = options.shared_write_memory.as_ref().filter(|_| !read_only);
     let share = share.map(|memory| memory.join(dir, Arc::new(OwnMemtables::new(&directory, &monitor))));
-    let throttle = Throttle::new(&options, share, &monitor, &health, &write_counters);
+    let throttle = Throttle::new(&options, share, &monitor, &health, &write_counters, &observer);
     let inner = DbInner {
         dir: dir.to_owned(),
         read_only,
@@ -321,6 +325,7 @@ pub(crate) fn open(dir: &Path, options: Options, role: Role) -> Result<Arc<DbInn
         decisions: Mutex::new(begun.decisions.into()),
         read_counters,
         write_counters,
+        observer,
         background: Background::new(&options),
         scrub: Default::default(),
         filter_files,

@@ -36,8 +36,8 @@ pub(crate) struct Replayed {
     pub(crate) last_closed: bool,
     /// Whether the last log is empty and not closed.
     pub(crate) last_empty: bool,
-    /// The log that has the first record that was not to be read, if there was one.
-    pub(crate) stopped: Option<LogId>,
+    /// The log that has the first record that was not to be read, and the number of its first write.
+    pub(crate) stopped: Option<(LogId, SeqNo)>,
 }
 
 /// How logs are replayed.
@@ -92,7 +92,7 @@ pub(crate) fn replay(
             }
             let last = header.first_seq.saturating_add(header.count.saturating_sub(1));
             if until.is_some_and(|until| last > until) {
-                replayed.stopped = Some(id);
+                replayed.stopped = Some((id, header.first_seq));
                 // How the logs end does not matter.
                 (replayed.any_closed, replayed.last_closed, replayed.last_empty) = (false, false, false);
                 return Ok(replayed);

@@ -114,6 +114,12 @@ pub(crate) struct Job {
     pub(crate) progress: Arc<Progress>,
 }
 
+impl Job {
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+}
+
 /// The background work of one database.
 #[derive(Debug, Default)]
 pub(crate) struct Scheduler {

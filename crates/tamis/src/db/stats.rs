@@ -10,12 +10,15 @@ use crate::db::elastic::ElasticStats;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::JobStats;
 use crate::db::keyspaces::HIDDEN_PREFIX;
+use crate::db::memory_report::MemoryReport;
 use crate::db::readers::{ReaderStats, Readers};
 use crate::db::scrub::{DamagedTable, ScrubStats};
 use crate::db::tune::TuningDecision;
 use crate::ids::{KeyspaceId, TableId};
 use crate::key::KeyEnd;
 use crate::key::SeqNo;
+use crate::observe::StallStats;
+use crate::observe::latency::Latencies;
 use crate::select::{AutoFilterStats, GlobalFilterStats, QueryStats};
 use crate::table::ReadCost;
 use crate::tree::open_table::TableFilter;
@@ -31,6 +34,12 @@ pub struct Stats {
     pub read: ReadCost,
     /// The cost of writes since the database was opened.
     pub write: WriteCost,
+    /// How long operations took since the database was opened.
+    pub latencies: Latencies,
+    /// How often and how long writes waited, by cause; every cause once.
+    pub stalls: Vec<StallStats>,
+    /// The memory that the database takes, by owner.
+    pub memory: MemoryReport,
     /// Every keyspace.
     pub keyspaces: Vec<KeyspaceStats>,
     /// Bytes in the block cache.
@@ -294,6 +303,9 @@ impl Stats {
         Stats {
             read: db.read_counters.read(),
             write: db.write_counters.read(),
+            latencies: db.observer.latencies().read(),
+            stalls: db.observer.stalls(),
+            memory: MemoryReport::of(db, &state),
             cache_used_bytes: db.cache.as_ref().map_or(0, |c| c.used_bytes()),
             cache_capacity_bytes: db.cache.as_ref().map_or(0, |c| c.capacity_bytes()),
             read_memory_bytes: db.elastic.read_memory(),

@@ -40,6 +40,9 @@ use crate::db::monitor::Monitor;
 use crate::error::{StorageError, WriteError};
 use crate::ids::KeyspaceId;
 use crate::memory::writes::{InMemtables, WriteMembership, Writer};
+use crate::observe::events::Event;
+use crate::observe::latency::Operation;
+use crate::observe::{Observer, StallCause};
 use crate::options::Options;
 
 /// The maximum rate of slowed-down writes while compaction lags behind, in bytes per second.
@@ -62,6 +65,7 @@ pub(crate) struct Throttle {
     monitor: Arc<Monitor>,
     health: Arc<Health>,
     counters: Arc<WriteCounters>,
+    observer: Arc<Observer>,
 }
 
 /// Seals the memtables of keyspaces, so that they are flushed.
@@ -74,6 +78,7 @@ impl Throttle {
         monitor: &Arc<Monitor>,
         health: &Arc<Health>,
         counters: &Arc<WriteCounters>,
+        observer: &Arc<Observer>,
     ) -> Throttle {
         Throttle {
             budget: options.memtable_budget_bytes,
@@ -85,6 +90,7 @@ impl Throttle {
             monitor: monitor.clone(),
             health: health.clone(),
             counters: counters.clone(),
+            observer: observer.clone(),
         }
     }
 
@@ -126,7 +132,7 @@ impl Throttle {
     }
 
     /// Waits while the tree's shape forbids writes; then returns the maximum write rate in bytes per second, if there is one.
-    fn rate(&self, keyspace: &KeyspaceInner) -> Result<Option<f64>, WriteError> {
+    fn rate(&self, keyspace: &KeyspaceInner) -> Result<Option<Limit>, WriteError> {
         let by_memtables = {
             let (view, options) = (keyspace.view.load(), &keyspace.options);
             let is_last =
@@ -137,19 +143,24 @@ impl Throttle {
         };
         if keyspace.pressure.get() == Pressure::Stop {
             let stopped = || keyspace.pressure.get() == Pressure::Stop && !keyspace.is_dropped();
-            self.stall_while(stopped, |state| state.scheduler.check_compactions(keyspace.id))?;
+            let check = |state: &State| state.scheduler.check_compactions(keyspace.id);
+            self.stall_while(StallCause::Compactions, stopped, check)?;
         }
         let by_shape = match keyspace.pressure.get() {
             Pressure::Slowdown(severity) => Some(SLOWED_BYTES_PER_SECOND * (1.0 - severity.clamp(0.0, 0.95))),
             Pressure::None | Pressure::Stop => None,
         };
-        Ok(slower(by_shape, by_memtables))
+        let limit = |rate: Option<f64>, cause| rate.map(|rate| Limit { rate, cause });
+        Ok(slower(
+            limit(by_shape, StallCause::SlowedByCompactions),
+            limit(by_memtables, StallCause::SlowedByFlushes),
+        ))
     }
 
     /// Sleeps until writes at `rate` would have progressed this far. Idle time between writes counts, so writers slower than
     /// the rate do not wait.
-    fn slow_down(&self, rate: Option<f64>, bytes: usize) {
-        let Some(rate) = rate else {
+    fn slow_down(&self, limit: Option<Limit>, bytes: usize) {
+        let Some(Limit { rate, cause }) = limit else {
             self.slowed_until.store(0, Relaxed);
             return;
         };
@@ -160,6 +171,7 @@ impl Throttle {
         self.counters.slowdowns.add(1);
         // Each sleep costs a context switch: sleep at least a millisecond at a time.
         if until - now < Duration::from_millis(1) {
+            self.observer.waited(cause, Duration::ZERO);
             return;
         }
         // Closing the database waits for the log: release it soon.
@@ -167,7 +179,9 @@ impl Throttle {
         while !left().is_zero() && self.health.check_writable().is_ok() {
             sync::thread::sleep(left().min(Duration::from_millis(50)));
         }
-        self.counters.slowdown_nanos.add((sync::since(self.opened) - now).as_nanos() as u64);
+        let took = sync::since(self.opened) - now;
+        self.counters.slowdown_nanos.add(took.as_nanos() as u64);
+        self.observer.waited(cause, took);
     }
 
     /// Keeps all memtables within their budget: once writable memtables exceed half of it, the largest is sealed early;
@@ -194,7 +208,7 @@ impl Throttle {
             all.active + all.sealed > budget && all.sealed > 0
         };
         if over() {
-            self.stall_while(over, |state| check_flushes(state, directory))?;
+            self.stall_while(StallCause::MemtableBudget, over, |state| check_flushes(state, directory))?;
         }
         Ok(())
     }
@@ -221,7 +235,7 @@ impl Throttle {
         }
         let over = || in_memtables(directory).sealed > 0 && share.is_over();
         if is_over && over() {
-            self.stall_while(over, |state| check_flushes(state, directory))?;
+            self.stall_while(StallCause::SharedMemory, over, |state| check_flushes(state, directory))?;
         }
         Ok(())
     }
@@ -291,7 +305,7 @@ impl Throttle {
             if !over() {
                 return Ok(());
             }
-            self.stall_while(over, |state| check_flushes(state, directory))?;
+            self.stall_while(StallCause::LogSpace, over, |state| check_flushes(state, directory))?;
         }
     }
 
@@ -302,26 +316,35 @@ impl Throttle {
             return Ok(());
         }
         let full = || full(keyspace) && !keyspace.is_dropped();
-        self.stall_while(full, |state| state.scheduler.check_flushes(keyspace.id))
+        self.stall_while(StallCause::Memtables, full, |state| state.scheduler.check_flushes(keyspace.id))
     }
 
     /// Waits for background work until the condition no longer holds, or until `check` reports that the work fails.
     fn stall_while(
         &self,
+        cause: StallCause,
         mut condition: impl FnMut() -> bool,
         check: impl Fn(&State) -> Result<(), WriteError>,
     ) -> Result<(), WriteError> {
         let started = sync::now();
         self.counters.stalls.add(1);
-        let mut state = self.monitor.lock();
-        while condition() {
-            self.health.check_writable()?;
-            check(&state)?;
-            state = self.monitor.wait(state);
-        }
-        drop(state);
-        self.counters.stall_nanos.add(sync::since(started).as_nanos() as u64);
-        Ok(())
+        self.observer.raise(|| Event::StallBegan { cause });
+        let mut waits = || {
+            let mut state = self.monitor.lock();
+            while condition() {
+                self.health.check_writable()?;
+                check(&state)?;
+                state = self.monitor.wait(state);
+            }
+            Ok(())
+        };
+        let waited = waits();
+        let took = sync::since(started);
+        self.counters.stall_nanos.add(took.as_nanos() as u64);
+        self.observer.waited(cause, took);
+        self.observer.record(Operation::Stall, took);
+        self.observer.raise(|| Event::StallEnded { cause, took });
+        waited
     }
 }
 
@@ -375,10 +398,17 @@ fn check_flushes(state: &State, directory: &Directory) -> Result<(), WriteError>
     directory.values().try_for_each(|keyspace| state.scheduler.check_flushes(keyspace.id))
 }
 
+/// A maximum rate of writes in bytes per second, and why there is one.
+#[derive(Clone, Copy, Debug)]
+struct Limit {
+    rate: f64,
+    cause: StallCause,
+}
+
 /// Returns the slower of two rates, where `None` is unlimited.
-fn slower(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+fn slower(a: Option<Limit>, b: Option<Limit>) -> Option<Limit> {
     match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
+        (Some(a), Some(b)) => Some(if a.rate <= b.rate { a } else { b }),
         (one, other) => one.or(other),
     }
 }

@@ -21,6 +21,7 @@
 //!
 //! A member is held weakly, and one that was upgraded is dropped after the mutex is released: its end takes the mutex.
 
+pub(crate) mod limit;
 #[cfg(test)]
 pub(crate) mod random;
 mod rule;

@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
+use crate::memory::limit::Balance;
 use crate::sync::Mutex;
 
 /// At most this many bytes are written between two looks.
@@ -95,6 +96,8 @@ pub(crate) trait Writer: Debug + Send + Sync {
 #[derive(Debug)]
 struct Pool {
     total: AtomicU64,
+    /// What gets memory that memtables do not need, under one limit for both.
+    balance: Option<Arc<Balance>>,
     /// Bytes written since the last look.
     unseen: AtomicU64,
     members: Mutex<Members>,
@@ -152,9 +155,21 @@ struct Counted {
 impl SharedWriteMemory {
     /// Creates memory of this many bytes, which no database uses yet.
     pub fn new(bytes: u64) -> SharedWriteMemory {
-        let pool =
-            Pool { total: AtomicU64::new(bytes), unseen: AtomicU64::new(0), members: Mutex::default() };
-        SharedWriteMemory(Arc::new(pool))
+        SharedWriteMemory::within(bytes, None)
+    }
+
+    /// The same, as a part of a limit for reads and writes.
+    pub(super) fn within(bytes: u64, balance: Option<Arc<Balance>>) -> SharedWriteMemory {
+        let (total, unseen) = (AtomicU64::new(bytes), AtomicU64::new(0));
+        SharedWriteMemory(Arc::new(Pool { total, balance, unseen, members: Mutex::default() }))
+    }
+
+    /// Gives the memory for reads what memtables leave of their common limit, if there is one. Not to be called with a lock of a
+    /// database held.
+    pub(crate) fn balance(&self) {
+        if let Some(balance) = &self.0.balance {
+            balance.follow(self.used_bytes());
+        }
     }
 
     /// Returns the total in bytes.

@@ -23,13 +23,14 @@ use crate::error::OptionsError;
 use crate::io::FileSystem;
 use crate::memory::SharedReadMemory;
 use crate::memory::writes::SharedWriteMemory;
+use crate::observe::events::EventListener;
 use crate::operators::{Names, Operators};
 use tamis_model::engine::Workload;
 
 use super::domain::Words as _;
 use super::domain::{
     Age, AutoCount, Bytes, Compactions, Count, Counts, Domain, DurabilityDomain, Flag, Levels, Name,
-    OffToMeasure, OneOf, Real,
+    OffToMeasure, OneOf, Real, Threshold,
 };
 use super::prefixes::{PrefixFilter, Prefixes};
 use super::table::{Field, OptionClass, OptionInfo, assignments, excerpt, options_table};
@@ -164,8 +165,18 @@ options_table! {
         Behaviour, changes_max_bytes: u64 = "16 GiB", Bytes { min: 0, max: NO_LIMIT },
             "Largest size of the logs kept for readers of changes. The oldest are removed beyond it, even if a named consumer \
              has not read them.";
+        Performance, slow_operation_threshold: Option<Duration> = "none", Threshold,
+            "Time from which on a get, `multi_get`, seek, write or flush is logged as slow and reported to `listeners`, \
+             with what it did: at most ten in a second. While it is set, every operation is timed, which costs a get about \
+             50 ns; `none`: only a sample is.";
+        Performance, publish_stats: Option<Duration> = "none", Age,
+            "Interval at which a background thread writes the metrics to the file `STATS`, where `tamis top`, `tamis serve` \
+             and other processes read them; it goes with the session. `none`: not at all.";
     }
     besides {
+        /// Who is told of flushes, compactions, stalls, failures and slow operations: see [`events`](crate::events). Not part of the
+        /// text form.
+        listeners: Vec<Arc<dyn EventListener>> = Vec::new();
         /// The options of the default keyspace.
         keyspace: KeyspaceOptions = KeyspaceOptions::default();
         /// The file system to use; `None` is the operating system's, chosen by `read_mode`. Not part of the text
@@ -176,7 +187,7 @@ options_table! {
         follow_interval: Option<Duration> = None;
         /// The last write to be kept of a database that is opened, for a restore to a moment: what the logs have after it is dropped, and
         /// gone for good once the opening succeeds. A record of the log counts if all of its writes do: those of a batch, and of batches
-        /// committed together. `None`: all. Not part of the text form.
+        /// committed together. Logs are not kept for readers of changes then. `None`: all. Not part of the text form.
         recover_to: Option<u64> = None;
         /// The clock; `None` is the operating system's. Not part of the text form.
         clock: Option<Arc<dyn Clock>> = None;
@@ -342,7 +353,7 @@ options_table! {
 }
 
 impl PartialEq for Options {
-    /// Compares every field. File systems, clocks, operators and shared memory are equal if they are the same object; compare
+    /// Compares every field. File systems, clocks, listeners, operators and shared memory are equal if they are the same object; compare
     /// [`to_text`](Self::to_text) to leave them out.
     fn eq(&self, other: &Self) -> bool {
         self.same_table(other)
@@ -357,6 +368,8 @@ impl PartialEq for Options {
                 (Some(a), Some(b)) => a.is_same(b),
                 (a, b) => a.is_none() && b.is_none(),
             }
+            && self.listeners.len() == other.listeners.len()
+            && self.listeners.iter().zip(&other.listeners).all(|(a, b)| Arc::ptr_eq(a, b))
             && self.operators == other.operators
     }
 }

@@ -434,6 +434,32 @@ impl Domain<Option<Duration>> for Age {
     }
 }
 
+/// A time from a microsecond on, or `none`.
+pub(super) struct Threshold;
+
+impl Threshold {
+    const MIN: Duration = Duration::from_micros(1);
+    const MAX: Duration = Duration::from_secs(3600);
+}
+
+impl Domain<Option<Duration>> for Threshold {
+    fn parse(&self, text: &str) -> Option<Option<Duration>> {
+        Age.parse(text)
+    }
+
+    fn print(&self, value: &Option<Duration>) -> String {
+        Age.print(value)
+    }
+
+    fn accepts(&self, value: &Option<Duration>) -> bool {
+        value.is_none_or(|time| (Self::MIN..=Self::MAX).contains(&time))
+    }
+
+    fn expected(&self) -> String {
+        "none, or a time from 1 us to 1 h (for example `10 ms`)".into()
+    }
+}
+
 /// One whole number per level.
 pub(super) struct Counts {
     pub(super) min: u64,

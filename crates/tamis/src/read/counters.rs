@@ -1,14 +1,18 @@
 //! The counters of reads: one set of cells per thread and keyspace, summed when they are read.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
 
 use tamis_filter::Digest;
 use thread_local::ThreadLocal;
 
+use crate::observe::latency::{self, Operation};
+use crate::observe::{Explained, Observer};
 use crate::read::sample::{KeySample, SAMPLED};
 use crate::select::QuerySampler;
 use crate::slice::Slice;
-use crate::sync::Mutex;
+use crate::sync::{self, Mutex};
 use crate::table::{BlockTouch, ReadCells, ReadCost, ReadTrace};
 
 /// The record of a user's point lookup: its cost, and its key's digest if one was computed.
@@ -40,27 +44,83 @@ impl ReadTrace for Counted {
     }
 }
 
+/// One thread's share of a keyspace's counters. Written by that thread only.
+#[derive(Debug, Default)]
+pub(crate) struct OwnReads {
+    cells: ReadCells,
+    /// The number of gets from which on the next one is timed.
+    next_timed: AtomicU64,
+}
+
+impl OwnReads {
+    /// Reports whether the next get is to be timed.
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        self.cells.gets() >= self.next_timed.load(Relaxed)
+    }
+}
+
 /// The counters of one keyspace: one set of cells per thread, so that counting shares no cache line; readings sum them.
 /// A reading sees every operation that happened before it in the reading thread's order.
 #[derive(Debug, Default)]
 pub(crate) struct ReadCounters {
-    cells: ThreadLocal<ReadCells>,
+    cells: ThreadLocal<OwnReads>,
     /// A sample of the keys found.
     sample: KeySample,
     /// A sample of what readers ask for, if the keyspace's filter goes by it.
     queries: Option<Arc<QuerySampler>>,
+    /// Where latencies go, unless nobody asks for them.
+    observer: Option<Arc<Observer>>,
+    /// The keyspace's name when it was opened or created.
+    keyspace: Box<str>,
 }
 
 impl ReadCounters {
     #[inline]
     pub(crate) fn add(&self, cost: &ReadCost) {
-        self.cells.get_or_default().add(cost);
+        self.cells.get_or_default().cells.add(cost);
+    }
+
+    /// The calling thread's share.
+    #[inline]
+    pub(crate) fn own(&self) -> &OwnReads {
+        self.cells.get_or_default()
+    }
+
+    /// Records the latency of a get that was [due](OwnReads::is_due).
+    #[cold]
+    pub(crate) fn timed_get(&self, own: &OwnReads, started: Instant, explain: impl FnOnce() -> Explained) {
+        let Some(observer) = &self.observer else { return };
+        if !observer.times_all() {
+            own.next_timed.store(own.cells.gets() + latency::next_get(), Relaxed);
+        }
+        observer.timed(Operation::Get, started, explain);
+    }
+
+    /// Returns the keyspace's name when it was opened or created.
+    pub(crate) fn keyspace(&self) -> &str {
+        &self.keyspace
+    }
+
+    /// Called when an operation on several keys begins; returns the time if it is to be timed.
+    #[inline]
+    pub(crate) fn starts(&self) -> Option<Instant> {
+        let observer = self.observer.as_ref()?;
+        (latency::is_due() || observer.times_all()).then(sync::now)
+    }
+
+    /// Records the latency of an operation that [started](Self::starts) then.
+    #[cold]
+    pub(crate) fn timed(&self, operation: Operation, started: Instant, explain: impl FnOnce() -> Explained) {
+        if let Some(observer) = &self.observer {
+            observer.timed(operation, started, explain);
+        }
     }
 
     /// Like [`add`](Self::add), for one get of `key`; occasionally adds it to the samples.
     #[inline]
-    pub(crate) fn add_get(&self, key: &[u8], get: &Counted) {
-        let cells = self.cells.get_or_default();
+    pub(crate) fn add_get(&self, own: &OwnReads, key: &[u8], get: &Counted) {
+        let cells = &own.cells;
         cells.add(&get.cost);
         if get.cost.found > 0 && cells.found().is_multiple_of(SAMPLED) {
             self.sample.add(get.digest);
@@ -104,13 +164,18 @@ impl ReadCounters {
         self.queries.as_deref()
     }
 
+    /// The memory that they take, but for what only grows with the number of threads that have read.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        KeySample::MEMORY_BYTES + self.queries.as_ref().map_or(0, |queries| queries.memory_bytes())
+    }
+
     /// Returns the skew of reads: see [`KeySample::collisions`].
     pub(crate) fn collisions(&self) -> Option<f64> {
         self.sample.collisions()
     }
 
     pub(crate) fn read(&self) -> ReadCost {
-        self.cells.iter().fold(ReadCost::default(), |sum, cells| sum + cells.read())
+        self.cells.iter().fold(ReadCost::default(), |sum, own| sum + own.cells.read())
     }
 }
 
@@ -122,15 +187,23 @@ fn reached_tables(cost: &ReadCost) -> bool {
 
 /// The counters of all keyspaces of one database, including dropped ones. May be used from any thread; adding or
 /// dropping a keyspace, and reading, take a lock.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct AllReads {
+    observer: Arc<Observer>,
     keyspaces: Mutex<(Vec<Arc<ReadCounters>>, ReadCost)>,
 }
 
 impl AllReads {
+    pub(crate) fn new(observer: &Arc<Observer>) -> AllReads {
+        AllReads { observer: observer.clone(), keyspaces: Mutex::default() }
+    }
+
     /// Returns counters for another keyspace, and with them its sampler of queries, if it has one.
-    pub(crate) fn counters(&self, queries: Option<Arc<QuerySampler>>) -> Arc<ReadCounters> {
-        let counters = Arc::new(ReadCounters { queries, ..ReadCounters::default() });
+    pub(crate) fn counters(&self, keyspace: &str, queries: Option<Arc<QuerySampler>>) -> Arc<ReadCounters> {
+        let observer = Some(self.observer.clone());
+        let counters =
+            ReadCounters { queries, observer, keyspace: keyspace.into(), ..ReadCounters::default() };
+        let counters = Arc::new(counters);
         let (live, gone) = &mut *self.keyspaces.lock();
         // The counters of a dropped keyspace no longer change once this is their last reference.
         live.retain_mut(|counters| {
@@ -175,10 +248,10 @@ mod tests {
 
     #[test]
     fn counts_of_a_dropped_keyspace_are_kept() {
-        let all = AllReads::default();
+        let all = AllReads::new(&Observer::new("/db".as_ref(), &[], None));
         let one = ReadCost { gets: 1, ..ReadCost::default() };
         for kept in 1..=5 {
-            let counters = all.counters(None);
+            let counters = all.counters("default", None);
             counters.add(&one);
             assert_eq!(all.read().gets, kept);
         }

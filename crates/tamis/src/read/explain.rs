@@ -1,5 +1,6 @@
 //! The path of one read, step by step.
 
+use std::fmt;
 use std::ops::Range;
 
 use crate::hotness::SegmentId;
@@ -194,6 +195,59 @@ pub struct RangeExplanation {
     pub last: Option<Vec<u8>>,
     /// The cost.
     pub cost: ReadCost,
+}
+
+/// In one line: the outcome, the steps that had a part in it, and the cost.
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.outcome {
+            ExplainOutcome::Found { value_bytes, .. } => write!(f, "found {value_bytes} bytes")?,
+            ExplainOutcome::Deleted { .. } => f.write_str("deleted")?,
+            ExplainOutcome::DeletedByRange { .. } => f.write_str("deleted by a range")?,
+            ExplainOutcome::Expired { .. } => f.write_str("expired")?,
+            ExplainOutcome::Absent => f.write_str("absent")?,
+        }
+        let mut ruled_out = 0;
+        for step in &self.steps {
+            match step {
+                ExplainStep::Memtable { entries, found, filter, .. } if *filter != FilterAnswer::No => {
+                    write!(f, ", searched a memtable of {entries} entries")?;
+                    f.write_str(if *found { " (found)" } else { "" })?;
+                }
+                ExplainStep::Run { level, run, block: Some(block), found, .. } => {
+                    let cached = if block.from_cache { ", cached" } else { "" };
+                    write!(f, ", searched run {run} of level {level} ({} bytes{cached})", block.bytes)?;
+                    f.write_str(if *found { " (found)" } else { "" })?;
+                }
+                _ => ruled_out += 1,
+            }
+        }
+        write!(f, ", {ruled_out} ruled out; {}", summary(&self.cost))
+    }
+}
+
+/// In one line: the sources that were positioned, and the cost.
+impl fmt::Display for RangeExplanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} entries", self.entries)?;
+        for source in &self.sources {
+            match source {
+                RangeSource::Memtable { entries, .. } => write!(f, ", a memtable of {entries} entries")?,
+                RangeSource::Run { level, run, seeks, blocks, .. } if *seeks > 0 => {
+                    write!(f, ", {blocks} blocks in run {run} of level {level}")?;
+                }
+                RangeSource::Run { .. } => {}
+            }
+        }
+        write!(f, "; {}", summary(&self.cost))
+    }
+}
+
+/// Returns the counters that are not zero, in words.
+pub(crate) fn summary(cost: &ReadCost) -> String {
+    let counters = cost.fields().filter(|(_, count)| *count > 0);
+    let counters: Vec<String> = counters.map(|(name, count)| format!("{name} {count}")).collect();
+    counters.join(", ")
 }
 
 /// Returns what is in memory for the segment of a probe's key, if the table has an elastic filter.

@@ -75,12 +75,14 @@ pub(crate) struct Standpoint {
     pub(crate) seq: SeqNo,
     /// The number of the view: see [`View::edition`](super::View::edition).
     pub(crate) edition: u64,
+    /// The other one: see [`View::rotation`](super::View::rotation).
+    pub(crate) rotation: u64,
 }
 
 #[cfg(test)]
 impl From<SeqNo> for Standpoint {
     fn from(seq: SeqNo) -> Standpoint {
-        Standpoint { seq, edition: 0 }
+        Standpoint { seq, edition: 0, rotation: 0 }
     }
 }
 
@@ -149,6 +151,16 @@ pub(crate) struct Gaps {
 }
 
 impl Gaps {
+    /// The memory that they take.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let gaps = self.gaps.lock();
+        let keys = |gap: &Gap| {
+            let end = gap.end.as_ref().map_or(0, Vec::capacity);
+            gap.start.capacity() + end + gap.written.as_ref().map_or(0, Vec::capacity)
+        };
+        gaps.capacity() * size_of::<Gap>() + gaps.iter().map(keys).sum::<usize>()
+    }
+
     pub(crate) fn new(numbers: Arc<Numbering>) -> Gaps {
         let (count, rotations) = (AtomicUsize::new(0), AtomicU64::new(0));
         let deletions = Deletions::default();
@@ -197,6 +209,11 @@ impl Gaps {
             return;
         }
         let mut gaps = lock::lock(&self.gaps);
+        if walk.rotation != self.rotations() {
+            // The view was replaced since the walk began, perhaps by one with values that nobody wrote here (a follower's, or ingested
+            // ones). Who replaces it so holds the log's lock from before it clears this list until after it has rotated.
+            return;
+        }
         let place = gaps.partition_point(|gap| gap.start[..] <= *start);
         let touches = |gap: &Gap| !is_before(gap.end.as_deref(), Some(start));
         let at = match place.checked_sub(1).filter(|&before| touches(&gaps[before])) {

@@ -2,9 +2,12 @@
 
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::error::{ReadError, StorageError};
 use crate::key::{MAX_SEQNO, SeqNo, prefix_successor};
+use crate::observe::Explained;
+use crate::observe::latency::Operation;
 use crate::operators::MergeOperator;
 use crate::read::ReadCounters;
 use crate::read::View;
@@ -77,7 +80,7 @@ pub(crate) struct IterContext {
 impl IterContext {
     #[inline]
     fn standpoint(&self) -> Standpoint {
-        Standpoint { seq: self.snapshot, edition: self.view.edition }
+        Standpoint { seq: self.snapshot, edition: self.view.edition, rotation: self.view.rotation }
     }
 }
 
@@ -116,8 +119,8 @@ pub struct Iter {
     knows_gaps: bool,
     cost: ReadCost,
     blobs: BlobScan,
-    /// The end that was positioned last, if that is a sample of the keyspace's queries; until its first item is known.
-    sampled: Option<Sampled>,
+    /// The end that was positioned last, if that is a sample of the keyspace's queries or is timed; until its first item is known.
+    sampled: Option<Sample>,
     /// In a transaction: its own writes, and the record of what it reads.
     within: Option<Box<Within>>,
     /// Whether only keys are asked for: no value is read or merged.
@@ -150,6 +153,16 @@ impl Within {
 enum Sampled {
     Front,
     Back,
+}
+
+/// What is recorded of a positioning.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    end: Sampled,
+    /// Whether it is one of the keyspace's queries.
+    is_query: bool,
+    /// When it began, if it is timed.
+    started: Option<Instant>,
 }
 
 /// What a move of an end found.
@@ -255,15 +268,22 @@ impl Iter {
         self
     }
 
-    /// Called when an end was positioned.
+    /// Called when an end was positioned, since `started` if that is timed.
     #[inline]
-    fn positioned(&mut self, end: Sampled) {
-        self.sampled = self.context.counters.samples_scan().then_some(end);
+    fn positioned(&mut self, end: Sampled, started: Option<Instant>) {
+        let is_query = self.context.counters.samples_scan();
+        self.sampled = (is_query || started.is_some()).then_some(Sample { end, is_query, started });
     }
 
-    /// Records the last positioning among the keyspace's queries, now that it is known what it found.
+    /// Records the last positioning, now that it is known what it found: its time, and among the keyspace's queries.
     #[cold]
-    fn record(&mut self, end: Sampled) {
+    fn record(&mut self, Sample { end, is_query, started }: Sample) {
+        if let Some(started) = started {
+            self.timed(started, end);
+        }
+        if !is_query {
+            return;
+        }
         let Some(queries) = self.context.counters.queries() else { return };
         let start = self.floor.as_ref().unwrap_or(&self.bounds.start);
         match &self.bounds.end {
@@ -310,7 +330,11 @@ impl Iter {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<(), ReadError> {
+        let started = self.context.counters.starts();
         let sought = self.seek_committed(key.as_ref());
+        if let Some(started) = started {
+            self.timed(started, Sampled::Front);
+        }
         if let Some(within) = &mut self.within {
             let start = key.as_ref().max(&self.bounds.start[..]);
             if let Some(watch) = &within.watch {
@@ -341,7 +365,8 @@ impl Iter {
         let target = target.as_deref().unwrap_or(start);
         self.floor = Some(start.to_vec());
         counted(&mut cursor, &mut self.cost, |cursor| cursor.seek(target, MAX_SEQNO))?;
-        self.positioned(Sampled::Front);
+        // Timed by the caller: until the first item the program may do something else.
+        self.positioned(Sampled::Front, None);
         self.front = End { cursor: Some(cursor), dead, ..End::default() };
         self.back.finished = self.back.failed;
         Ok(())
@@ -378,10 +403,10 @@ impl Iter {
             Outcome::End => self.cost.empty_scans += u64::from(self.empty),
             Outcome::Failed => {}
         }
-        if let Some(end) = self.sampled.take()
+        if let Some(sample) = self.sampled.take()
             && outcome != Outcome::Failed
         {
-            self.record(end);
+            self.record(sample);
         }
         outcome
     }
@@ -457,6 +482,28 @@ impl Iter {
         let outcome = self.count(&found);
         self.back.conclude(outcome);
         found
+    }
+
+    /// Records how long a positioning took.
+    #[cold]
+    fn timed(&self, started: Instant, end: Sampled) {
+        let start = self.floor.as_ref().unwrap_or(&self.bounds.start);
+        let key = match end {
+            Sampled::Front => Some(start),
+            Sampled::Back => self.bounds.end.as_ref(),
+        };
+        let explain = || {
+            // From the front in any case: an explanation has one direction.
+            let context = IterContext { counters: Arc::default(), ..self.context.clone() };
+            let bounds = Bounds { start: start.clone(), end: self.bounds.end.clone() };
+            let explained = Iter::new(context, bounds).explain(1);
+            Explained {
+                keyspace: self.context.counters.keyspace().to_owned(),
+                key: key.cloned(),
+                explanation: explained.map_or_else(|error| error.to_string(), |e| e.to_string()),
+            }
+        };
+        self.context.counters.timed(Operation::Seek, started, explain);
     }
 
     /// Returns the next committed item from the front.

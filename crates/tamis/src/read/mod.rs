@@ -22,7 +22,7 @@ mod tests;
 mod view;
 mod watch;
 
-pub(crate) use counters::{AllReads, Counted, ReadCounters};
+pub(crate) use counters::{AllReads, Counted, OwnReads, ReadCounters};
 pub use explain::{
     ExplainBlock, ExplainOutcome, ExplainStep, ExplainUnits, Explanation, FilterAnswer, RangeExplanation,
     RangeSource,

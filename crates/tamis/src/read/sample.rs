@@ -39,6 +39,8 @@ impl Default for Ring {
 }
 
 impl KeySample {
+    pub(super) const MEMORY_BYTES: usize = KEPT * size_of::<u64>();
+
     /// Replaces the oldest digest, unless another thread holds the lock.
     #[cold]
     pub(super) fn add(&self, digest: Option<Digest>) {

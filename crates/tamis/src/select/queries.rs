@@ -234,6 +234,14 @@ impl QuerySampler {
         }
     }
 
+    /// About the memory that it takes: keys are cut to a length, which the places of absent ones reserve.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let kept = self.kept.lock();
+        let ranges = kept.ranges.kept().len() + kept.seeks.kept().len();
+        KEPT * (MAX_KEY_BYTES + size_of::<Vec<u8>>() + size_of::<KeptRange>() + size_of::<Vec<u8>>())
+            + ranges * MAX_KEY_BYTES / 8
+    }
+
     fn stride(&self) -> &Stride {
         self.strides.get_or(|| Stride::new(self.strides.iter().count(), INTERVAL))
     }

@@ -6,15 +6,19 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::table::{BlockTouch, ReadTrace, TouchCounts};
 
 macro_rules! counters {
-    ($(#[$meta:meta])* pub struct $name:ident / $cells:ident { $($(#[$doc:meta])* $field:ident,)* }) => {
+    ($(#[$meta:meta])* pub struct $name:ident / $cells:ident { $($(#[doc = $doc:literal])* $field:ident,)* }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[cfg_attr(feature = "serde", derive(serde::Serialize))]
         pub struct $name {
-            $($(#[$doc])* pub $field: u64,)*
+            $($(#[doc = $doc])* pub $field: u64,)*
         }
 
         impl $name {
+            /// Each counter's name and documentation, in the order of the struct.
+            pub(crate) const DOCS: &'static [(&'static str, &'static str)] =
+                &[$((stringify!($field), concat!($($doc),*)),)*];
+
             /// Returns the counters with their names, in the order of the struct.
             pub fn fields(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
                 [$((stringify!($field), self.$field),)*].into_iter()
@@ -172,6 +176,12 @@ impl ReadTrace for ReadCost {
 }
 
 impl ReadCells {
+    /// Point lookups. For the thread that owns these cells.
+    #[inline]
+    pub(crate) fn gets(&self) -> u64 {
+        self.gets.load(Relaxed)
+    }
+
     /// Lookups that found a value. For the thread that owns these cells.
     #[inline]
     pub(crate) fn found(&self) -> u64 {

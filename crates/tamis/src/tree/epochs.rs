@@ -54,6 +54,11 @@ fn border(end: &KeyEnd) -> Option<KeyBytes> {
 }
 
 impl EpochMap {
+    /// The memory besides this value.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.segments.iter().map(|segment| size_of_val(segment) + segment.start.len()).sum()
+    }
+
     /// Creates the map of a table written by flush `epoch` that starts at `smallest`.
     pub(crate) fn flush(smallest: KeyBytes, epoch: Epoch) -> Self {
         EpochMap { segments: vec![EpochSegment { start: smallest, lo: epoch, hi: epoch + 1 }] }

@@ -30,7 +30,9 @@ pub(crate) enum FileKind {
     Options,
     /// `RESERVE`: space kept for when the disk is full; nothing depends on it.
     Reserve,
-    /// `CURRENT.tmp`, `OPTIONS.tmp`, `LOG.tmp`: a file being replaced or created atomically; a leftover of a crash unless it is
+    /// `STATS`: the metrics of the session, replaced again and again while it lasts; nothing depends on it.
+    Stats,
+    /// `CURRENT.tmp`, `OPTIONS.tmp`, `STATS.tmp`, `LOG.tmp`: a file being replaced or created atomically; a leftover of a crash unless it is
     /// being written.
     Temporary,
 }
@@ -40,6 +42,8 @@ const NEXT_CURRENT: &str = "CURRENT.tmp";
 const LOCK: &str = "LOCK";
 const OPTIONS: &str = "OPTIONS";
 const RESERVE: &str = "RESERVE";
+const STATS: &str = "STATS";
+const NEXT_STATS: &str = "STATS.tmp";
 const FIRST_LOG: &str = "LOG.tmp";
 const MANIFEST_PREFIX: &str = "MANIFEST-";
 
@@ -98,6 +102,16 @@ pub(crate) fn options_path(dir: &Path) -> PathBuf {
     dir.join(OPTIONS)
 }
 
+/// The path of the file with the session's metrics.
+pub(crate) fn stats_path(dir: &Path) -> PathBuf {
+    dir.join(STATS)
+}
+
+/// The path of the file that will replace it.
+pub(crate) fn next_stats_path(dir: &Path) -> PathBuf {
+    dir.join(NEXT_STATS)
+}
+
 /// The path of the file that reserves space for a full disk.
 pub(crate) fn reserve_path(dir: &Path) -> PathBuf {
     dir.join(RESERVE)
@@ -115,7 +129,8 @@ pub(crate) fn parse(name: &str) -> Option<FileKind> {
         LOCK => Some(FileKind::Lock),
         OPTIONS => Some(FileKind::Options),
         RESERVE => Some(FileKind::Reserve),
-        NEXT_CURRENT | "OPTIONS.tmp" | FIRST_LOG => Some(FileKind::Temporary),
+        STATS => Some(FileKind::Stats),
+        NEXT_CURRENT | "OPTIONS.tmp" | NEXT_STATS | FIRST_LOG => Some(FileKind::Temporary),
         _ if name.starts_with(SCRATCH_PREFIX) && name.ends_with(".tmp") => Some(FileKind::Temporary),
         _ => {
             if let Some(digits) = name.strip_prefix(MANIFEST_PREFIX) {
@@ -154,6 +169,8 @@ mod tests {
                 (manifest_path(dir, id), FileKind::Manifest(id)),
                 (current_path(dir), FileKind::Current),
                 (lock_path(dir), FileKind::Lock),
+                (stats_path(dir), FileKind::Stats),
+                (next_stats_path(dir), FileKind::Temporary),
             ];
             for (path, kind) in made {
                 assert_eq!(parse(path.file_name().unwrap().to_str().unwrap()), Some(kind), "{path:?}");

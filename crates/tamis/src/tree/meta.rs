@@ -77,6 +77,17 @@ impl Stretch {
 }
 
 impl TableMeta {
+    /// The memory of this value.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let largest = match &self.largest {
+            KeyEnd::Included(key) | KeyEnd::Excluded(key) => key.len(),
+            KeyEnd::Unbounded => 0,
+        };
+        let extra = self.extra.pinned.len() * size_of::<(SeqNo, u64)>()
+            + self.extra.blobs.len() * size_of::<(BlobFileId, u64)>();
+        size_of::<TableMeta>() + self.smallest.len() + largest + self.epochs.memory_bytes() + extra
+    }
+
     /// Reports whether the table's key range may hold `key`.
     pub(crate) fn covers(&self, key: &[u8]) -> bool {
         key >= &self.smallest[..] && self.largest.reaches(key)

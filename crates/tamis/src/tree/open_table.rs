@@ -336,6 +336,13 @@ impl OpenTable {
         }
     }
 
+    /// The memory of what is known of the table besides its index and its filter.
+    pub(crate) fn metadata_memory(&self) -> usize {
+        let tombstones = self.tombstones.as_ref().map_or(0, |tombstones| tombstones.memory_bytes());
+        // The properties have the keys and the epochs again, and so has the tree in memory.
+        size_of::<OpenTable>() + 2 * self.path.as_os_str().len() + 3 * self.meta.memory_bytes() + tombstones
+    }
+
     /// How much of it lies in the file's mapping.
     pub(crate) fn mapped_filter_memory(&self) -> usize {
         match &self.filter {

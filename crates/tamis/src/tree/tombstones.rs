@@ -62,6 +62,16 @@ pub(crate) struct Tombstones {
 }
 
 impl Tombstones {
+    /// About the memory besides this value.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let keys =
+            |fragment: &Fragment| fragment.start.len() + fragment.end.as_ref().map_or(0, |end| end.len());
+        self.fragments
+            .iter()
+            .map(|fragment| size_of_val(fragment) + keys(fragment) + fragment.seqs.len() * 8)
+            .sum()
+    }
+
     /// Cuts tombstones at each other's borders. Empty ranges, reversed ranges and tombstones with sequence number 0 delete
     /// nothing and are dropped. O(n log n + size of the result).
     pub(crate) fn fragment(tombstones: Vec<RangeTombstone>) -> Self {

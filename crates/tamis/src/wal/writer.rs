@@ -35,6 +35,11 @@ pub(crate) struct LogWriter {
 }
 
 impl LogWriter {
+    /// The memory of the record that is being assembled.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.buf.capacity()
+    }
+
     /// Starts a log in `file`, an empty or recycled file at `path`, by writing the header. Neither the file nor its
     /// name is synced yet.
     pub(crate) fn create(

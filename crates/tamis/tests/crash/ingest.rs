@@ -216,7 +216,8 @@ fn a_full_disk_refuses_the_files_and_nothing_else() {
     fs.set_capacity(Some(used + 300));
     let error = ingest(&db, false).unwrap_err();
     let AdminError::Storage(error) = error else { panic!("{error}") };
-    assert!(error.is_out_of_space() && error.to_string().contains("first.tam"), "{error}");
+    // The second one, if the log has given back space meanwhile.
+    assert!(error.is_out_of_space() && error.to_string().contains(".tam"), "{error}");
     assert!(!judge(&db, "full") && db.stats().poisoned.is_none());
     fs.set_capacity(None);
     ingest(&db, false).unwrap();

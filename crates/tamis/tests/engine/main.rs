@@ -16,6 +16,7 @@ mod ingest;
 mod log_space;
 mod many_keys;
 mod merges;
+mod observe;
 mod overlap;
 mod quarantine;
 mod range_filters;

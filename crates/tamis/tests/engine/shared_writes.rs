@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use tamis::io::MemFs;
-use tamis::options::SharedWriteMemory;
+use tamis::options::{MemoryLimit, SharedWriteMemory};
 use tamis::{Db, Durability, Options};
 use tamis_testkit::{FaultPlan, FaultyFs, OpClass};
 
@@ -162,4 +162,41 @@ fn only_open_writers_are_members() {
     let same = Options { shared_write_memory: Some(memory.clone()), ..options.clone() };
     let other = Options { shared_write_memory: Some(SharedWriteMemory::new(TOTAL)), ..options.clone() };
     assert!(same == options && other != options);
+}
+
+/// What memtables do not take of a limit for both is for reads, and given up as memtables grow.
+#[test]
+fn one_limit_is_shared_by_memtables_and_block_caches() {
+    const LIMIT: u64 = 64 << 20;
+    let limit = MemoryLimit::new(LIMIT);
+    let options = Options {
+        file_system: Some(Arc::new(MemFs::new())),
+        shared_read_memory: Some(limit.reads()),
+        shared_write_memory: Some(limit.writes()),
+        ..Options::default()
+    };
+    let db = Db::open("/one", options.clone()).unwrap();
+    let idle = Db::open("/other", options).unwrap();
+    // Empty memtables take a few bytes, and so a step.
+    let before = LIMIT - LIMIT / 16;
+    while limit.reads().bytes() != before {
+        std::thread::yield_now();
+    }
+    for i in 0..12_000u32 {
+        db.put(i.to_be_bytes(), [7; 1024]).unwrap();
+    }
+    let used = limit.writes().used_bytes();
+    assert!(used > 8 << 20, "{used}");
+    // The flush thread looks once a second.
+    while limit.reads().bytes() + used > LIMIT {
+        std::thread::yield_now();
+    }
+    assert!(limit.reads().bytes() < before);
+    let shares: u64 = limit.reads().members().iter().map(|share| share.bytes).sum();
+    assert!(shares <= limit.reads().bytes());
+    db.flush().unwrap();
+    while limit.reads().bytes() < before {
+        std::thread::yield_now();
+    }
+    drop(idle);
 }

@@ -63,6 +63,10 @@ fn a_follower_shows_a_state_that_existed_whatever_the_writer_does_meanwhile() {
             let seen = content(&follower);
             assert!(states.lock().unwrap().contains(&seen), "at operation {at}: {seen:?}");
             caught_up += 1;
+            let files = follower.live_files().unwrap();
+            if files.last_seq() == follower.stats().visible_seq {
+                assert_eq!(content(&copy_of(&files)), seen, "at operation {at}");
+            }
             let is_over = beside.due.lock().unwrap().1.take().is_some();
             // What it lacked then comes with the next call, and snapshots keep their state.
             flushes(&writer, &machine, &mut || ());
@@ -101,7 +105,7 @@ fn a_failed_operation_leaves_what_was_shown() {
         }
         let state = content(&writer);
         let done = machine.operations();
-        machine.plan(FaultPlan { fail_at: Some(done + at), sticky: at % 2 == 0, ..FaultPlan::none() });
+        machine.plan(FaultPlan { fail_at: Some(done + at), sticky: at == 9, ..FaultPlan::none() });
         let failures = machine.failures();
         let caught_up = follower.catch_up();
         unharmed += u32::from(machine.failures() == failures);
@@ -207,4 +211,119 @@ fn a_write_that_failed_gives_way_to_the_one_that_got_its_number() {
     shown.insert(b"c".to_vec(), b"next".to_vec());
     assert_eq!(content(&follower), content(&writer));
     assert_eq!(content(&follower), shown);
+}
+
+fn copy_of(files: &crate::live_files::LiveFiles) -> Db {
+    use crate::io::{FileSystem, Usage};
+    let fs = FaultyFs::new(1);
+    fs.create_dir_all("/copy".as_ref()).unwrap();
+    for file in files.files() {
+        let mut bytes = vec![0; file.len() as usize];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        let path = std::path::Path::new("/copy").join(file.name());
+        fs.create(&path, Usage::Table).unwrap().append(&bytes).unwrap();
+    }
+    Db::open("/copy", options(fs)).unwrap()
+}
+
+/// The writer flushed what the follower had not read, and closed: the follower took the number of its last write for damage, until the
+/// next session.
+#[test]
+fn a_writer_that_flushes_and_closes_is_no_damage() {
+    let machine = FaultyFs::new(7);
+    let writer = Db::open("/db", options(machine.clone())).unwrap();
+    writer.put("a", "1").unwrap();
+    let follower = Db::open_follower("/db", options(machine.clone())).unwrap();
+    for i in 0..50 {
+        writer.put(format!("{i}"), "value").unwrap();
+    }
+    writer.flush().unwrap();
+    writer.close().unwrap();
+    assert_eq!(follower.catch_up().unwrap(), 51);
+    assert_eq!(follower.iter().count(), 51);
+    assert_eq!(content(&copy_of(&follower.live_files().unwrap())), content(&follower));
+}
+
+/// Edits of the manifest whose sync failed are not in the next manifest: the follower had dropped the writes that they said were in tables.
+#[test]
+fn an_edit_that_was_withdrawn_takes_no_writes_along() {
+    for at in 0..30 {
+        let machine = FaultyFs::new(at);
+        let mut options = with_adding(machine.clone());
+        options.keyspace.filter = "grf".parse().unwrap();
+        let writer = Db::open("/db", options.clone()).unwrap();
+        writer.merge("counter", 1u64.to_le_bytes()).unwrap();
+        writer.flush().unwrap();
+        let follower = Db::open_follower("/db", options.clone()).unwrap();
+        writer.merge("counter", 2u64.to_le_bytes()).unwrap();
+        writer.put("a", "b").unwrap();
+        let plan = FaultPlan {
+            fail_at: Some(machine.operations() + at / 2),
+            only: Some(OpClass::Sync),
+            sticky: at % 2 == 0,
+            ..FaultPlan::none()
+        };
+        machine.plan(plan);
+        let _ = writer.flush();
+        let _ = writer.create_keyspace("other", KeyspaceOptions::default());
+        let _ = follower.catch_up();
+        machine.plan(FaultPlan::none());
+        let _ = follower.catch_up();
+        assert_eq!(content(&follower), content(&writer), "{at}");
+        let mut tries = 0;
+        while writer.merge("counter", 4u64.to_le_bytes()).is_err() {
+            tries += 1;
+            assert!(tries < 1000, "writes are suspended for good");
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        let _ = writer.create_keyspace("another", KeyspaceOptions::default());
+        for _ in 0..3 {
+            follower.catch_up().unwrap();
+            assert_eq!(content(&follower), content(&writer), "{at}");
+            assert_eq!(follower.keyspaces(), writer.keyspaces(), "{at}");
+            writer.flush().unwrap();
+            writer.put("late", "value").unwrap();
+        }
+    }
+}
+
+/// A reader that has a former view and the new number walked over deleted keys that have values in the new view, and taught others to jump
+/// over them.
+#[test]
+fn a_reader_with_a_former_view_teaches_no_gap() {
+    let machine = FaultyFs::new(7);
+    let writer = Db::open("/db", options(machine.clone())).unwrap();
+    (0..200u8).for_each(|i| writer.put([i], "value").unwrap());
+    writer.flush().unwrap();
+    (0..200u8).for_each(|i| writer.delete([i]).unwrap());
+    writer.flush().unwrap();
+    let follower = Db::open_follower("/db", options(machine.clone())).unwrap();
+    let keyspace = follower.default_keyspace().inner.clone();
+    let view = keyspace.view.load();
+    writer.put([100], "again").unwrap();
+    writer.flush().unwrap();
+    follower.catch_up().unwrap();
+    let seq = follower.stats().visible_seq;
+    let reader = crate::read::ReadAt { view, seq, horizon: 0, operator: None, sharing: true };
+    assert_eq!(reader.iter(crate::read::Bounds::default(), keyspace.reads.clone(), None).count(), 0);
+    assert_eq!(follower.iter().map(|item| item.unwrap().0.to_vec()).collect::<Vec<_>>(), [[100]]);
+}
+
+/// Merges to the last level forget the numbers of entries, so a keyspace that was created after a snapshot looked older than it.
+#[test]
+fn a_snapshot_sees_nothing_of_a_keyspace_that_came_later() {
+    let machine = FaultyFs::new(7);
+    let writer = Db::open("/db", options(machine.clone())).unwrap();
+    writer.put("a", "1").unwrap();
+    let follower = Db::open_follower("/db", options(machine.clone())).unwrap();
+    let snapshot = follower.snapshot();
+    let other = writer.create_keyspace("other", options(machine.clone()).keyspace).unwrap();
+    other.put("key", "value").unwrap();
+    other.compact().unwrap();
+    follower.catch_up().unwrap();
+    let other = follower.keyspace("other").unwrap();
+    assert_eq!(other.get("key").unwrap().unwrap(), "value");
+    assert_eq!(snapshot.of(&other).get("key").unwrap(), None);
+    assert_eq!(snapshot.of(&other).iter().count(), 0);
+    assert_eq!(snapshot.of(&other).multi_get(&["key"]).unwrap(), [None]);
 }

@@ -46,7 +46,11 @@ use crate::error::{AdminError, ExternalTableError, WriteError};
 use crate::external::{Described, describe};
 use crate::ids::{KeyspaceId, RunId};
 use crate::key::{MAX_SEQNO, SeqNo};
+use crate::observe::events::Event;
+use crate::observe::latency::Operation;
+use crate::observe::span;
 use crate::read::{MemtableSlot, Memtables, key_range};
+use crate::sync;
 use crate::tree::edit::VersionEdit;
 
 use place::{Depth, place};
@@ -140,6 +144,8 @@ impl DbInner {
         files: Vec<(Arc<KeyspaceInner>, Vec<PathBuf>)>,
         options: IngestOptions,
     ) -> Result<IngestReport, AdminError> {
+        span!("ingestion", keyspaces = files.len());
+        let started = sync::now();
         self.check_ready()?;
         self.reserve.refuse()?;
         let described = self.described(files)?;
@@ -155,6 +161,14 @@ impl DbInner {
         staging.sync_names()?;
         self.make_way(&groups)?;
         let mut report = self.commit_ingestion(groups, staging)?;
+        let took = sync::since(started);
+        self.observer.record(Operation::Ingestion, took);
+        self.observer.raise(|| {
+            let mut keyspaces: Vec<String> =
+                report.tables.iter().map(|table| table.keyspace.clone()).collect();
+            keyspaces.dedup();
+            Event::Ingested { keyspaces, tables: report.tables.len(), bytes: report.bytes, took }
+        });
         if options.move_files {
             for table in &report.tables {
                 if let Err(e) = self.fs.remove(&table.source)

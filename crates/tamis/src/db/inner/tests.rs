@@ -110,3 +110,27 @@ fn nothing_of_a_closed_database_is_left() {
     db.close().unwrap();
     assert!(parts.0.upgrade().is_none() && parts.1.upgrade().is_none() && parts.2.upgrade().is_none());
 }
+
+/// A reader loads its view, an ingestion ends, the reader loads the number: it does not see what was ingested. It had not to say so to others,
+/// though, by a gap that it learns from the deleted keys it passes.
+#[test]
+fn a_reader_that_misses_an_ingestion_teaches_no_gap() {
+    let fs = FaultyFs::new(1);
+    let db = open(&fs);
+    (0..200u8).for_each(|i| db.put([i], "value").unwrap());
+    db.flush().unwrap();
+    (0..200u8).for_each(|i| db.delete([i]).unwrap());
+    db.flush().unwrap();
+    let options = db.default_keyspace().options();
+    let mut table =
+        crate::ingest::ExternalTableBuilder::create_on(Arc::new(fs.clone()), "/table", &options).unwrap();
+    table.put([100], "ingested").unwrap();
+    table.finish().unwrap();
+    let keyspace = db.inner().directory.load()[&0].clone();
+    let view = keyspace.view.load();
+    db.default_keyspace().ingest(&["/table"], crate::ingest::IngestOptions::default()).unwrap();
+    let reader =
+        crate::read::ReadAt { view, seq: db.inner().visible(), horizon: 0, operator: None, sharing: true };
+    assert_eq!(reader.iter(crate::read::Bounds::default(), keyspace.reads.clone(), None).count(), 0);
+    assert_eq!(db.iter().map(|item| item.unwrap().0.to_vec()).collect::<Vec<_>>(), [[100]]);
+}

@@ -16,16 +16,20 @@ use crate::db::replay::{ReplayOptions, Replayed, replay};
 use crate::db::salvage::{self, Salvage, SalvageReport};
 use crate::error::{OpenError, StorageError, WriteError};
 use crate::ids::{KeyspaceId, LogId};
+use crate::io::FileSystem;
 use crate::key::SeqNo;
+use crate::observe::span;
 use crate::read::{MemtableSlot, Memtables};
 use crate::tree::edit::VersionEdit;
-use crate::tree::files::{FileKind, log_path, manifest_path};
+use crate::tree::files::{FileKind, log_path, manifest_path, parse};
+use crate::tree::state::ManifestState;
 use crate::wal::End;
 
 /// Replays the logs into memtables; a writable database then flushes them and starts its own log, in one step, so that a
 /// crash during recovery changes nothing. On a full disk that step is left for later.
 pub(super) fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
     let Found { logs, files, manifest_end, salvage } = found;
+    span!("recovery", logs = logs.len());
     let rebuilt = salvage.as_ref().is_some_and(Salvage::has_rebuilt);
     let none = HashMap::default();
     let covered = salvage.as_ref().map_or(&none, |salvage| &salvage.covered);
@@ -80,10 +84,10 @@ pub(super) fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
     let mut pending = Pending::default();
     pending.empty_log = logs.last().copied().filter(|_| replayed.last_empty);
     let mut kept = logs.to_vec();
-    if keeps_changes(db) {
+    // Of a state that is restored nothing is changed before it is in place, and then none of its logs is kept.
+    if keeps_changes(db) && db.options.recover_to.is_none() {
         // Before their writes are in tables that survive what they would not.
         let torn = replayed.broken.as_ref().map_or(LogId::MAX, |(log, ..)| *log);
-        let torn = torn.min(replayed.stopped.unwrap_or(LogId::MAX));
         for &id in logs {
             let path = log_path(&db.dir, id);
             // What is behind a torn record never was part of the database, and must not be taken for it by a later session.
@@ -305,6 +309,51 @@ fn wrong_end(
     None
 }
 
+/// Forgets what a stored tree says of writes after `until`, if the logs allow; returns the last write of the state to be restored: the last
+/// record of the logs that is not beyond `until` ends with it. Reads the needed logs.
+pub(super) fn cut(
+    fs: &dyn FileSystem,
+    dir: &Path,
+    tree: &mut ManifestState,
+    until: SeqNo,
+) -> Result<SeqNo, OpenError> {
+    let names = fs.list(dir).map_err(|e| StorageError::io("list", dir, e))?;
+    let floor = tree.log_floor();
+    let mut logs: Vec<LogId> = names
+        .iter()
+        .filter_map(|name| match parse(name) {
+            Some(FileKind::Log(id)) if id >= floor => Some(id),
+            _ => None,
+        })
+        .collect();
+    logs.sort_unstable();
+    // Every write of a keyspace that is before its floor is in its tables, or was hidden by one that is. Tables do not say how new what
+    // they hold is: merges forget the numbers of old entries, and drop deletes.
+    let mut oldest = 0;
+    for stored in tree.keyspaces.values() {
+        let mut first = None;
+        for &id in logs.iter().filter(|id| **id >= stored.log_floor) {
+            first = first_write(fs, &log_path(dir, id), id)?;
+            if first.is_some() {
+                break;
+            }
+        }
+        oldest = oldest.max(first.map_or(tree.last_seq, |(first, _)| first.saturating_sub(1)));
+    }
+    let unreachable = |oldest| OpenError::Unreachable { asked: until, oldest };
+    if until < oldest {
+        return Err(unreachable(oldest));
+    }
+    let options = ReplayOptions { salvage: false, until: Some(until) };
+    let replayed = replay(fs, dir, &logs, options, |_, _, _| Ok(()))?;
+    let last = match replayed.stopped {
+        Some((_, first)) => first.saturating_sub(1),
+        None => until.min(replayed.last_seq.max(tree.last_seq)),
+    };
+    tree.cut_at(last).map_err(unreachable)?;
+    Ok(last)
+}
+
 /// Reports whether there may be readers of changes. After salvage, numbers may have gaps.
 fn keeps_changes(db: &DbInner) -> bool {
     let has_consumers = db.directory.load().values().any(|keyspace| keyspace.name() == CONSUMERS_KEYSPACE);
@@ -313,7 +362,7 @@ fn keeps_changes(db: &DbInner) -> bool {
 
 /// Keeps the logs of earlier sessions for readers of changes, if there may be any.
 fn retain_logs(db: &DbInner, files: &[(String, FileKind)]) {
-    if !keeps_changes(db) {
+    if !keeps_changes(db) || db.options.recover_to.is_some() {
         return;
     }
     let current = db.state().logs.current();
@@ -372,7 +421,8 @@ fn remove_leftovers(
             FileKind::Manifest(number) => *number == state.catalogue.manifest_number(),
             FileKind::Filter(id) => filter_files.contains(id),
             FileKind::Blob(id) => blob_files.contains(id),
-            FileKind::Temporary => false,
+            // What an earlier session published last.
+            FileKind::Temporary | FileKind::Stats => false,
             FileKind::Current | FileKind::Lock | FileKind::Options | FileKind::Reserve => true,
         };
         let is_data =

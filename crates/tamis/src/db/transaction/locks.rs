@@ -151,6 +151,20 @@ pub(crate) struct Locks {
     table: Mutex<Table>,
 }
 
+impl Locks {
+    /// About the memory that they take. O(locks).
+    pub(crate) fn memory_bytes(&self) -> usize {
+        // Each is listed by its target and by its owner, in trees whose nodes are half full.
+        const OVERHEAD: usize = 4 * size_of::<(Owner, Target)>();
+        let table = self.table.lock();
+        let targets = table.held.values().flatten().map(|(_, target)| match target {
+            Target::Key(key) => OVERHEAD + 2 * key.len(),
+            Target::Range(_) => OVERHEAD,
+        });
+        targets.sum::<usize>() + table.waiting.capacity() * size_of::<Waiting>()
+    }
+}
+
 fn compatible(held: Mode, asked: Mode) -> bool {
     held == Mode::Shared && asked == Mode::Shared
 }

@@ -93,7 +93,7 @@ fn a_write_cuts_a_gap_in_two() {
 #[test]
 fn a_gap_is_for_readers_of_the_view_that_proved_it_and_later_ones() {
     let (gaps, _clock) = gaps();
-    let at = |edition| Standpoint { seq: 10, edition };
+    let at = |edition| Standpoint { seq: 10, edition, rotation: 0 };
     gaps.learn(b"b", Some(b"d"), at(3), 100);
     gaps.learn(b"d", Some(b"f"), at(2), 100);
     assert_eq!(gaps.jump(b"e", at(2)), None);

@@ -15,6 +15,7 @@ impl Iter {
     #[inline]
     pub(super) fn backward(&mut self) -> Result<Found, ReadError> {
         if self.back.cursor.is_none() {
+            let started = self.context.counters.starts();
             let mut cursor = self.cursor();
             self.cost.scans += 1;
             counted(&mut cursor, &mut self.cost, |cursor| {
@@ -23,7 +24,7 @@ impl Iter {
                     None => cursor.seek_to_last(),
                 }
             })?;
-            self.positioned(Sampled::Back);
+            self.positioned(Sampled::Back, started);
             self.back.cursor = Some(cursor);
         }
         let start = self.floor.as_ref().unwrap_or(&self.bounds.start);

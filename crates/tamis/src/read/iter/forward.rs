@@ -15,6 +15,7 @@ impl Iter {
     #[inline]
     pub(super) fn forward(&mut self) -> Result<Found, ReadError> {
         if self.front.cursor.is_none() {
+            let started = self.context.counters.starts();
             let mut cursor = self.cursor();
             self.cost.scans += 1;
             let mut dead = std::mem::take(&mut self.front.dead);
@@ -22,7 +23,7 @@ impl Iter {
             let target = self.leap(start, &mut dead);
             let target = target.as_ref().unwrap_or(start);
             counted(&mut cursor, &mut self.cost, |cursor| cursor.seek(target, MAX_SEQNO))?;
-            self.positioned(Sampled::Front);
+            self.positioned(Sampled::Front, started);
             (self.front.cursor, self.front.dead) = (Some(cursor), dead);
         }
         let cursor = self.front.cursor.as_mut().expect("positioned");

@@ -1,0 +1,113 @@
+//! `tamis serve`: the metrics of a database over HTTP, for a scraper.
+
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+
+use crate::failure::{Failure, Outcome};
+use crate::http::{self, Answer};
+use crate::output::Out;
+use crate::watch::{Samples, Watch, WatchArgs};
+
+/// Serve the metrics of a database over HTTP, for Prometheus
+#[derive(Args)]
+#[command(
+    after_help = "Serves `/metrics`, in the text format of Prometheus, and `/healthz`: 200 while writes proceed, 503 with the\n\
+                  cause otherwise. Shows what the process that writes publishes (its option publish_stats); without that, the\n\
+                  tree as a read-only opening sees it, anew every ten seconds. Nothing is encrypted and nobody is asked for a\n\
+                  password: serve on an address that only the scraper reaches.\n\nExample:\n  \
+                  tamis serve --metrics 127.0.0.1:9091 ./tamis-demo"
+)]
+pub(crate) struct ServeArgs {
+    #[command(flatten)]
+    watch: WatchArgs,
+    /// The address to serve on; port 0 is any free one
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9091")]
+    metrics: String,
+    /// Open the database for writing, as its owner: compactions run, and everything is measured here
+    #[arg(long)]
+    write: bool,
+}
+
+pub(crate) fn run(args: &ServeArgs, out: &mut Out) -> Result<Outcome, Failure> {
+    let db = args.watch.db();
+    let mut watch = if args.write { Watch::own(db)? } else { Watch::others(db) };
+    // A database that cannot be read is an error now, not at the first scrape.
+    watch.read()?;
+    let failed = |error: std::io::Error| Failure::Database(format!("{}: {error}", args.metrics));
+    let addresses: Vec<SocketAddr> = args
+        .metrics
+        .to_socket_addrs()
+        .map_err(|_| {
+            Failure::usage(format!(
+                "`{}` is no address: it takes a host and a port, like 127.0.0.1:9091",
+                args.metrics
+            ))
+        })?
+        .collect();
+    let listener = TcpListener::bind(&addresses[..]).map_err(failed)?;
+    writeln!(out, "http://{}/metrics", listener.local_addr().map_err(failed)?)?;
+    out.flush()?;
+    let cached = Mutex::new(Cached { watch, last: None });
+    http::serve(&listener, &|path| answer(&cached, path)).map_err(failed)?;
+    Ok(Outcome::Done)
+}
+
+/// Metrics are read at most this often, however often they are asked for.
+const LEAST: Duration = Duration::from_millis(500);
+
+/// Metrics as text, or why there are none.
+type Read = Result<String, String>;
+
+struct Cached {
+    watch: Watch,
+    last: Option<(Instant, Read)>,
+}
+
+impl Cached {
+    fn read(&mut self) -> &Read {
+        if self.last.as_ref().is_none_or(|(when, _)| when.elapsed() >= LEAST) {
+            let read = self.watch.read().map(|(text, _)| text).map_err(|failure| failure.to_string());
+            self.last = Some((Instant::now(), read));
+        }
+        &self.last.as_ref().expect("just read").1
+    }
+}
+
+fn answer(cached: &Mutex<Cached>, path: &str) -> Answer {
+    if !matches!(path, "/metrics" | "/healthz") {
+        return Answer::text(404, "there are /metrics and /healthz\n");
+    }
+    // A panic of another thread has left a state that is read anew.
+    let mut cached = cached.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    match (path, cached.read()) {
+        ("/metrics", Ok(text)) => Answer::metrics(text.clone()),
+        (_, Ok(text)) => health(text),
+        (_, Err(error)) => Answer::text(503, &format!("{error}\n")),
+    }
+}
+
+fn health(text: &str) -> Answer {
+    let samples = Samples::parse(text);
+    let number = |name| samples.get(name, &[]).unwrap_or(0.0);
+    if number("tamis_writable") < 1.0 {
+        return Answer::text(503, "writes are suspended or have stopped\n");
+    }
+    let (troubles, damaged) = (number("tamis_troubles"), number("tamis_damaged_tables"));
+    Answer::text(200, &format!("ok; work being retried: {troubles}; damaged tables: {damaged}\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn health_is_that_of_the_writer() {
+        assert_eq!(health("tamis_writable 1\ntamis_troubles 2\n").status(), 200);
+        assert_eq!(health("tamis_writable{database=\"x\"} 0\n").status(), 503);
+        assert_eq!(health("").status(), 503, "it says nothing");
+    }
+}

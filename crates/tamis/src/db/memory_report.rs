@@ -1,0 +1,98 @@
+//! Where the memory of an open database is: every byte by its owner.
+//!
+//! Owners know their own sizes; nothing is counted while the database works. What small values take that come and go with an operation
+//! (batches, iterators, the buffers of running merges) is not included, nor are the stacks of threads.
+
+use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::db::readers::Readers;
+use crate::observe::latency::LatencyCounters;
+
+macro_rules! parts {
+    ($($(#[$doc:meta])* $field:ident,)*) => {
+        /// The memory of an open database by owner, in bytes. See [`Db::memory_report`](crate::Db::memory_report).
+        ///
+        /// Mapped tables, and filters within them, are page cache and in no part: the system takes back what is not read
+        /// ([`Stats::filter_mapped_bytes`](crate::stats::Stats::filter_mapped_bytes) has the filters).
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+        #[non_exhaustive]
+        pub struct MemoryReport { $($(#[$doc])* pub $field: u64,)* }
+
+        impl MemoryReport {
+            /// Returns the parts with their names, in the order of the struct.
+            pub fn fields(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+                [$((stringify!($field), self.$field),)*].into_iter()
+            }
+        }
+    };
+}
+
+parts! {
+    /// Memtables, active and waiting for their flush, with their filters.
+    memtables,
+    /// Memtables that are in tables by now, but that iterators or other reads still hold.
+    held_memtables,
+    /// Memtables that are in tables by now, but kept for open transactions. One that a reader holds, too, is in both parts.
+    transaction_history,
+    /// Memory of flushed memtables that waits for the next.
+    spare_memtables,
+    /// Blocks, and values of blob files, in the block cache, with its overhead for each.
+    block_cache,
+    /// Filters of tables, and units of elastic filters, on the heap.
+    filters,
+    /// Global filters.
+    global_filters,
+    /// Indexes of tables, and what is known of their blocks.
+    indexes,
+    /// What is known of each table and blob file without opening it, in the tree and in the manifest's state, with range tombstones.
+    metadata,
+    /// Samples of what is read, by which filters and caches are chosen and divided.
+    samples,
+    /// Gaps between keys that iterators jump over.
+    gaps,
+    /// Locks that transactions hold.
+    locks,
+    /// Records of the log that are being assembled.
+    log_buffers,
+    /// Histograms of latencies, and events that wait for listeners.
+    observers,
+}
+
+impl MemoryReport {
+    /// Returns the sum.
+    pub fn total(&self) -> u64 {
+        self.fields().map(|(_, bytes)| bytes).sum()
+    }
+
+    /// O(tables).
+    pub(crate) fn of(db: &DbInner, state: &State) -> MemoryReport {
+        let mut report = MemoryReport {
+            held_memtables: Readers::of(state.catalogue.keyspaces().values()).memtable_bytes,
+            transaction_history: db.history.bytes(),
+            spare_memtables: db.chunks.bytes() as u64,
+            block_cache: db.cache.as_ref().map_or(0, |cache| cache.used_bytes()),
+            locks: db.locks.memory_bytes() as u64,
+            log_buffers: db.log.memory_bytes() as u64,
+            observers: (LatencyCounters::memory_bytes() + db.observer.queue().memory_bytes()) as u64,
+            ..MemoryReport::default()
+        };
+        state.catalogue.keyspaces().values().for_each(|keyspace| report.add(keyspace));
+        report
+    }
+
+    fn add(&mut self, keyspace: &KeyspaceInner) {
+        let view = keyspace.view.load();
+        self.memtables += view.memtables.iter().map(|slot| slot.memtable.memory_bytes() as u64).sum::<u64>();
+        for table in &view.version.tables {
+            self.filters += (table.filter_memory() - table.mapped_filter_memory()) as u64;
+            self.indexes += table.table.memory_bytes() as u64;
+            self.metadata += table.metadata_memory() as u64;
+        }
+        let blobs = view.version.blobs.iter();
+        self.metadata += blobs.map(|blob| blob.file.file.memory_bytes() as u64).sum::<u64>();
+        let global = keyspace.filter.report();
+        self.global_filters += global.map_or(0, |filter| filter.bytes + filter.old_bytes);
+        self.samples += keyspace.reads.memory_bytes() as u64;
+        self.gaps += view.gaps.memory_bytes() as u64;
+    }
+}

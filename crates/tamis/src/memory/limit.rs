@@ -1,0 +1,136 @@
+//! One limit for reads and writes of several databases together.
+//!
+//! Memtables take what they need, up to half of the limit; block caches and elastic filters have the rest, which follows the memtables in
+//! steps of a 32nd of the limit. So the memory of databases that are only read is all for reads.
+//!
+//! # Threads and locks
+//!
+//! [`balance`](SharedWriteMemory::balance) counts all memtables without a lock, and then changes the total of the memory for reads, which takes that
+//! memory's lock: it is called with no lock of any database held, by flush threads, before each flush and once a second. In between
+//! memtables may grow beyond the step that is left to them. The total that was set last is an atomic that publishes nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::memory::SharedReadMemory;
+use crate::memory::writes::SharedWriteMemory;
+
+/// A step is the limit divided by this.
+const STEPS: u64 = 32;
+
+/// One limit for the memory of several databases of one process: memtables, block caches and the units of elastic filters together. A
+/// handle: clones are the same limit.
+///
+/// A database is within it once it is opened with its [`reads`](Self::reads) and its [`writes`](Self::writes). Memtables take up to half of
+/// the limit, in which they are flushed as in any [`SharedWriteMemory`]; reads have what memtables do not take, in steps of a 32nd. Looked
+/// at before each flush and once a second, so memtables that fill quickly may exceed the limit that long. Other memory
+/// (indexes, the filters that are not elastic) is in none of the two: see [`Db::memory_report`](crate::Db::memory_report).
+///
+/// ```
+/// use tamis::options::MemoryLimit;
+/// use tamis::{Db, Options};
+///
+/// # let dir = tempfile::tempdir()?;
+/// let limit = MemoryLimit::new(256 << 20);
+/// let options = Options {
+///     shared_read_memory: Some(limit.reads()),
+///     shared_write_memory: Some(limit.writes()),
+///     ..Options::default()
+/// };
+/// let users = Db::open(dir.path().join("users"), options.clone())?;
+/// let events = Db::open(dir.path().join("events"), options)?;
+/// assert!(limit.reads().bytes() + limit.writes().used_bytes() <= limit.bytes());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct MemoryLimit(Arc<Balance>, SharedWriteMemory);
+
+/// What the memory for writes leaves to the memory for reads.
+#[derive(Debug)]
+pub(crate) struct Balance {
+    bytes: AtomicU64,
+    /// The total of the memory for reads that was set last.
+    given: AtomicU64,
+    reads: SharedReadMemory,
+}
+
+impl Balance {
+    /// Gives reads what memtables of `used` bytes leave. Not to be called with a lock of a database held.
+    pub(super) fn follow(&self, used: u64) {
+        let bytes = reads_bytes(self.bytes.load(Relaxed), used);
+        if self.given.swap(bytes, Relaxed) != bytes {
+            self.reads.set_bytes(bytes);
+        }
+    }
+}
+
+/// Returns what reads may have of a limit while memtables take `used` bytes, a step of which may be exceeded.
+fn reads_bytes(limit: u64, used: u64) -> u64 {
+    let step = (limit / STEPS).max(1);
+    limit.saturating_sub(used.div_ceil(step).saturating_add(1).saturating_mul(step))
+}
+
+impl MemoryLimit {
+    /// Creates a limit of this many bytes, within which no database is yet.
+    pub fn new(bytes: u64) -> MemoryLimit {
+        let given = reads_bytes(bytes, 0);
+        let balance = Arc::new(Balance {
+            bytes: AtomicU64::new(bytes),
+            given: AtomicU64::new(given),
+            reads: SharedReadMemory::new(given),
+        });
+        MemoryLimit(balance.clone(), SharedWriteMemory::within(bytes / 2, Some(balance)))
+    }
+
+    /// Returns the limit in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.0.bytes.load(Relaxed)
+    }
+
+    /// Changes the limit. What reads hold beyond a smaller one is evicted before this returns; memtables are flushed as databases
+    /// are written to.
+    pub fn set_bytes(&self, bytes: u64) {
+        self.0.bytes.store(bytes, Relaxed);
+        self.1.set_bytes(bytes / 2);
+        self.1.balance();
+    }
+
+    /// The part for block caches and elastic filters, whose total must not be changed.
+    pub fn reads(&self) -> SharedReadMemory {
+        self.0.reads.clone()
+    }
+
+    /// The part for memtables, whose total must not be changed.
+    pub fn writes(&self) -> SharedWriteMemory {
+        self.1.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_get_what_memtables_leave_in_steps() {
+        assert_eq!(reads_bytes(3200, 0), 3100);
+        assert_eq!(reads_bytes(3200, 1), 3000);
+        assert_eq!(reads_bytes(3200, 100), 3000);
+        assert_eq!(reads_bytes(3200, 1600), 1500);
+        assert_eq!(reads_bytes(3200, u64::MAX), 0);
+        assert_eq!(reads_bytes(0, 5), 0);
+        for used in 0..3200 {
+            let reads = reads_bytes(3200, used);
+            assert!(reads + used <= 3200 && reads + used + 200 >= 3100, "{used}");
+        }
+    }
+
+    #[test]
+    fn a_changed_limit_changes_both_parts() {
+        let limit = MemoryLimit::new(3200);
+        assert_eq!((limit.reads().bytes(), limit.writes().bytes()), (3100, 1600));
+        limit.set_bytes(6400);
+        assert_eq!((limit.reads().bytes(), limit.writes().bytes()), (6200, 3200));
+        limit.0.follow(1000);
+        assert_eq!(limit.reads().bytes(), 5200);
+    }
+}

@@ -1,0 +1,189 @@
+//! What a database tells of itself while it works: how long operations take, why writes wait, and events for listeners.
+//!
+//! The engine's owners share one [`Observer`]. They record and raise from any thread and under any lock: recording is a few relaxed
+//! additions, and an [event](events) is put into a queue, whose lock is a leaf. Code of the program runs on a thread of its own.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use crate::sync;
+
+pub(crate) mod events;
+pub(crate) mod latency;
+mod queue;
+mod slow;
+
+use events::{Event, EventListener, SlowOperation};
+use latency::{LatencyCounters, Operation};
+pub(crate) use queue::Queue;
+use slow::Slow;
+
+/// Enters a span of the crate `tracing` until the end of the block, with the feature `tracing`. Without it the fields are not evaluated.
+macro_rules! span {
+    ($name:literal $(, $($field:tt)*)?) => {
+        #[cfg(feature = "tracing")]
+        let _span = ::tracing::info_span!(target: "tamis", $name $(, $($field)*)?).entered();
+    };
+}
+pub(crate) use span;
+
+macro_rules! causes {
+    ($($(#[$doc:meta])* $variant:ident $name:literal,)*) => {
+        /// Why writes wait.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+        #[non_exhaustive]
+        pub enum StallCause { $($(#[$doc])* $variant,)* }
+
+        impl StallCause {
+            /// Every cause.
+            pub const ALL: &'static [StallCause] = &[$(StallCause::$variant,)*];
+
+            /// Returns its name, as in metrics.
+            pub fn name(self) -> &'static str {
+                match self { $(StallCause::$variant => $name,)* }
+            }
+        }
+    };
+}
+
+causes! {
+    /// Stopped: compactions lag too far behind (`stop_runs`, `stop_debt_bytes`).
+    Compactions "compactions",
+    /// Stopped: as many memtables of the keyspace wait for their flush as may (`max_memtables`).
+    Memtables "memtables",
+    /// Stopped: all memtables exceed `memtable_budget_bytes`.
+    MemtableBudget "memtable_budget",
+    /// Stopped: the memtables of all databases that share write memory exceed it.
+    SharedMemory "shared_memory",
+    /// Stopped: the logs exceed `max_log_bytes`.
+    LogSpace "log_space",
+    /// Slowed down: compactions lag behind (`slowdown_runs`, `slowdown_debt_bytes`).
+    SlowedByCompactions "slowed_by_compactions",
+    /// Slowed down: the last free memtable fills up faster than flushes empty the others.
+    SlowedByFlushes "slowed_by_flushes",
+}
+
+/// How often and how long writes have waited for one cause since the database was opened. Others queue behind a write that waits; their
+/// time is not counted again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct StallStats {
+    /// The cause.
+    pub cause: StallCause,
+    /// The number of waits; of slowdowns, the number of commits that were to be delayed.
+    pub count: u64,
+    /// Their time.
+    pub nanos: u64,
+}
+
+#[derive(Debug, Default)]
+struct StallCounter {
+    count: AtomicU64,
+    nanos: AtomicU64,
+}
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct Observer {
+    dir: PathBuf,
+    latencies: LatencyCounters,
+    stalls: [StallCounter; StallCause::ALL.len()],
+    queue: Queue,
+    slow: Option<Slow>,
+}
+
+impl Observer {
+    pub(crate) fn new(
+        dir: &Path,
+        listeners: &[Arc<dyn EventListener>],
+        slow_threshold: Option<Duration>,
+    ) -> Arc<Observer> {
+        Arc::new(Observer {
+            dir: dir.to_owned(),
+            latencies: LatencyCounters::default(),
+            stalls: Default::default(),
+            queue: Queue::new(listeners),
+            slow: slow_threshold.map(Slow::new),
+        })
+    }
+
+    pub(crate) fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    pub(crate) fn latencies(&self) -> &LatencyCounters {
+        &self.latencies
+    }
+
+    /// Raises an event, which is made only if there is a listener.
+    #[inline]
+    pub(crate) fn raise(&self, event: impl FnOnce() -> Event) {
+        if self.queue.has_listeners() {
+            self.queue.push(event());
+        }
+    }
+
+    /// Returns whether every operation is to be timed.
+    #[inline]
+    pub(crate) fn times_all(&self) -> bool {
+        self.slow.is_some()
+    }
+
+    /// Records how long an operation took since `started`. If that was too long, and not too many were lately, `explain` is asked for
+    /// what it did, and listeners get both.
+    #[cold]
+    pub(crate) fn timed(&self, operation: Operation, started: Instant, explain: impl FnOnce() -> Explained) {
+        let took = sync::since(started);
+        self.latencies.record(operation, took);
+        let Some((slow, unreported)) = self.slow.as_ref().and_then(|slow| Some((slow, slow.admits(took)?)))
+        else {
+            return;
+        };
+        let Explained { keyspace, key, explanation } = explain();
+        let event = SlowOperation { operation, keyspace, key, took, explanation, unreported };
+        log::warn!("{}: {event} (threshold: {:?})", self.dir.display(), slow.threshold());
+        #[cfg(feature = "tracing")]
+        ::tracing::warn!(
+            target: "tamis",
+            operation = operation.name(),
+            keyspace = %event.keyspace,
+            nanos = took.as_nanos() as u64,
+            explanation = %event.explanation,
+            "slow operation"
+        );
+        self.raise(|| Event::SlowOperation(event));
+    }
+
+    /// Records how long background work took.
+    pub(crate) fn record(&self, operation: Operation, took: Duration) {
+        self.latencies.record(operation, took);
+    }
+
+    /// Counts a wait of a write.
+    pub(crate) fn waited(&self, cause: StallCause, took: Duration) {
+        let counter = &self.stalls[cause as usize];
+        counter.count.fetch_add(1, Relaxed);
+        counter.nanos.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    /// Returns the waits by cause, each cause once.
+    pub(crate) fn stalls(&self) -> Vec<StallStats> {
+        let read = |&cause: &StallCause| {
+            let counter = &self.stalls[cause as usize];
+            StallStats { cause, count: counter.count.load(Relaxed), nanos: counter.nanos.load(Relaxed) }
+        };
+        StallCause::ALL.iter().map(read).collect()
+    }
+}
+
+/// What a slow operation was about.
+#[derive(Debug, Default)]
+pub(crate) struct Explained {
+    pub(crate) keyspace: String,
+    pub(crate) key: Option<Vec<u8>>,
+    pub(crate) explanation: String,
+}
