@@ -6,6 +6,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 /// The most bytes of a request's line and headers.
@@ -73,7 +74,11 @@ fn accept(listener: &TcpListener, answer: &(dyn Fn(&str) -> Answer + Sync)) -> i
     loop {
         match listener.accept() {
             // A client that goes away, or takes too long, is its own concern.
-            Ok((stream, _)) => drop(converse(stream, answer)),
+            Ok((stream, _)) => {
+                // Nor is a panic that of the others.
+                let conversed = catch_unwind(AssertUnwindSafe(|| converse(stream, answer)));
+                drop(conversed);
+            }
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Err(error),
             // Too many open files, say: for a while.
             Err(_) => std::thread::sleep(Duration::from_millis(100)),

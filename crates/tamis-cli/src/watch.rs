@@ -56,18 +56,25 @@ pub(crate) struct Watch {
     own: Option<Db>,
     /// A follower, while nothing is published.
     follower: Option<Db>,
+    /// Whether a writer has published before.
+    had_writer: bool,
 }
 
 impl Watch {
     /// Watches a database of another process, or of none.
     pub(crate) fn others(args: DbArgs) -> Watch {
-        Watch { args, own: None, follower: None }
+        Watch { args, own: None, follower: None, had_writer: false }
     }
 
     /// Opens a database as its writer.
     pub(crate) fn own(args: DbArgs) -> Result<Watch, Failure> {
         let own = Some(args.open_existing()?);
-        Ok(Watch { args, own, follower: None })
+        Ok(Watch { args, own, follower: None, had_writer: false })
+    }
+
+    /// Reports whether there was a writer that published, and has stopped.
+    pub(crate) fn has_lost_writer(&self) -> bool {
+        self.had_writer && self.follower.is_some()
     }
 
     /// Returns the metrics as text, and where they come from.
@@ -80,8 +87,8 @@ impl Watch {
         if let Ok(Some(text)) = Db::published_stats(&self.args.db, &Options::default())
             && let Some(origin) = published(&text, now())
         {
-            self.follower = None;
-            return Ok((text, origin));
+            (self.follower, self.had_writer) = (None, true);
+            return Ok((named(text, &name), origin));
         }
         let follower = match self.follower.take() {
             Some(follower) => {
@@ -90,10 +97,47 @@ impl Watch {
             }
             None => self.args.open_to_watch()?,
         };
-        let text = follower.stats().to_prometheus(&name);
+        let text = gauges(&follower.stats().to_prometheus(&name));
         self.follower = Some(follower);
         Ok((text, Origin::ReadOnly))
     }
+}
+
+/// Gives published metrics the name by which the database is known here.
+fn named(text: String, name: &str) -> String {
+    const LABEL: &str = "{database=\"";
+    let Some(start) = text.find(LABEL).map(|at| at + LABEL.len()) else { return text };
+    let mut escaped = false;
+    let end = text[start..].find(|char| {
+        let ends = char == '"' && !escaped;
+        escaped = char == '\\' && !escaped;
+        ends
+    });
+    let Some(end) = end else { return text };
+    let theirs = format!("{LABEL}{}\"", &text[start..start + end]);
+    let ours = name.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    text.replace(&theirs, &format!("{LABEL}{ours}\""))
+}
+
+/// Leaves out what a process counts itself, of which a follower knows nothing: a scraper would take its zeros for a new beginning, and
+/// the counters that a writer publishes later for what has happened since.
+fn gauges(text: &str) -> String {
+    let mut kept = String::new();
+    let (mut help, mut is_kept) = ("", false);
+    for line in text.split_inclusive('\n') {
+        if line.starts_with("# HELP ") {
+            help = line;
+        } else if let Some(kind) = line.strip_prefix("# TYPE ") {
+            is_kept = kind.trim_end().ends_with(" gauge") && !kind.starts_with("tamis_writable ");
+            if is_kept {
+                kept.push_str(help);
+                kept.push_str(line);
+            }
+        } else if is_kept {
+            kept.push_str(line);
+        }
+    }
+    kept
 }
 
 fn now() -> f64 {
@@ -105,7 +149,8 @@ fn published(text: &str, now: f64) -> Option<Origin> {
     let samples = Samples::parse(text);
     let interval = samples.get("tamis_publish_interval_seconds", &[]).filter(|interval| *interval > 0.0)?;
     let age = now - samples.get("tamis_published_timestamp_seconds", &[])?;
-    let fresh = age <= (interval * STALE_INTERVALS).max(STALE_SECONDS);
+    // A timestamp of the future is that of a clock that was set back since.
+    let fresh = age.abs() <= (interval * STALE_INTERVALS).max(STALE_SECONDS);
     fresh.then_some(Origin::Published { age: age.max(0.0), interval })
 }
 
@@ -114,10 +159,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn published_metrics_get_the_name_that_is_used_here() {
+        let text = "a{database=\"/x \\\"y\\\\\"} 1\nb{database=\"/x \\\"y\\\\\",keyspace=\"k\"} 2\n";
+        let named = named(text.to_owned(), "./\"db\"");
+        assert_eq!(named, "a{database=\"./\\\"db\\\"\"} 1\nb{database=\"./\\\"db\\\"\",keyspace=\"k\"} 2\n");
+        assert_eq!(super::named("a 1\n".into(), "x"), "a 1\n");
+    }
+
+    /// A writer that had been late for ten seconds had all of its counters counted twice.
+    #[test]
+    fn a_follower_has_no_counters() {
+        let text = "# HELP a help\n# TYPE a counter\na 0\n# HELP b help\n# TYPE b gauge\nb 1\n# HELP c help\n# TYPE c histogram\nc_sum 0\n\
+                    # HELP tamis_writable help\n# TYPE tamis_writable gauge\ntamis_writable 1\n";
+        assert_eq!(gauges(text), "# HELP b help\n# TYPE b gauge\nb 1\n");
+    }
+
+    #[test]
     fn published_metrics_that_a_crash_left_are_stale() {
         let text = "tamis_published_timestamp_seconds 1000\ntamis_publish_interval_seconds 1\n";
         assert_eq!(published(text, 1002.0), Some(Origin::Published { age: 2.0, interval: 1.0 }));
         assert_eq!(published(text, 1011.0), None);
+        assert_eq!(published(text, 980.0), None);
         assert_eq!(published(text, 999.0), Some(Origin::Published { age: 0.0, interval: 1.0 }));
         let slow = text.replace("interval_seconds 1", "interval_seconds 60");
         assert!(published(&slow, 1150.0).is_some() && published(&slow, 1190.0).is_none());

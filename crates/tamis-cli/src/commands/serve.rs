@@ -15,8 +15,8 @@ use crate::watch::{Samples, Watch, WatchArgs};
 /// Serve the metrics of a database over HTTP, for Prometheus
 #[derive(Args)]
 #[command(
-    after_help = "Serves `/metrics`, in the text format of Prometheus, and `/healthz`: 200 while writes proceed, 503 with the\n\
-                  cause otherwise. Shows what the process that writes publishes (its option publish_stats); without that, the\n\
+    after_help = "Serves `/metrics`, in the text format of Prometheus, and `/healthz`: 200 while writes proceed, 503\n\
+                  otherwise; without what the writer publishes, 200 if the database can be read. Shows what the process that writes publishes (its option publish_stats); without that, the\n\
                   tree as a follower sees it. Nothing is encrypted and nobody is asked for a\n\
                   password: serve on an address that only the scraper reaches.\n\nExample:\n  \
                   tamis serve --metrics 127.0.0.1:9091 ./tamis-demo"
@@ -68,12 +68,11 @@ struct Cached {
 }
 
 impl Cached {
-    fn read(&mut self) -> &Read {
+    fn read(&mut self) {
         if self.last.as_ref().is_none_or(|(when, _)| when.elapsed() >= LEAST) {
             let read = self.watch.read().map(|(text, _)| text).map_err(|failure| failure.to_string());
             self.last = Some((Instant::now(), read));
         }
-        &self.last.as_ref().expect("just read").1
     }
 }
 
@@ -83,8 +82,13 @@ fn answer(cached: &Mutex<Cached>, path: &str) -> Answer {
     }
     // A panic of another thread has left a state that is read anew.
     let mut cached = cached.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    match (path, cached.read()) {
+    cached.read();
+    let cached = &*cached;
+    match (path, &cached.last.as_ref().expect("just read").1) {
         ("/metrics", Ok(text)) => Answer::metrics(text.clone()),
+        (_, Ok(_)) if cached.watch.has_lost_writer() => {
+            Answer::text(503, "the process that writes has stopped publishing\n")
+        }
         (_, Ok(text)) => health(text),
         (_, Err(error)) => Answer::text(503, &format!("{error}\n")),
     }
@@ -93,6 +97,9 @@ fn answer(cached: &Mutex<Cached>, path: &str) -> Answer {
 fn health(text: &str) -> Answer {
     let samples = Samples::parse(text);
     let number = |name| samples.get(name, &[]).unwrap_or(0.0);
+    if samples.get("tamis_memtable_entries", &[]).is_some() && samples.get("tamis_writable", &[]).is_none() {
+        return Answer::text(200, "it can be read; nothing is known of a process that writes\n");
+    }
     if number("tamis_writable") < 1.0 {
         return Answer::text(503, "writes are suspended or have stopped\n");
     }

@@ -45,7 +45,8 @@ pub(crate) fn run(args: &TopArgs, out: &mut Out) -> Result<Outcome, Failure> {
     if args.once {
         let mut reading = first;
         // Until the writer has published again.
-        let patience = reading.interval().map_or(0, |published| (published.max(1.0) * 4.0) as u64 + 1);
+        let patience =
+            reading.interval().map_or(0, |published| (published.clamp(1.0, 3600.0) * 4.0) as u64 + 1);
         for _ in 0..patience * 4 {
             if reading.has_rates() {
                 break;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// At most so many numbers are kept of a text.
-const MOST: usize = 1 << 16;
+const MOST: usize = 1 << 18;
 
 /// The labels of a number, in the order of the text.
 pub(crate) type Labels = Vec<(String, String)>;

@@ -34,7 +34,8 @@ pub(crate) struct Workers {
 /// The thread that calls the listeners.
 #[derive(Debug)]
 struct EventThread {
-    thread: JoinHandle<()>,
+    /// `None` once it is joined.
+    thread: Option<JoinHandle<()>>,
     id: Arc<OnceLock<ThreadId>>,
     observer: Arc<Observer>,
 }
@@ -53,7 +54,14 @@ impl EventThread {
             let _ = own.set(std::thread::current().id());
             queue.queue().deliver();
         })?;
-        Ok(Some(EventThread { thread, id, observer }))
+        Ok(Some(EventThread { thread: Some(thread), id, observer }))
+    }
+}
+
+impl Drop for EventThread {
+    /// If another thread could not be started, this one has nothing to wait for.
+    fn drop(&mut self) {
+        self.observer.queue().end();
     }
 }
 
@@ -119,9 +127,12 @@ impl Workers {
 
     /// Waits until the listeners have been told of everything, unless one of them is the caller. With no lock held.
     pub(crate) fn end_events(self) {
-        let Some(EventThread { thread, id, observer }) = self.events else { return };
-        observer.queue().end();
-        if id.get() != Some(&std::thread::current().id()) && thread.join().is_err() {
+        let Some(mut events) = self.events else { return };
+        events.observer.queue().end();
+        let is_caller = events.id.get() == Some(&std::thread::current().id());
+        if let Some(thread) = events.thread.take().filter(|_| !is_caller)
+            && thread.join().is_err()
+        {
             log::error!("the thread of the event listeners panicked");
         }
     }

@@ -393,10 +393,11 @@ impl DbInner {
         sync: bool,
         condition: Option<&Arc<Condition>>,
     ) -> Result<(), WriteError> {
-        let is_timed = sync || latency::is_due() || self.observer.times_all();
+        let is_timed = sync || condition.is_some() || latency::is_due() || self.observer.times_all();
         let timed = is_timed.then(|| self.begin_timed(&batch, sync, condition.is_some()));
         let result = self.commit_untimed(batch, sync, condition);
-        if let Some(timed) = timed {
+        // One that was refused took no time worth knowing.
+        if let Some(timed) = timed.filter(|_| result.is_ok()) {
             self.end_timed(timed);
         }
         result

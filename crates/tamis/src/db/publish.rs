@@ -43,15 +43,16 @@ pub(crate) fn publish_loop(db: &DbInner) {
 }
 
 fn publish(db: &DbInner, interval: Duration, uptime: Duration) -> std::io::Result<()> {
-    let mut text = Stats::of(db).to_prometheus(&db.dir.display().to_string());
-    text.push_str(&format!(
+    // First, for those who do not read everything.
+    let mut text = format!(
         "# TYPE tamis_uptime_seconds gauge\ntamis_uptime_seconds {}\n\
          # TYPE tamis_published_timestamp_seconds gauge\ntamis_published_timestamp_seconds {}\n\
          # TYPE tamis_publish_interval_seconds gauge\ntamis_publish_interval_seconds {}\n",
         uptime.as_secs_f64(),
         db.now(),
         interval.as_secs_f64()
-    ));
+    );
+    text.push_str(&Stats::of(db).to_prometheus(&db.dir.display().to_string()));
     let beside = next_stats_path(&db.dir);
     let mut file = db.fs.create(&beside, Usage::Log)?;
     file.append(text.as_bytes())?;

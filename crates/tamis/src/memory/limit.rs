@@ -6,14 +6,15 @@
 //! # Threads and locks
 //!
 //! [`balance`](SharedWriteMemory::balance) counts all memtables without a lock, and then changes the total of the memory for reads, which takes that
-//! memory's lock: it is called with no lock of any database held, by flush threads, before each flush and once a second. In between
-//! memtables may grow beyond the step that is left to them. The total that was set last is an atomic that publishes nothing.
+//! memory's lock under that of the limit: it is called with no lock of any database held, by flush threads, before each flush and once a
+//! second. In between memtables may grow beyond the step that is left to them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::memory::SharedReadMemory;
 use crate::memory::writes::SharedWriteMemory;
+use crate::sync::Mutex;
 
 /// A step is the limit divided by this.
 const STEPS: u64 = 32;
@@ -49,17 +50,19 @@ pub struct MemoryLimit(Arc<Balance>, SharedWriteMemory);
 #[derive(Debug)]
 pub(crate) struct Balance {
     bytes: AtomicU64,
-    /// The total of the memory for reads that was set last.
-    given: AtomicU64,
+    /// The total of the memory for reads that was set last. Held while it is set, so that the last one set is the one noted.
+    given: Mutex<u64>,
     reads: SharedReadMemory,
 }
 
 impl Balance {
     /// Gives reads what memtables of `used` bytes leave. Not to be called with a lock of a database held.
     pub(super) fn follow(&self, used: u64) {
+        let mut given = self.given.lock();
         let bytes = reads_bytes(self.bytes.load(Relaxed), used);
-        if self.given.swap(bytes, Relaxed) != bytes {
+        if *given != bytes {
             self.reads.set_bytes(bytes);
+            *given = bytes;
         }
     }
 }
@@ -76,7 +79,7 @@ impl MemoryLimit {
         let given = reads_bytes(bytes, 0);
         let balance = Arc::new(Balance {
             bytes: AtomicU64::new(bytes),
-            given: AtomicU64::new(given),
+            given: Mutex::new(given),
             reads: SharedReadMemory::new(given),
         });
         MemoryLimit(balance.clone(), SharedWriteMemory::within(bytes / 2, Some(balance)))

@@ -249,7 +249,8 @@ impl fmt::Display for SlowOperation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "slow {}", self.operation.name())?;
         if let Some(key) = &self.key {
-            write!(f, " of `{}`", key.escape_ascii())?;
+            let (start, rest) = key.split_at(key.len().min(64));
+            write!(f, " of `{}{}`", start.escape_ascii(), if rest.is_empty() { "" } else { "…" })?;
         }
         if !self.keyspace.is_empty() {
             write!(f, " in keyspace `{}`", self.keyspace)?;

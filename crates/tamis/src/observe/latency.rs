@@ -126,11 +126,11 @@ impl Default for Counters {
 impl Counters {
     fn record(&self, took: Duration) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        self.buckets[bucket_of(nanos)].fetch_add(1, Relaxed);
-        self.total_nanos.fetch_add(nanos, Relaxed);
         if nanos > self.max_nanos.load(Relaxed) {
             self.max_nanos.fetch_max(nanos, Relaxed);
         }
+        self.buckets[bucket_of(nanos)].fetch_add(1, Relaxed);
+        self.total_nanos.fetch_add(nanos, Relaxed);
     }
 
     fn read(&self) -> LatencyHistogram {

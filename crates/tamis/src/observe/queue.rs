@@ -93,7 +93,12 @@ impl Queue {
 
     /// Ends the queue: what is in it is still delivered.
     pub(crate) fn end(&self) {
-        self.waiting.lock().ended = true;
+        let mut waiting = self.waiting.lock();
+        if !std::mem::replace(&mut waiting.ended, true) && waiting.lost > 0 {
+            let events = std::mem::take(&mut waiting.lost);
+            waiting.events.push_back(Event::Lost { events });
+        }
+        drop(waiting);
         self.changed.notify_all();
     }
 

@@ -35,6 +35,9 @@ use last::LastKey;
 const STEPS: u64 = 4;
 
 /// The key range of an iterator, normalised: from `start` (included) up to `end` (excluded; `None`: no end).
+/// The most dead keys that the explanation of a slow seek steps over.
+const SLOW_STEPS: u64 = 10_000;
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bounds {
     pub(crate) start: Vec<u8>,
@@ -493,15 +496,19 @@ impl Iter {
             Sampled::Back => self.bounds.end.as_ref(),
         };
         let explain = || {
-            // From the front in any case: an explanation has one direction.
-            let context = IterContext { counters: Arc::default(), ..self.context.clone() };
-            let bounds = Bounds { start: start.clone(), end: self.bounds.end.clone() };
-            let explained = Iter::new(context, bounds).explain(1);
-            Explained {
-                keyspace: self.context.counters.keyspace().to_owned(),
-                key: key.cloned(),
-                explanation: explained.map_or_else(|error| error.to_string(), |e| e.to_string()),
-            }
+            let explanation = match end {
+                Sampled::Front => {
+                    let context = IterContext { counters: Arc::default(), ..self.context.clone() };
+                    let bounds = Bounds { start: start.clone(), end: self.bounds.end.clone() };
+                    // Not for longer than was worth it: it is the reader who waits.
+                    let again = Iter::new(context, bounds).with_patience(SLOW_STEPS).explain(1);
+                    again.map_or_else(|error| error.to_string(), |e| e.to_string())
+                }
+                // An explanation goes forwards.
+                Sampled::Back => "backwards, from the end of the range".to_owned(),
+            };
+            let keyspace = self.context.counters.keyspace().to_owned();
+            Explained { keyspace, key: key.cloned(), explanation }
         };
         self.context.counters.timed(Operation::Seek, started, explain);
     }

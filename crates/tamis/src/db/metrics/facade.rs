@@ -81,9 +81,11 @@ impl MetricsExporter {
                                 recorded.insert(name.to_owned(), histogram.clone()).unwrap_or_default();
                             let since = histogram.clone() - &before;
                             let sink = recorder.register_histogram(&key, &METADATA);
+                            // The last bucket has no end.
+                            let longest = histogram.max().as_secs_f64();
                             for (end, count) in since.buckets() {
                                 let count = usize::try_from(count).unwrap_or(usize::MAX);
-                                sink.record_many(end as f64 / 1e9, count);
+                                sink.record_many((end as f64 / 1e9).min(longest), count);
                             }
                         }
                         Value::Nanos(nanos) => {
