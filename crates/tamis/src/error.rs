@@ -210,6 +210,17 @@ pub enum OpenError {
         /// The oldest state that can be restored.
         oldest: u64,
     },
+    /// The state after the write that [`recover_to`](crate::Options::recover_to) names cannot be restored: the logs tell of an
+    /// ingestion before it, and not what it brought.
+    #[error(
+        "the state after write {asked} cannot be restored: write {seq} ingested tables that are not here"
+    )]
+    IngestedElsewhere {
+        /// The number of the write.
+        asked: u64,
+        /// The number of the ingestion.
+        seq: u64,
+    },
     /// The database was not opened as a follower, so it does not catch up with a writer.
     #[error("{} was not opened as a follower, and always shows the same state; open it with `open_follower`", path.display())]
     NotFollower {

@@ -187,7 +187,8 @@ options_table! {
         follow_interval: Option<Duration> = None;
         /// The last write to be kept of a database that is opened, for a restore to a moment: what the logs have after it is dropped, and
         /// gone for good once the opening succeeds. A record of the log counts if all of its writes do: those of a batch, and of batches
-        /// committed together. Logs are not kept for readers of changes then. `None`: all. Not part of the text form.
+        /// committed together. Logs are not kept for readers of changes then. Keyspaces are those of the manifest:
+        /// one that was dropped after it comes back. `None`: all. Not part of the text form.
         recover_to: Option<u64> = None;
         /// The clock; `None` is the operating system's. Not part of the text form.
         clock: Option<Arc<dyn Clock>> = None;

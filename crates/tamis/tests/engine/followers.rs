@@ -518,3 +518,56 @@ fn a_batch_is_restored_whole_or_not_at_all() {
         }
     }
 }
+
+/// Logs of a later copy on the tables of an earlier one: what was ingested in between is in neither, and was left out without a word.
+#[test]
+fn logs_that_tell_of_tables_ingested_elsewhere_are_refused() {
+    let fs = FaultyFs::new(3);
+    let options = Options {
+        file_system: Some(Arc::new(fs.clone())),
+        changes_keep_bytes: 1 << 20,
+        ..Options::default()
+    };
+    let db = Db::open("/db", options.clone()).unwrap();
+    db.put("a", "1").unwrap();
+    let copy = FaultyFs::new(1);
+    copy.create_dir_all(Path::new("/copy")).unwrap();
+    let write = |of: &Db, only_logs: bool| {
+        for file in of.live_files().unwrap().files() {
+            if only_logs && file.kind() != tamis::live_files::LiveFileKind::Log {
+                continue;
+            }
+            let mut bytes = vec![0; file.len() as usize];
+            file.read_exact_at(&mut bytes, 0).unwrap();
+            copy.create(&Path::new("/copy").join(file.name()), Usage::Table).unwrap().append(&bytes).unwrap();
+        }
+    };
+    write(&db, false);
+    db.put("b", "2").unwrap();
+    let before = db.stats().visible_seq;
+    let mut table =
+        ExternalTableBuilder::create_on(Arc::new(fs.clone()), "/table", &options.keyspace).unwrap();
+    table.put("c", "ingested").unwrap();
+    table.finish().unwrap();
+    db.default_keyspace().ingest(&["/table"], IngestOptions::default()).unwrap();
+    db.put("d", "4").unwrap();
+    write(&db, true);
+    let at = |until| Options {
+        file_system: Some(Arc::new(copy.after_crash(CrashMode::KeepAll))),
+        recover_to: Some(until),
+        ..options.clone()
+    };
+    let restored = Db::open("/copy", at(before)).unwrap();
+    assert_eq!(restored.iter().count(), 2);
+    for until in [before + 1, before + 2] {
+        let error = Db::open("/copy", at(until)).unwrap_err();
+        assert!(error.to_string().contains("ingested tables that are not here"), "{error}");
+    }
+    // Where they are part of the tree, nothing is missing.
+    let own = Options {
+        file_system: Some(Arc::new(fs.after_crash(CrashMode::KeepAll))),
+        recover_to: Some(before + 1),
+        ..options.clone()
+    };
+    assert_eq!(Db::open("/db", own).unwrap().iter().count(), 3);
+}

@@ -345,7 +345,17 @@ pub(super) fn cut(
         return Err(unreachable(oldest));
     }
     let options = ReplayOptions { salvage: false, until: Some(until) };
-    let replayed = replay(fs, dir, &logs, options, |_, _, _| Ok(()))?;
+    // The edit of an ingestion records its number; without it, its tables are not part of the tree.
+    let mut ingested = None;
+    let replayed = replay(fs, dir, &logs, options, |_, seq, op| {
+        if op.is_ingestion() && seq > tree.last_seq {
+            ingested = ingested.or(Some(seq));
+        }
+        Ok(())
+    })?;
+    if let Some(seq) = ingested {
+        return Err(OpenError::IngestedElsewhere { asked: until, seq });
+    }
     let last = match replayed.stopped {
         Some((_, first)) => first.saturating_sub(1),
         None => until.min(replayed.last_seq.max(tree.last_seq)),
