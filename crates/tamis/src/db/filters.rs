@@ -407,8 +407,12 @@ mod tests {
         assert_eq!(untils(), [4]);
         // An epoch that a table holds and the filter lacks; one that no table holds does not count.
         flushed("c");
+        // The background thread would add the keys at once.
+        inner.state().filters.working.insert(keyspace.id);
         grf.note_missing(4);
         assert!(!inner.save_filter(keyspace, grf, Moment::Closing), "it would not be newer");
+        inner.state().filters.working.remove(&keyspace.id);
+        inner.monitor.notify();
         db.settle_filters().expect("settling");
         grf.note_missing(77);
         assert!(inner.save_filter(keyspace, grf, Moment::Closing));

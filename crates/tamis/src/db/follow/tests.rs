@@ -64,9 +64,8 @@ fn a_follower_shows_a_state_that_existed_whatever_the_writer_does_meanwhile() {
             assert!(states.lock().unwrap().contains(&seen), "at operation {at}: {seen:?}");
             caught_up += 1;
             let files = follower.live_files().unwrap();
-            if files.last_seq() == follower.stats().visible_seq {
-                assert_eq!(content(&copy_of(&files)), seen, "at operation {at}");
-            }
+            // It may have caught up once more.
+            assert_eq!(content(&copy_of(&files)), content(&follower), "at operation {at}");
             let is_over = beside.due.lock().unwrap().1.take().is_some();
             // What it lacked then comes with the next call, and snapshots keep their state.
             flushes(&writer, &machine, &mut || ());
@@ -121,10 +120,10 @@ fn a_failed_operation_leaves_what_was_shown() {
         follower.catch_up().unwrap();
         assert_eq!(content(&follower), state, "{at}");
         if unharmed > 3 {
+            assert!(at > 15 && failed > 0, "{at} {failed}");
             break;
         }
     }
-    assert!(failed > 5, "{failed}");
 }
 
 #[test]
