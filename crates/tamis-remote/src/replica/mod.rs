@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, RwLock};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use tamis::io::{DirLock, DiskFs, FileSystem};
 use tamis::options::ReadMode;
@@ -43,6 +43,9 @@ const IN_A_ROW: usize = 4;
 
 /// Looks without success after which states are listed: the next number may be missing because it was pruned.
 const LOOKS: u32 = 20;
+
+/// So they are after the first look without success, if they have not been for so long.
+const LIST_EVERY: Duration = Duration::from_secs(60);
 
 /// How a replica is opened.
 #[derive(Clone, Debug)]
@@ -119,6 +122,8 @@ struct Progress {
     db_epoch: u64,
     /// Looks since a newer state was found.
     looks: u32,
+    /// When states were listed last, by a look.
+    listed: Option<Instant>,
     /// Whether the database has not got to this state yet.
     behind: bool,
 }
@@ -163,6 +168,7 @@ impl Repository {
             created: state.created,
             db_epoch: state.epoch,
             looks: 0,
+            listed: None,
             behind: false,
         };
         let shared = Arc::new(Shared {
@@ -278,11 +284,13 @@ impl Shared {
     /// Looks for a state newer than the one that is shown.
     fn look(&self, progress: &mut Progress) -> Result<Option<State>, Error> {
         let mut found: Option<State> = None;
-        let number = |found: &Option<State>| found.as_ref().map_or(progress.number, |state| state.number);
+        let shown = progress.number;
+        let number = |found: &Option<State>| found.as_ref().map_or(shown, |state| state.number);
+        let long_ago = progress.listed.is_none_or(|listed| listed.elapsed() >= LIST_EVERY);
         for _ in 0..IN_A_ROW {
             match self.repo.state_if_there(number(&found) + 1)? {
                 Some(state) => found = Some(state),
-                None if found.is_none() && progress.looks >= LOOKS => break,
+                None if found.is_none() && (long_ago || progress.looks >= LOOKS) => break,
                 None => {
                     progress.looks = if found.is_some() { 0 } else { progress.looks + 1 };
                     return Ok(found);
@@ -291,7 +299,9 @@ impl Shared {
         }
         // There may be many more, or the next one is missing.
         progress.looks = 0;
-        match self.repo.states_after(number(&found))?.last() {
+        let states = self.repo.states_after(number(&found))?;
+        progress.listed = Some(Instant::now());
+        match states.last() {
             Some(newest) => Ok(self.repo.state_if_there(newest.number)?.or(found)),
             None => Ok(found),
         }

@@ -302,6 +302,24 @@ fn faults_delay_a_replica_and_never_mislead_it() {
 }
 
 #[test]
+fn a_replica_passes_over_states_that_were_pruned() {
+    let store = Faulty::new();
+    let mut writer = Writer::new(&store, 12);
+    writer.ship();
+    let replica = replica(&store, &memory());
+    for _ in 0..2 {
+        writer.write(100);
+        writer.ship();
+    }
+    let mut retention = Retention::default();
+    retention.grace = Duration::ZERO;
+    writer.repo.prune(&retention).unwrap();
+    assert_eq!(writer.repo.states().unwrap().len(), 1);
+    replica.catch_up().unwrap();
+    assert_eq!(all(&replica.db()), writer.model);
+}
+
+#[test]
 fn a_takeover_is_followed() {
     let store = Faulty::new();
     let mut writer = Writer::new(&store, 9);
