@@ -27,7 +27,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tamis::io::{DirLock, DiskFs, FileSystem};
 use tamis::options::ReadMode;
-use tamis::{Db, Options};
+use tamis::{Db, OpenError, Options, StorageError};
 
 use crate::error::Error;
 use crate::parallel::locked;
@@ -201,7 +201,7 @@ impl Repository {
 
     /// Opens the newest state. Once more if a prune removed it meanwhile.
     fn first(&self, fs: &RemoteFs, path: &Path, options: &Options) -> Result<(State, Db), Error> {
-        let mut attempts = 0;
+        let (mut attempts, mut forgot) = (0, false);
         loop {
             let state = self.newest()?.ok_or_else(|| Error::NoState { what: "state".into() })?;
             let opened = fs.prepare(&state).and_then(|()| {
@@ -210,6 +210,11 @@ impl Repository {
             });
             match opened {
                 Ok(db) => return Ok((state, db)),
+                Err(error) if is_damage(&error) && !forgot => {
+                    log::warn!("state {} is fetched again: {error}", state.number);
+                    fs.forget();
+                    forgot = true;
+                }
                 Err(error) if attempts < 3 && self.newest_number()? != Some(state.number) => {
                     log::info!("state {} could not be opened: {error}", state.number);
                     attempts += 1;
@@ -235,6 +240,12 @@ impl Replica {
         self.shared.catch_up()
     }
 
+    /// Forgets what the cache directory holds, so that it is fetched again. For when a read reports damage: what was damaged on its way from
+    /// the store would otherwise be in the cache for as long as it is read. If the damage is in the store, it is there again.
+    pub fn forget_cache(&self) {
+        self.shared.fs.forget();
+    }
+
     /// Returns what the replica shows, and what it has cost.
     pub fn stats(&self) -> ReplicaStats {
         let (state, created) = *locked(&self.shared.shown);
@@ -253,8 +264,22 @@ impl Drop for Replica {
     }
 }
 
+/// Whether the engine found damage, which may be that of the cache.
+fn is_damage(error: &Error) -> bool {
+    matches!(error, Error::Open(OpenError::Storage(StorageError::Corrupt(_))))
+}
+
 impl Shared {
     fn catch_up(&self) -> Result<u64, Error> {
+        let result = self.catch_up_once();
+        if result.as_ref().is_err_and(is_damage) {
+            // The next call fetches again.
+            self.fs.forget();
+        }
+        result
+    }
+
+    fn catch_up_once(&self) -> Result<u64, Error> {
         let mut progress = locked(&self.progress);
         if let Some(state) = self.look(&mut progress)? {
             self.fs.prepare(&state)?;
