@@ -92,7 +92,7 @@ impl Repository {
     ///
     /// When the address is not understood, or the store's settings are not complete. Nothing is asked yet.
     pub fn open(url: &str, transfer: Transfer) -> Result<Repository, Error> {
-        let (store, prefix) = crate::location::open(url)?;
+        let (store, prefix) = crate::location::open(url, transfer.timeout)?;
         Ok(Repository::with_prefix(store, prefix, transfer))
     }
 
