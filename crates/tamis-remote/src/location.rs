@@ -1,6 +1,7 @@
 //! Addresses of repositories: a URL becomes a store and a prefix within it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use object_store::local::LocalFileSystem;
 use object_store::memory::InMemory;
@@ -14,8 +15,9 @@ use crate::error::Error;
 pub(crate) type Location = (Arc<dyn ObjectStore>, Path);
 
 /// Opens the store that a URL names: `file:///directory` (or a plain path), `memory:///`, `s3://bucket/prefix`, `gs://bucket/prefix`,
-/// `az://container/prefix`. Those of the clouds take keys, regions and endpoints from the environment, as `object_store` documents.
-pub(crate) fn open(url: &str) -> Result<Location, Error> {
+/// `az://container/prefix`. Those of the clouds take keys, regions and endpoints from the environment, as `object_store` documents. `timeout`
+/// is how long a request may take.
+pub(crate) fn open(url: &str, timeout: Duration) -> Result<Location, Error> {
     let bad = |why: String| Error::Url { url: url.to_owned(), why };
     // A plain path, as people type it; one letter before the colon is a drive.
     let parsed = match url.split_once(':') {
@@ -23,6 +25,8 @@ pub(crate) fn open(url: &str) -> Result<Location, Error> {
         _ => return directory(url.as_ref(), &bad),
     };
     let (scheme, prefix) = ObjectStoreScheme::parse(&parsed).map_err(|error| bad(error.to_string()))?;
+    #[cfg(not(feature = "https"))]
+    let _ = timeout;
     let store: Arc<dyn ObjectStore> = match scheme {
         ObjectStoreScheme::Local => {
             let path = parsed.to_file_path().map_err(|()| bad("it is not the path of a directory".into()))?;
@@ -32,17 +36,17 @@ pub(crate) fn open(url: &str) -> Result<Location, Error> {
         #[cfg(feature = "aws")]
         ObjectStoreScheme::AmazonS3 => {
             let builder = object_store::aws::AmazonS3Builder::from_env().with_url(url);
-            Arc::new(cloud!(builder, bad))
+            Arc::new(cloud!(builder, object_store::aws::AmazonS3ConfigKey::Client, timeout, bad))
         }
         #[cfg(feature = "gcp")]
         ObjectStoreScheme::GoogleCloudStorage => {
             let builder = object_store::gcp::GoogleCloudStorageBuilder::from_env().with_url(url);
-            Arc::new(cloud!(builder, bad))
+            Arc::new(cloud!(builder, object_store::gcp::GoogleConfigKey::Client, timeout, bad))
         }
         #[cfg(feature = "azure")]
         ObjectStoreScheme::MicrosoftAzure => {
             let builder = object_store::azure::MicrosoftAzureBuilder::from_env().with_url(url);
-            Arc::new(cloud!(builder, bad))
+            Arc::new(cloud!(builder, object_store::azure::AzureConfigKey::Client, timeout, bad))
         }
         _ => return Err(bad("this program was compiled without this kind of store".into())),
     };
@@ -58,21 +62,29 @@ fn directory(path: &std::path::Path, bad: &dyn Fn(String) -> Error) -> Result<Lo
 }
 
 /// Sets what all clouds have in common, and builds. Requests are retried by [`Store`](crate::store::Store), which also sees bodies that
-/// break off; the few retries here are for the single parts of a large upload, which can only be repeated at this level.
+/// break off; the few retries here are for the single parts of a large upload, which can only be repeated at this level. The client's own
+/// timeout, 30 s by default, must not end requests before ours does.
 #[cfg(feature = "https")]
 macro_rules! cloud {
-    ($builder:expr, $bad:expr) => {{
+    ($builder:expr, $client:path, $timeout:expr, $bad:expr) => {{
         install_tls();
+        configured!($builder, $client, $timeout).build().map_err(|error| $bad(error.to_string()))?
+    }};
+}
+#[cfg(feature = "https")]
+macro_rules! configured {
+    ($builder:expr, $client:path, $timeout:expr) => {{
         let retry = object_store::RetryConfig {
             max_retries: 4,
             retry_timeout: std::time::Duration::from_secs(60),
             ..Default::default()
         };
-        $builder.with_retry(retry).build().map_err(|error| $bad(error.to_string()))?
+        let timeout = format!("{} seconds", $timeout.as_secs().saturating_add(5));
+        $builder.with_retry(retry).with_config($client(object_store::ClientConfigKey::Timeout), timeout)
     }};
 }
 #[cfg(feature = "https")]
-use cloud;
+use {cloud, configured};
 
 /// Makes ring the process's implementation of TLS, unless the program has chosen one. [`Repository::open`](crate::Repository::open) does so by
 /// itself; a program that builds a cloud's store itself calls this first.
@@ -90,6 +102,7 @@ mod tests {
     fn addresses_are_paths_or_urls() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a b");
+        let open = |url: &str| open(url, Duration::from_secs(60));
         open(path.to_str().unwrap()).unwrap();
         open(Url::from_file_path(&path).unwrap().as_str()).unwrap();
         let (_, prefix) = open("memory:///x/y").unwrap();
@@ -97,5 +110,15 @@ mod tests {
         for bad in ["ftp://host/x", "http://host/x", "s3:", "file://host/x"] {
             assert!(matches!(open(bad), Err(Error::Url { .. })), "{bad}");
         }
+    }
+
+    #[cfg(feature = "aws")]
+    #[test]
+    fn the_clients_timeout_is_longer_than_ours() {
+        use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+        let timeout = Duration::from_secs(600);
+        let builder = configured!(AmazonS3Builder::new(), AmazonS3ConfigKey::Client, timeout);
+        let key = AmazonS3ConfigKey::Client(object_store::ClientConfigKey::Timeout);
+        assert_eq!(builder.get_config_value(&key).as_deref(), Some("10m 5s"));
     }
 }

@@ -8,11 +8,12 @@
 //! they name: an interruption leaves objects that the next prune removes, never a state without its objects.
 
 use std::collections::HashSet;
+use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
 use crate::error::Error;
 use crate::known::drawn;
-use crate::parallel::each;
+use crate::parallel::{each, locked};
 use crate::repository::{Listing, Repository};
 use crate::session::lives;
 use crate::state::object_name;
@@ -104,12 +105,22 @@ impl Repository {
         let stay: Vec<u64> = stay.into_iter().map(|state| state.number).collect();
         // Read before anything is removed: a state that cannot be read may name anything.
         let threads = self.store.transfer().parallel;
-        let read = each(threads, &stay, |&number| {
-            let state = self.state_if_there(number)?;
-            Ok(state.map(|state| state.objects().map(|piece| piece.object.clone()).collect::<Vec<_>>()))
+        // One set of names: most states name almost the same objects.
+        let named = Mutex::new(HashSet::new());
+        let there = each(threads, &stay, |&number| {
+            let Some(state) = self.state_if_there(number)? else { return Ok(false) };
+            let mut named = locked(&named);
+            for piece in state.objects() {
+                if !named.contains(&piece.object) {
+                    named.insert(piece.object.clone());
+                }
+            }
+            Ok(true)
         })?;
-        let Some(named) = read.into_iter().collect::<Option<Vec<_>>>() else { return Ok(None) };
-        let named: HashSet<String> = named.into_iter().flatten().collect();
+        if there.contains(&false) {
+            return Ok(None);
+        }
+        let named = locked(&named);
 
         let mut unneeded = Vec::new();
         for under in ["files", "parts", "lists"] {

@@ -73,6 +73,9 @@ pub enum Which {
     At(SystemTime),
 }
 
+/// A hint is a number.
+const LONGEST_HINT: u64 = 1024;
+
 /// More lists than this are not kept in memory.
 const LISTS_KEPT: usize = 4096;
 
@@ -89,7 +92,7 @@ impl Repository {
     ///
     /// When the address is not understood, or the store's settings are not complete. Nothing is asked yet.
     pub fn open(url: &str, transfer: Transfer) -> Result<Repository, Error> {
-        let (store, prefix) = crate::location::open(url)?;
+        let (store, prefix) = crate::location::open(url, transfer.timeout)?;
         Ok(Repository::with_prefix(store, prefix, transfer))
     }
 
@@ -139,7 +142,9 @@ impl Repository {
 
     /// Reads a state if there is one of this number: one request, and one for each list that was not read before.
     pub(crate) fn state_if_there(&self, number: u64) -> Result<Option<State>, Error> {
-        let Some(bytes) = self.store.get_if_there(&object_name(number))? else { return Ok(None) };
+        let Some(bytes) = self.store.get_if_there(&object_name(number), state::LONGEST_DOCUMENT)? else {
+            return Ok(None);
+        };
         state::from_bytes(number, &bytes, |piece| self.list(piece)).map(Some)
     }
 
@@ -175,7 +180,11 @@ impl Repository {
 
     /// Looks for the newest state where the hint says, or everywhere.
     pub(crate) fn newest_number(&self) -> Result<Option<u64>, Error> {
-        let hint = self.store.get_if_there("latest")?;
+        let hint = match self.store.get_if_there("latest", LONGEST_HINT) {
+            // It is anything but a hint.
+            Err(Error::Damaged { .. }) => None,
+            hint => hint?,
+        };
         let hint = hint.and_then(|bytes| serde_json::from_slice::<Latest>(&bytes).ok());
         if let Some(Latest { number: number @ 1.. }) = hint
             && let Some(newest) = self.states_after(number - 1)?.last()
@@ -205,7 +214,7 @@ impl Repository {
         if let Some(list) = locked(&self.lists).get(&piece.object) {
             return Ok(list.to_vec());
         }
-        let bytes = self.store.get(&piece.object)?;
+        let bytes = self.store.get(&piece.object, piece.len)?;
         if bytes.len() as u64 != piece.len || ContentHash::of(&bytes) != piece.hash {
             return Err(Error::damaged(&piece.object, "its contents are not those that were written"));
         }

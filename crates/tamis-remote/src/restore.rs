@@ -2,15 +2,20 @@
 //!
 //! # Order
 //!
-//! A marker file first; then every file under a temporary name, checked, synced, renamed; `CURRENT` last, after a sync of the directory; then
-//! the marker goes. So a directory with the marker is not a database yet, a restore that was interrupted at any point continues, and an
-//! engine that opens the directory before the end finds no database there.
+//! A marker file first; then every file under a temporary name, checked, synced, renamed; `CURRENT` last, after a sync of the directory; then,
+//! if logs are to be cut, the engine opens the database and closes it; then the marker goes. So a directory with the marker is not a database
+//! yet, and a restore that was interrupted at any point continues: what the engine has changed by then does not have its hash any more.
+//!
+//! # Processes
+//!
+//! A restore holds the lock that a database in the directory has, so that there is one at a time, and nobody opens what is not whole. Only
+//! the engine that cuts the logs takes it in between.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use tamis::io::{Access, DiskFs, FileSystem, Usage};
+use tamis::io::{Access, DirLock, DiskFs, FileSystem, Usage};
 use tamis::operators::Operators;
 use tamis::{Db, OpenError, Options, StorageError};
 
@@ -18,7 +23,7 @@ use crate::error::Error;
 use crate::hash::Hasher;
 use crate::parallel::each;
 use crate::repository::Repository;
-use crate::state::{FileEntry, Kind, State};
+use crate::state::{FileEntry, Kind, State, object_name};
 use crate::upload::{Meter, OnProgress};
 
 /// In a directory that is not restored yet.
@@ -26,6 +31,9 @@ const MARKER: &str = "RESTORING";
 
 /// At the end of the name of a file that is not whole yet.
 const PARTIAL: &str = ".partial";
+
+/// The lock of a database's directory; an empty file that stays.
+const LOCK: &str = "LOCK";
 
 /// How a restore is made.
 #[derive(Clone, Default)]
@@ -67,7 +75,10 @@ impl Repository {
     /// When the directory holds something else, an object is missing or damaged, or a request or the file system fails. The next attempt
     /// continues.
     pub fn restore(&self, state: &State, target: &Path, options: &RestoreOptions) -> Result<Restored, Error> {
-        self.restore_files(state, &state.files, target, options)
+        let target = Target::begin(target, options, state, &state.files)?;
+        let restored = self.restore_files(state, &state.files, &target, options)?;
+        target.finish()?;
+        Ok(restored)
     }
 
     /// Restores a database as it was at a sequence number: the newest state that ends at or before it, and logs of later states. For any
@@ -77,8 +88,8 @@ impl Repository {
     ///
     /// # Errors
     ///
-    /// [`Error::Unreachable`] if no state ends before the number, or logs in between are not in the repository: then the directory is not to
-    /// be used. Otherwise as [`restore`](Self::restore).
+    /// [`Error::Unreachable`] if no state ends before the number, or logs in between are not in the repository: then the directory stays
+    /// marked as one that is being restored. Otherwise as [`restore`](Self::restore).
     pub fn restore_to(
         &self,
         seq: u64,
@@ -87,7 +98,9 @@ impl Repository {
         options: &RestoreOptions,
     ) -> Result<Restored, Error> {
         let (state, files) = self.reach(seq)?;
-        let mut restored = self.restore_files(&state, &files, target, options)?;
+        let mut dir = Target::begin(target, options, &state, &files)?;
+        let mut restored = self.restore_files(&state, &files, &dir, options)?;
+        dir.unlock();
         let mut open =
             Options { operators: operators.with_unknown(), create_if_missing: false, ..Options::default() };
         open.recover_to = Some(seq);
@@ -102,6 +115,7 @@ impl Repository {
         })?;
         let reached = db.snapshot().seq();
         db.close()?;
+        dir.lock()?;
         if reached < seq {
             // Within a batch, or of a log that is not there.
             let why = format!(
@@ -109,14 +123,17 @@ impl Repository {
             );
             return Err(Error::Unreachable { seq, why });
         }
+        dir.finish()?;
         restored.last_seq = seq;
         Ok(restored)
     }
 
     /// Finds the state from which a sequence number is reached, and its files with the logs of later states.
     fn reach(&self, seq: u64) -> Result<(State, Vec<FileEntry>), Error> {
-        let unreachable = |why: String| Error::Unreachable { seq, why };
-        let mut later: Vec<State> = Vec::new();
+        let unreachable = |why: String| Err(Error::Unreachable { seq, why });
+        // The first state that ends after the number, and where the one after it stands. States are large: no more of them is kept.
+        let mut next: Option<State> = None;
+        let mut second = None;
         let mut base = None;
         for listing in self.states()?.iter().rev() {
             // One that a prune has just removed is older than what is looked for, or there is none.
@@ -125,53 +142,54 @@ impl Repository {
                 base = Some(state);
                 break;
             }
-            later.push(state);
+            second = next.map(|state| (state.epoch, state.last_seq));
+            next = Some(state);
         }
         let Some(base) = base else {
-            return Err(unreachable(match later.last() {
+            return unreachable(match next {
                 Some(oldest) => format!("the oldest state, {}, ends at {}", oldest.number, oldest.last_seq),
                 None => "the repository has no state".into(),
-            }));
+            });
         };
+        if base.last_seq == seq {
+            let files = base.files.clone();
+            return Ok((base, files));
+        }
+        // After a takeover the same numbers may stand for other writes.
+        let Some(next) = next.filter(|next| next.epoch == base.epoch) else {
+            return unreachable(format!("no state after {} of the same writer reaches it", base.number));
+        };
+        // So they may after a power failure of a writer whose unsynced writes were shipped.
+        let lost = |number: u64| {
+            format!(
+                "the writer had lost writes of state {number} when it wrote the next, so that numbers were used twice"
+            )
+        };
+        if second.is_some_and(|(epoch, last)| epoch == next.epoch && last < next.last_seq) {
+            return unreachable(lost(next.number));
+        }
         let mut files: BTreeMap<String, FileEntry> =
             base.files.iter().map(|file| (file.name.clone(), file.clone())).collect();
-        let mut reached = base.last_seq;
-        // After a takeover the same numbers may stand for other writes.
-        for state in later.iter().rev().take_while(|state| state.epoch == base.epoch) {
-            if reached >= seq {
-                break;
-            }
-            for log in state.files.iter().filter(|file| file.kind == Kind::Log) {
-                let longer = files.get(&log.name).is_none_or(|have| have.len < log.len);
-                if longer {
-                    files.insert(log.name.clone(), log.clone());
-                }
-            }
-            reached = state.last_seq;
-        }
-        match reached >= seq {
-            true => Ok((base, files.into_values().collect())),
-            false => {
-                Err(unreachable(format!("no state after {} of the same writer reaches it", base.number)))
+        for log in next.files.iter().filter(|file| file.kind == Kind::Log) {
+            match files.insert(log.name.clone(), log.clone()) {
+                Some(before) if before.len > log.len => return unreachable(lost(base.number)),
+                _ => {}
             }
         }
+        Ok((base, files.into_values().collect()))
     }
 
     fn restore_files(
         &self,
         state: &State,
         files: &[FileEntry],
-        target: &Path,
+        target: &Target<'_>,
         options: &RestoreOptions,
     ) -> Result<Restored, Error> {
-        let fs: Arc<dyn FileSystem> =
-            options.file_system.clone().unwrap_or_else(|| Arc::new(DiskFs::default()));
-        let fs = &*fs;
-        if !files.iter().any(|file| file.kind == Kind::Current && file.len > 0) {
-            return Err(Error::damaged(&crate::state::object_name(state.number), "it has no CURRENT"));
-        }
-        begin(fs, target, files)?;
-        let bytes = files.iter().map(|file| file.len).sum();
+        let (fs, target) = (&*target.fs, target.path);
+        let bytes = files.iter().try_fold(0u64, |sum, file| sum.checked_add(file.len));
+        let bytes =
+            bytes.ok_or_else(|| Error::damaged(&object_name(state.number), "its files are too long"))?;
         let meter = Meter::new(options.progress.clone(), bytes, files.len());
         let (last, first): (Vec<&FileEntry>, Vec<&FileEntry>) =
             files.iter().partition(|file| file.kind == Kind::Current);
@@ -185,9 +203,6 @@ impl Repository {
             there.push(self.restore_file(fs, target, file, &meter)?);
             meter.file();
         }
-        fs.sync_dir(target).map_err(Error::io(target.display()))?;
-        let marker = target.join(MARKER);
-        fs.remove(&marker).map_err(Error::io(marker.display()))?;
         fs.sync_dir(target).map_err(Error::io(target.display()))?;
         Ok(Restored {
             number: state.number,
@@ -250,32 +265,97 @@ impl Repository {
     }
 }
 
-/// Makes the directory one that is being restored.
-fn begin(fs: &dyn FileSystem, target: &Path, files: &[FileEntry]) -> Result<(), Error> {
-    let failed = |error| Error::io(target.display())(error);
-    fs.create_dir_all(target).map_err(failed)?;
-    // The directory's own name; of its parents', the caller may know more.
-    match target.parent() {
-        Some(parent) if parent.as_os_str().is_empty() => fs.sync_dir(Path::new(".")).map_err(failed)?,
-        Some(parent) => fs.sync_dir(parent).map_err(failed)?,
-        None => {}
+/// A directory that is being restored.
+struct Target<'p> {
+    fs: Arc<dyn FileSystem>,
+    path: &'p Path,
+    lock: Option<Box<dyn DirLock>>,
+}
+
+impl<'p> Target<'p> {
+    /// Makes a directory one in which these files are being restored.
+    fn begin(
+        path: &'p Path,
+        options: &RestoreOptions,
+        state: &State,
+        files: &[FileEntry],
+    ) -> Result<Target<'p>, Error> {
+        if !files.iter().any(|file| file.kind == Kind::Current && file.len > 0) {
+            return Err(Error::damaged(&object_name(state.number), "it has no CURRENT"));
+        }
+        let fs = options.file_system.clone().unwrap_or_else(|| Arc::new(DiskFs::default()));
+        let mut target = Target { fs, path, lock: None };
+        let failed = |error| Error::io(path.display())(error);
+        target.fs.create_dir_all(path).map_err(failed)?;
+        // The directory's own name; of its parents', the caller may know more.
+        match path.parent() {
+            Some(parent) if parent.as_os_str().is_empty() => {
+                target.fs.sync_dir(Path::new(".")).map_err(failed)?;
+            }
+            Some(parent) => target.fs.sync_dir(parent).map_err(failed)?,
+            None => {}
+        }
+        // First without the lock, which would leave its file in other people's directories.
+        target.is_marked()?;
+        target.lock()?;
+        if target.is_marked()? {
+            target.clean(files)?;
+        } else {
+            target.fs.create(&path.join(MARKER), Usage::Log).map_err(failed)?.sync().map_err(failed)?;
+        }
+        target.fs.sync_dir(path).map_err(failed)?;
+        Ok(target)
     }
-    let there = fs.list(target).map_err(failed)?;
-    let marker = target.join(MARKER);
-    if there.iter().any(|name| name == MARKER) {
-        // An interrupted restore, perhaps of another state. What is of this one is checked before it is used.
+
+    /// Whether the directory was being restored. Fails if it was not, and is not empty.
+    fn is_marked(&self) -> Result<bool, Error> {
+        let there = self.fs.list(self.path).map_err(Error::io(self.path.display()))?;
+        let marked = there.iter().any(|name| name == MARKER);
+        match marked || there.iter().all(|name| name == LOCK) {
+            true => Ok(marked),
+            false => Err(Error::NotEmpty { path: self.path.display().to_string() }),
+        }
+    }
+
+    /// Removes what an interrupted restore, perhaps of another state, has left. Files of these names are checked before they are used.
+    fn clean(&self, files: &[FileEntry]) -> Result<(), Error> {
+        let failed = |error| Error::io(self.path.display())(error);
         let names: HashSet<&str> = files.iter().map(|file| file.name.as_str()).collect();
-        for name in there.iter().filter(|name| *name != MARKER) {
-            if !names.contains(name.as_str()) || name == "CURRENT" {
-                fs.remove(&target.join(name)).map_err(failed)?;
+        let unneeded = |name: &String| {
+            name == "CURRENT" || !(names.contains(name.as_str()) || name == MARKER || name == LOCK)
+        };
+        for name in self.fs.list(self.path).map_err(failed)?.into_iter().filter(unneeded) {
+            self.fs.remove(&self.path.join(name)).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    fn lock(&mut self) -> Result<(), Error> {
+        let path = self.path.join(LOCK);
+        self.lock = self.fs.lock(&path).map_err(Error::io(path.display()))?;
+        match self.lock {
+            Some(_) => Ok(()),
+            None => {
+                let used = "another restore, or a database, has it open";
+                Err(Error::io(self.path.display())(std::io::Error::new(
+                    std::io::ErrorKind::ResourceBusy,
+                    used,
+                )))
             }
         }
-    } else if !there.is_empty() {
-        return Err(Error::NotEmpty { path: target.display().to_string() });
-    } else {
-        fs.create(&marker, Usage::Log).map_err(failed)?.sync().map_err(failed)?;
     }
-    fs.sync_dir(target).map_err(failed)
+
+    /// For the engine.
+    fn unlock(&mut self) {
+        self.lock = None;
+    }
+
+    /// From here on it is a database.
+    fn finish(self) -> Result<(), Error> {
+        let marker = self.path.join(MARKER);
+        self.fs.remove(&marker).map_err(Error::io(marker.display()))?;
+        self.fs.sync_dir(self.path).map_err(Error::io(self.path.display()))
+    }
 }
 
 /// Whether a local file has the bytes of an entry.
@@ -299,4 +379,82 @@ fn is_whole(fs: &dyn FileSystem, path: &Path, file: &FileEntry) -> std::io::Resu
         }
     }
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use object_store::memory::InMemory;
+
+    use super::*;
+    use crate::state::to_bytes;
+    use crate::store::Transfer;
+
+    fn repository(states: &[(u64, u64, u64)]) -> Repository {
+        let repo = Repository::with_store(Arc::new(InMemory::new()), "", Transfer::default());
+        for (at, &(epoch, last_seq, log)) in states.iter().enumerate() {
+            let piece = |len| crate::state::Piece {
+                object: format!("parts/s/{len}"),
+                len,
+                hash: crate::hash::ContentHash::of(b""),
+            };
+            let files = vec![FileEntry {
+                name: "000001.log".into(),
+                len: log,
+                kind: Kind::Log,
+                metadata_from: log,
+                pieces: vec![piece(log)],
+            }];
+            let state = State {
+                number: at as u64 + 1,
+                created: SystemTime::UNIX_EPOCH,
+                writer: "w".into(),
+                epoch,
+                session: "s".into(),
+                run: "r".into(),
+                last_seq,
+                files,
+                lists: Vec::new(),
+            };
+            let bytes = to_bytes(&state, &state.files).unwrap();
+            assert!(repo.store.put_new(&object_name(state.number), bytes.into()).unwrap());
+        }
+        repo
+    }
+
+    /// The state that is restored, and the length of the log.
+    fn reached(repo: &Repository, seq: u64) -> Option<(u64, u64)> {
+        match repo.reach(seq) {
+            Ok((state, files)) => Some((state.number, files[0].len)),
+            Err(Error::Unreachable { .. }) => None,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    #[test]
+    fn the_log_is_that_of_the_next_state() {
+        let repo = repository(&[(0, 10, 100), (0, 20, 200), (0, 30, 300), (1, 40, 400)]);
+        let at = |seq| reached(&repo, seq);
+        assert_eq!([at(9), at(10), at(11), at(20)], [None, Some((1, 100)), Some((1, 200)), Some((2, 200))]);
+        assert_eq!([at(29), at(30)], [Some((2, 300)), Some((3, 300))]);
+        // What is after the takeover belongs to another history.
+        assert_eq!([at(31), at(40), at(41)], [None, Some((4, 400)), None]);
+    }
+
+    #[test]
+    fn numbers_that_were_used_twice_are_not_reached() {
+        // The second state has writes that were lost: the third ends before it, and goes on.
+        let repo = repository(&[(0, 10, 100), (0, 20, 200), (0, 15, 150), (0, 25, 250)]);
+        let at = |seq| reached(&repo, seq);
+        assert_eq!([at(10), at(12)], [Some((1, 100)), None]);
+        assert_eq!([at(15), at(18), at(25)], [Some((3, 150)), Some((3, 250)), Some((4, 250))]);
+        // The third has more numbers already, but a shorter log.
+        let repo = repository(&[(0, 10, 100), (0, 20, 200), (0, 25, 150)]);
+        let at = |seq| reached(&repo, seq);
+        assert_eq!([at(12), at(20), at(22), at(25)], [Some((1, 200)), Some((2, 200)), None, Some((3, 150))]);
+        // A takeover by an older copy is no such loss.
+        let repo = repository(&[(0, 10, 100), (0, 20, 200), (1, 15, 150)]);
+        assert_eq!(reached(&repo, 12), Some((1, 200)));
+    }
 }

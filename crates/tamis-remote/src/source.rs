@@ -155,9 +155,9 @@ impl Source for Directory {
 }
 
 /// Returns what a file is by its name; `None` for what is no part of a database.
-fn kind_of(name: &str) -> Option<Kind> {
-    let numbered =
-        |suffix: &str| name.strip_suffix(suffix).is_some_and(|stem| stem.bytes().all(|b| b.is_ascii_digit()));
+pub(crate) fn kind_of(name: &str) -> Option<Kind> {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let numbered = |suffix: &str| name.strip_suffix(suffix).is_some_and(is_number);
     match name {
         "CURRENT" => Some(Kind::Current),
         "OPTIONS" => Some(Kind::Options),
@@ -165,7 +165,7 @@ fn kind_of(name: &str) -> Option<Kind> {
         _ if numbered(".blb") => Some(Kind::Blob),
         _ if numbered(".flt") => Some(Kind::Filter),
         _ if numbered(".log") => Some(Kind::Log),
-        _ if name.starts_with("MANIFEST-") => Some(Kind::Manifest),
+        _ if name.strip_prefix("MANIFEST-").is_some_and(is_number) => Some(Kind::Manifest),
         _ => None,
     }
 }

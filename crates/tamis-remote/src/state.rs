@@ -16,6 +16,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::Error;
 use crate::hash::ContentHash;
+use crate::source::kind_of;
 
 /// The version that is written, and the newest that is read.
 const FORMAT: u32 = 1;
@@ -25,6 +26,15 @@ const GROUP: u64 = 256;
 
 /// A smaller group is not worth a list.
 const LEAST_LISTED: usize = 64;
+
+/// A document longer than this is none: some million pieces of logs.
+pub(crate) const LONGEST_DOCUMENT: u64 = 256 << 20;
+
+/// Nor is a list: it has [`GROUP`] files at most.
+const LONGEST_LIST: u64 = 16 << 20;
+
+/// No number of a state, no sequence number and no sum of lengths is higher, so that the next one, and sums of a few, are numbers.
+const LARGEST: u64 = u64::MAX >> 4;
 
 /// What a file is to the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -100,6 +110,8 @@ pub struct State {
     pub epoch: u64,
     /// The upload session that wrote it.
     pub session: String,
+    /// The run of its writer: tells copies of one writer's directory apart.
+    pub(crate) run: String,
     /// The last sequence number in it.
     pub last_seq: u64,
     /// The database's files.
@@ -133,7 +145,10 @@ pub(crate) fn object_name(number: u64) -> String {
 /// Returns the number in such a name.
 pub(crate) fn number_in(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("states/")?.strip_suffix(".json")?;
-    if digits.len() != 20 || !digits.bytes().all(|b| b.is_ascii_digit()) { None } else { digits.parse().ok() }
+    if digits.len() != 20 || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    digits.parse().ok().filter(|number| *number <= LARGEST)
 }
 
 #[derive(Serialize, Deserialize)]
@@ -152,6 +167,7 @@ struct Body {
     writer: String,
     epoch: u64,
     session: String,
+    run: String,
     last_seq: u64,
     files: Vec<FileEntry>,
     lists: Vec<Piece>,
@@ -203,6 +219,7 @@ pub(crate) fn to_bytes(state: &State, inline: &[FileEntry]) -> Result<Vec<u8>, E
         writer: state.writer.clone(),
         epoch: state.epoch,
         session: state.session.clone(),
+        run: state.run.clone(),
         last_seq: state.last_seq,
         files: inline.to_vec(),
         lists: state.lists.clone(),
@@ -241,9 +258,16 @@ pub(crate) fn from_bytes(
     if body.number != number {
         return Err(damaged(format!("it is state {}", body.number)));
     }
+    if [number, body.epoch, body.last_seq].iter().any(|number| *number > LARGEST) {
+        return Err(damaged("a number in it is too high".into()));
+    }
     let mut files = body.files;
+    let mut lists = HashSet::new();
     for piece in &body.lists {
         check_piece(piece).map_err(&damaged)?;
+        if piece.len > LONGEST_LIST || !lists.insert(&piece.object) {
+            return Err(damaged(format!("{} is too long a list, or named twice", piece.object)));
+        }
         files.extend(list(piece)?);
     }
     check(&files).map_err(damaged)?;
@@ -255,21 +279,24 @@ pub(crate) fn from_bytes(
         writer: body.writer,
         epoch: body.epoch,
         session: body.session,
+        run: body.run,
         last_seq: body.last_seq,
         files,
         lists: body.lists,
     })
 }
 
-/// Checks what the rest of the crate relies on: names stay within their directory and are distinct, and lengths add up.
-fn check(files: &[FileEntry]) -> Result<(), String> {
+/// Checks what the rest of the crate relies on: names are those of a database's files, and distinct; lengths add up, and are not too high.
+pub(crate) fn check(files: &[FileEntry]) -> Result<(), String> {
     let mut names = HashSet::new();
+    let mut total = 0u64;
     for file in files {
         let name = &file.name;
-        let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_');
-        if name.is_empty() || name.len() > 200 || name.starts_with('.') || !name.bytes().all(plain) {
-            return Err(format!("{name:?} is not the name of a file of a database"));
+        if name.len() > 200 || kind_of(name) != Some(file.kind) {
+            return Err(format!("{name:?} is not the name of a file of a database, or of another kind"));
         }
+        total =
+            total.checked_add(file.len).filter(|total| *total <= LARGEST).ok_or("its files are too long")?;
         if !names.insert(name) {
             return Err(format!("{name} is listed twice"));
         }
@@ -319,6 +346,7 @@ mod tests {
             writer: "w".into(),
             epoch: 1,
             session: "s".into(),
+            run: "r".into(),
             last_seq: 42,
             files,
             lists: Vec::new(),
@@ -340,6 +368,8 @@ mod tests {
         let bytes = to_bytes(&state, &state.files).unwrap();
         assert_eq!(from_bytes(7, &bytes, none).unwrap(), state);
         assert!(from_bytes(8, &bytes, none).is_err());
+        assert_eq!(number_in(&object_name(LARGEST)), Some(LARGEST));
+        assert_eq!(number_in(&object_name(LARGEST + 1)), None);
     }
 
     #[test]
@@ -370,7 +400,26 @@ mod tests {
             refused(&|state| state.files[0].pieces[0].object = format!("files/a/{name}"));
         }
         refused(&|state| state.files[0].pieces[0].object = "states/00000000000000000001.json".into());
+        for name in
+            ["RESTORING", "LOCK", "000001.tam.partial", "MANIFEST-1.partial", "backup-cache.json", ".tam"]
+        {
+            refused(&|state| state.files[0].name = name.into());
+        }
+        refused(&|state| state.files[0].kind = Kind::Blob);
+        refused(&|state| state.files[0].name = "CURRENT".into());
         refused(&|state| state.files.push(state.files[0].clone()));
+        let piece = |len| Piece { object: "lists/a/b".into(), len, hash: ContentHash::of(b"") };
+        refused(&|state| state.lists = vec![piece(3), piece(3)]);
+        refused(&|state| state.lists = vec![piece(u64::MAX)]);
+        for number in [LARGEST + 1, u64::MAX] {
+            refused(&|state| state.last_seq = number);
+            refused(&|state| state.epoch = number);
+            refused(&|state| state.files[0] = file("000001.tam", Kind::Table, &[number]));
+        }
+        refused(&|state| {
+            let file = |number| file(&format!("{number:06}.tam"), Kind::Table, &[LARGEST / 2 + 1]);
+            state.files = vec![file(1), file(2)];
+        });
         refused(&|state| state.files[0].len = 999);
         refused(&|state| state.files[0].metadata_from = 1001);
         refused(&|state| state.files[0] = file("000001.tam", Kind::Table, &[500, 500]));

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use futures_util::{StreamExt, TryStreamExt};
+use futures_util::StreamExt;
 use object_store::path::Path;
 use object_store::{
     Error as StoreError, GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutPayload,
@@ -41,7 +41,7 @@ pub struct Transfer {
     pub attempts: u32,
     /// The pause before the second attempt, 100 ms; it doubles with each, up to 100 times this.
     pub backoff: Duration,
-    /// How long an attempt may take: 60 s.
+    /// How long an attempt may take: 60 s. A piece must get through in this time, over a line that [`parallel`](Self::parallel) pieces share.
     pub timeout: Duration,
 }
 
@@ -170,24 +170,33 @@ impl Store {
         }
     }
 
-    /// Fetches a whole object.
-    pub(crate) fn get(&self, name: &str) -> Result<Bytes, Error> {
-        self.get_if_there(name)?.ok_or_else(|| Error::Gone { object: name.to_owned() })
+    /// Fetches a whole object of at most `most` bytes; a longer one is damage, and its bytes are not taken.
+    pub(crate) fn get(&self, name: &str, most: u64) -> Result<Bytes, Error> {
+        self.get_if_there(name, most)?.ok_or_else(|| Error::Gone { object: name.to_owned() })
     }
 
-    /// Fetches a whole object if there is one.
-    pub(crate) fn get_if_there(&self, name: &str) -> Result<Option<Bytes>, Error> {
+    /// Fetches a whole object of at most `most` bytes if there is one.
+    pub(crate) fn get_if_there(&self, name: &str, most: u64) -> Result<Option<Bytes>, Error> {
         let answer = self.retried(&format!("fetch {name}"), |shared| {
             shared.counters.gets.fetch_add(1, Relaxed);
             let (path, store) = (shared.path(name), shared.store.clone());
             async move {
                 let found = store.get_opts(&path, GetOptions::new()).await?;
                 let len = found.meta.size;
+                if len > most {
+                    return Ok(Err(len));
+                }
                 let bytes = found.bytes().await?;
-                whole(bytes, len)
+                whole(bytes, len).map(Ok)
             }
         });
-        self.fetched(answer)
+        match answer {
+            Ok(Err(len)) => {
+                Err(Error::damaged(name, format!("it has {len} bytes, and {most} at most are expected")))
+            }
+            Ok(Ok(bytes)) => self.fetched(Ok(bytes)),
+            Err(error) => self.fetched(Err(error)),
+        }
     }
 
     /// Fetches a range of an object, in one request.
@@ -238,7 +247,12 @@ impl Store {
             Err(Error::Request {
                 source: StoreError::AlreadyExists { .. } | StoreError::Precondition { .. },
                 ..
-            }) => Ok(self.get_if_there(name)?.is_some_and(|there| there == bytes)),
+            }) => match self.get_if_there(name, bytes.len() as u64) {
+                Ok(there) => Ok(there.is_some_and(|there| there == bytes)),
+                // A longer one.
+                Err(Error::Damaged { .. }) => Ok(false),
+                Err(error) => Err(error),
+            },
             Err(error) => Err(error),
         }
     }
@@ -307,14 +321,20 @@ impl Store {
     /// Lists objects below `under` whose names come after `after`, in no particular order.
     pub(crate) fn list(&self, under: &str, after: Option<&str>) -> Result<Vec<Listed>, Error> {
         let depth = self.0.prefix.parts().count();
-        let objects: Vec<ObjectMeta> = self.retried(&format!("list {under}"), |shared| {
+        // Each page of the answer has the time of an attempt: together they may be many.
+        let objects: Vec<ObjectMeta> = self.repeated(&format!("list {under}"), |shared| {
             let (under, after) = (shared.path(under), after.map(|name| shared.path(name)));
-            let store = shared.store.clone();
+            let (store, timeout) = (shared.store.clone(), shared.transfer.timeout);
             async move {
-                match after {
-                    Some(after) => store.list_with_offset(Some(&under), &after).try_collect().await,
-                    None => store.list(Some(&under)).try_collect().await,
+                let mut listed = match after {
+                    Some(after) => store.list_with_offset(Some(&under), &after),
+                    None => store.list(Some(&under)),
+                };
+                let mut objects = Vec::new();
+                while let Some(object) = within(timeout, async { listed.next().await.transpose() }).await? {
+                    objects.push(object);
                 }
+                Ok(objects)
             }
         })?;
         self.0.counters.lists.fetch_add(1 + objects.len() as u64 / LISTED_AT_ONCE, Relaxed);
@@ -354,6 +374,19 @@ impl Store {
         names.chunks(LISTED_AT_ONCE as usize).map(failed).sum()
     }
 
+    /// Removes one object that must not stay; none is there afterwards.
+    pub(crate) fn remove(&self, name: &str) -> Result<(), Error> {
+        let answer = self.retried(&format!("remove {name}"), |shared| {
+            shared.counters.deletes.fetch_add(1, Relaxed);
+            let (path, store) = (shared.path(name), shared.store.clone());
+            async move { store.delete(&path).await }
+        });
+        match answer {
+            Err(Error::Request { source: StoreError::NotFound { .. }, .. }) => Ok(()),
+            answer => answer,
+        }
+    }
+
     /// Waits until the bandwidth allows for `bytes` more.
     fn pace(&self, bytes: u64) {
         let Some(rate) = self.0.transfer.bytes_per_second else { return };
@@ -371,15 +404,24 @@ impl Store {
         self.0.transfer.backoff * 2u32.saturating_pow(attempt - 1).min(100)
     }
 
-    /// Makes a request until it succeeds, or another attempt would not help, or there were too many.
+    /// Makes a request, for as long as an attempt may take, until it succeeds, or another attempt would not help, or there were too many.
     fn retried<T, F>(&self, what: &str, request: impl Fn(&Shared) -> F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        self.repeated(what, |shared| within(shared.transfer.timeout, request(shared)))
+    }
+
+    /// The same for a request that takes care of its time itself.
+    fn repeated<T, F>(&self, what: &str, request: impl Fn(&Shared) -> F) -> Result<T, Error>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
         let mut attempt = 1;
         loop {
-            match run(within(self.0.transfer.timeout, request(&self.0))) {
+            match run(request(&self.0)) {
                 Ok(answer) => return Ok(answer),
                 Err(source) if may_help(&source) && attempt < self.0.transfer.attempts => {
                     self.0.counters.retries.fetch_add(1, Relaxed);
@@ -448,3 +490,6 @@ fn run<T: Send + 'static>(
     // The sender is gone without a word if the store's client panicked.
     receive.recv().unwrap_or_else(|_| Err(generic("the store's client failed".into())))
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,7 +16,7 @@ use tamis::io::{DirLock, FileSystem};
 
 use crate::error::Error;
 use crate::hash::{ContentHash, Hasher};
-use crate::known::Known;
+use crate::known::{Known, beside};
 use crate::parallel::{each, locked};
 use crate::repository::Repository;
 use crate::session::Session;
@@ -31,6 +31,13 @@ const SAME_LENGTH: usize = 16;
 
 /// A base that has been looked at this long ago may not be the newest state any more, even if the next number is free: see `commit`.
 const BASE_IS_OLD: Duration = Duration::from_secs(60);
+
+/// A session that has lasted so long is ended after a state, and another begins: what only a living session keeps from being pruned would
+/// otherwise pile up as long as somebody ships.
+const SESSION_SPAN: Duration = Duration::from_secs(900);
+
+/// Hashes of new files are saved at most so often while states are written one after the other.
+const SAVE_EVERY: Duration = Duration::from_secs(30);
 
 /// How far a backup, a restore or a check is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -131,12 +138,22 @@ pub(crate) struct Uploader {
     fs: Arc<dyn FileSystem>,
     options: BackupOptions,
     known: Known,
+    /// Named by the states; saved before the first of them.
+    run: String,
     session: Session,
     epoch: u64,
     base: Base,
     /// Held by the process that uses the cache file. Another one beside it reads the file, begins a session of its own, and writes
-    /// nothing back: a session that two share would end with the first.
+    /// nothing back but its runs: a session that two share would end with the first.
     lock: Option<Box<dyn DirLock>>,
+    /// When the session began, and how long one lasts.
+    begun: Instant,
+    session_span: Duration,
+    /// When what is known was saved, and how often it is.
+    saved: Instant,
+    save_every: Duration,
+    /// Whether hashes have come since.
+    unsaved: bool,
 }
 
 /// The newest state, as far as is known, and what a new one may take from it.
@@ -175,23 +192,39 @@ impl Uploader {
         fs: Arc<dyn FileSystem>,
         options: BackupOptions,
     ) -> Result<Uploader, Error> {
+        let mut options = options;
         let lock = match &options.cache {
             Some(cache) => {
-                let mut path = cache.clone().into_os_string();
-                path.push(".lock");
-                let path = PathBuf::from(path);
+                let path = beside(cache, ".lock");
                 fs.lock(&path).map_err(Error::io(path.display()))?
             }
             None => None,
         };
-        let mut known = Known::load(&*fs, options.cache.as_deref())?;
+        let (mut known, run) = Known::enter(&*fs, options.cache.as_deref())?;
+        if lock.is_none() {
+            known.session = None;
+        }
         let newest = repo.newest()?;
-        let epoch = epoch_after(newest.as_ref(), &known, options.takeover)?;
-        let earlier = known.session.take().filter(|_| lock.is_some());
-        let session = Session::begin(repo, &known.writer, earlier.as_deref())?;
+        let epoch = epoch_after(newest.as_ref(), &mut known, &*fs, &mut options)?;
+        let session = Session::begin(repo, &known.writer, known.session.take().as_deref())?;
         known.session = Some(session.id.clone());
-        let base = Base::new(newest, false);
-        let uploader = Uploader { repo: repo.clone(), fs, options, known, session, epoch, base, lock };
+        let (base, now) = (Base::new(newest, false), Instant::now());
+        let mut uploader = Uploader {
+            repo: repo.clone(),
+            fs,
+            options,
+            known,
+            run,
+            session,
+            epoch,
+            base,
+            lock,
+            begun: now,
+            session_span: SESSION_SPAN,
+            saved: now,
+            save_every: SAVE_EVERY,
+            unsaved: false,
+        };
         // Before anything is sent, so that an interrupted run is found again.
         uploader.save()?;
         Ok(uploader)
@@ -200,11 +233,25 @@ impl Uploader {
     /// Begins anew after a failure: looks what the newest state is, and continues the session if it lives.
     pub(crate) fn renew(&mut self) -> Result<(), Error> {
         let newest = self.repo.newest()?;
-        self.epoch = epoch_after(newest.as_ref(), &self.known, self.options.takeover)?;
-        self.session = Session::begin(&self.repo, &self.known.writer, Some(&self.session.id))?;
+        self.epoch = epoch_after(newest.as_ref(), &mut self.known, &*self.fs, &mut self.options)?;
+        let earlier = self.known.session.as_deref();
+        self.session = Session::begin(&self.repo, &self.known.writer, earlier)?;
         self.known.session = Some(self.session.id.clone());
         self.base = Base::new(newest, false);
         self.save()
+    }
+
+    /// Begins another session and run, and ends the session that was: the newest state names what is still needed of it.
+    fn next_session(&mut self) -> Result<(), Error> {
+        let run = self.known.begin_run()?;
+        let next = Session::begin(&self.repo, &self.known.writer, None)?;
+        self.known.session = Some(next.id.clone());
+        let ended = std::mem::replace(&mut self.session, next);
+        self.begun = Instant::now();
+        self.save()?;
+        self.run = run;
+        ended.end(&self.repo);
+        Ok(())
     }
 
     /// Gives a sign of life if it is time; for sessions that have nothing to write.
@@ -232,7 +279,7 @@ impl Uploader {
         })?;
         let hashes = pinned.files.iter().zip(&entries).filter(|(file, _)| file.kind.is_immutable());
         let empty = ContentHash::of(&[]);
-        self.known.learn(
+        self.unsaved |= self.known.learn(
             hashes.map(|(file, entry)| (file, entry.pieces.first().map_or(empty, |piece| piece.hash))),
         )?;
         let state = self.commit(pinned, entries, &sent)?;
@@ -245,11 +292,26 @@ impl Uploader {
             bytes_sent: sent.bytes.load(Relaxed),
         };
         self.base = Base::new(Some(state), true);
+        // Once: who takes over from here later is not taken over again.
+        self.options.takeover = false;
+        let kept = if self.begun.elapsed() >= self.session_span {
+            self.next_session()
+        } else if self.unsaved && self.saved.elapsed() >= self.save_every {
+            self.save()
+        } else {
+            Ok(())
+        };
+        // The state is there all the same, and the next one tries again.
+        if let Err(error) = kept {
+            log::warn!("after state {}: {error}", written.number);
+        }
         Ok(written)
     }
 
     /// Writes the document.
     fn commit(&mut self, pinned: &Pinned, files: Vec<FileEntry>, sent: &Sent) -> Result<State, Error> {
+        // What a source says is what readers will ask for: a state that they would refuse is not written.
+        state::check(&files).map_err(|why| Error::damaged("the database", why))?;
         let (groups, inline) = state::grouped(&files);
         let mut lists = Vec::new();
         for group in groups {
@@ -275,6 +337,7 @@ impl Uploader {
             writer: self.known.writer.clone(),
             epoch: self.epoch,
             session: self.session.id.clone(),
+            run: self.run.clone(),
             last_seq: pinned.last_seq,
             files,
             lists,
@@ -283,21 +346,27 @@ impl Uploader {
         // After this a prune may take the session for dead only when the document is long there.
         self.session.check()?;
         let name = object_name(state.number);
+        // The number may be free because states of this and higher numbers came and were pruned meanwhile. Pruning leaves states that are
+        // young, so this takes longer than the age that a base may have.
+        let old = !self.base.own || self.base.seen.elapsed() > BASE_IS_OLD;
+        if let Some(number) = old.then(|| self.newer_than(state.number)).transpose()?.flatten() {
+            return Err(self.lost_to(number));
+        }
         if !self.repo.store.put_new(&name, bytes.into())? {
             return Err(self.lost_to(state.number));
         }
-        // The number may have been free because states of this and higher numbers came and were pruned meanwhile. Pruning leaves states
-        // that are young, so this takes longer than the age that a base may have.
-        if !self.base.own || self.base.seen.elapsed() > BASE_IS_OLD {
-            let newer = self.repo.states_after(state.number)?;
-            if let Some(newest) = newer.last() {
-                let number = newest.number;
-                self.repo.store.delete(&[name]);
-                return Err(self.lost_to(number));
-            }
+        // Once more, for those that came in between. Such a state is not the newest, and may name what has gone: it must not stay.
+        if let Some(number) = old.then(|| self.newer_than(state.number)).transpose()?.flatten() {
+            self.repo.store.remove(&name)?;
+            return Err(self.lost_to(number));
         }
         self.hint(state.number);
         Ok(state)
+    }
+
+    /// Returns the number of the newest state if it is higher.
+    fn newer_than(&self, number: u64) -> Result<Option<u64>, Error> {
+        Ok(self.repo.states_after(number)?.last().map(|newest| newest.number))
     }
 
     /// Says where the newest state is, not with every one: a reader lists what comes after the hint.
@@ -320,11 +389,14 @@ impl Uploader {
     }
 
     /// Saves what is known about the files.
-    pub(crate) fn save(&self) -> Result<(), Error> {
+    pub(crate) fn save(&mut self) -> Result<(), Error> {
+        let cache = self.options.cache.as_deref();
         match self.lock {
-            Some(_) => self.known.save(&*self.fs, self.options.cache.as_deref()),
-            None => Ok(()),
+            Some(_) => self.known.save(&*self.fs, cache)?,
+            None => self.known.save_runs(&*self.fs, cache)?,
         }
+        (self.saved, self.unsaved) = (Instant::now(), false);
+        Ok(())
     }
 
     /// Ends in order: nothing is left to be resumed.
@@ -336,14 +408,28 @@ impl Uploader {
     }
 }
 
-/// Returns the epoch of a writer's next state, if it may write one.
-fn epoch_after(newest: Option<&State>, known: &Known, takeover: bool) -> Result<u64, Error> {
-    match newest {
-        Some(state) if state.writer == known.writer => Ok(state.epoch),
-        Some(state) if takeover => Ok(state.epoch.saturating_add(1)),
-        Some(state) => Err(Error::AnotherWriter { number: state.number, writer: state.writer.clone() }),
-        None => Ok(0),
+/// Returns the epoch of the next state, if this copy may write one.
+fn epoch_after(
+    newest: Option<&State>,
+    known: &mut Known,
+    fs: &dyn FileSystem,
+    options: &mut BackupOptions,
+) -> Result<u64, Error> {
+    let Some(state) = newest else { return Ok(0) };
+    let same_name = state.writer == known.writer;
+    if same_name && known.has_run(&state.run, fs, options.cache.as_deref())? {
+        // Of a takeover, if that was asked for, whose answer was lost.
+        options.takeover = false;
+        return Ok(state.epoch);
     }
+    if !options.takeover {
+        return Err(Error::AnotherWriter { number: state.number, writer: state.writer.clone() });
+    }
+    if same_name {
+        // The copy that wrote it may be using the session that the file named when it was copied.
+        known.session = None;
+    }
+    Ok(state.epoch.saturating_add(1))
 }
 
 /// Brings one file to the store.
@@ -509,27 +595,4 @@ pub(crate) fn is_complete(files: &[PinnedFile]) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pieces_stay_few_and_bytes_are_sent_few_times() {
-        for step in [100u64, 5_000, 10_000, 70_000, 1_000_000] {
-            let (mut pieces, mut sent, mut len): (Vec<u64>, u64, u64) = (Vec::new(), 0, 0);
-            while len < 64 << 20 && pieces.len() < 1000 && sent < 1 << 31 {
-                pieces.truncate(kept(&pieces, step));
-                len += step;
-                let mut offset: u64 = pieces.iter().sum();
-                while offset < len {
-                    let piece = LONGEST_PART.min(len - offset);
-                    pieces.push(piece);
-                    sent += piece;
-                    offset += piece;
-                }
-                let short = pieces.iter().filter(|piece| **piece < 1 << 20).count();
-                assert!(short <= 5 * SAME_LENGTH, "{short} short pieces of {len} bytes, by {step}");
-            }
-            assert!(sent <= 6 * len, "{sent} bytes sent of {len}, by {step}");
-        }
-    }
-}
+mod tests;

@@ -58,6 +58,9 @@ struct RepositoryArgs {
     /// Transfer this many files at a time
     #[arg(long, value_name = "N", default_value_t = 8)]
     parallel: usize,
+    /// Try a request again after this time (60s, 5m); 8 MiB must get through in it
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
+    timeout: Duration,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -176,6 +179,7 @@ impl RepositoryArgs {
         let mut transfer = Transfer::default();
         transfer.parallel = self.parallel.max(1);
         transfer.bytes_per_second = self.bandwidth;
+        transfer.timeout = self.timeout.max(Duration::from_secs(1));
         Ok(Repository::open(&self.url, transfer)?)
     }
 }

@@ -190,6 +190,15 @@ impl Blocks {
         let _ = self.fs.remove(&path_of(&self.dir, oldest.number));
     }
 
+    /// Removes everything.
+    pub(crate) fn clear(&self) {
+        let mut inner = locked(&self.inner);
+        inner.out = None;
+        while !inner.segments.is_empty() {
+            self.drop_oldest(&mut inner);
+        }
+    }
+
     /// Returns hits, misses and the bytes of all entries.
     pub(crate) fn counts(&self) -> (u64, u64, u64) {
         (self.hits.load(Relaxed), self.misses.load(Relaxed), locked(&self.inner).bytes)

@@ -90,6 +90,13 @@ impl RemoteFs {
         self.0.kept.retain(&needed);
     }
 
+    /// Forgets what is kept of all objects, so that reads fetch it again. Parts of objects have no hash of their own: bytes that were
+    /// damaged on their way are noticed by the engine only, when they are here.
+    pub(crate) fn forget(&self) {
+        self.0.kept.clear();
+        self.0.blocks.clear();
+    }
+
     /// Returns the name of a path in the directory.
     fn name<'p>(&self, path: &'p Path) -> Option<&'p str> {
         let inside = path.parent() == Some(&self.0.dir);

@@ -113,6 +113,11 @@ impl Kept {
         self.fs.open(path, Access::Random)
     }
 
+    /// Removes everything. Who has a stretch open can go on reading it.
+    pub(crate) fn clear(&self) {
+        self.retain(&HashSet::new());
+    }
+
     /// Removes everything else. Who has a stretch open can go on reading it.
     pub(crate) fn retain(&self, names: &HashSet<String>) {
         locked(&self.open).retain(|name, _| names.contains(name));

@@ -23,11 +23,11 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, RwLock};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use tamis::io::{DirLock, DiskFs, FileSystem};
 use tamis::options::ReadMode;
-use tamis::{Db, Options};
+use tamis::{Db, OpenError, Options, StorageError};
 
 use crate::error::Error;
 use crate::parallel::locked;
@@ -43,6 +43,9 @@ const IN_A_ROW: usize = 4;
 
 /// Looks without success after which states are listed: the next number may be missing because it was pruned.
 const LOOKS: u32 = 20;
+
+/// So they are after the first look without success, if they have not been for so long.
+const LIST_EVERY: Duration = Duration::from_secs(60);
 
 /// How a replica is opened.
 #[derive(Clone, Debug)]
@@ -119,6 +122,8 @@ struct Progress {
     db_epoch: u64,
     /// Looks since a newer state was found.
     looks: u32,
+    /// When states were listed last, by a look.
+    listed: Option<Instant>,
     /// Whether the database has not got to this state yet.
     behind: bool,
 }
@@ -163,6 +168,7 @@ impl Repository {
             created: state.created,
             db_epoch: state.epoch,
             looks: 0,
+            listed: None,
             behind: false,
         };
         let shared = Arc::new(Shared {
@@ -195,7 +201,7 @@ impl Repository {
 
     /// Opens the newest state. Once more if a prune removed it meanwhile.
     fn first(&self, fs: &RemoteFs, path: &Path, options: &Options) -> Result<(State, Db), Error> {
-        let mut attempts = 0;
+        let (mut attempts, mut forgot) = (0, false);
         loop {
             let state = self.newest()?.ok_or_else(|| Error::NoState { what: "state".into() })?;
             let opened = fs.prepare(&state).and_then(|()| {
@@ -204,6 +210,11 @@ impl Repository {
             });
             match opened {
                 Ok(db) => return Ok((state, db)),
+                Err(error) if is_damage(&error) && !forgot => {
+                    log::warn!("state {} is fetched again: {error}", state.number);
+                    fs.forget();
+                    forgot = true;
+                }
                 Err(error) if attempts < 3 && self.newest_number()? != Some(state.number) => {
                     log::info!("state {} could not be opened: {error}", state.number);
                     attempts += 1;
@@ -229,6 +240,12 @@ impl Replica {
         self.shared.catch_up()
     }
 
+    /// Forgets what the cache directory holds, so that it is fetched again. For when a read reports damage: what was damaged on its way from
+    /// the store would otherwise be in the cache for as long as it is read. If the damage is in the store, it is there again.
+    pub fn forget_cache(&self) {
+        self.shared.fs.forget();
+    }
+
     /// Returns what the replica shows, and what it has cost.
     pub fn stats(&self) -> ReplicaStats {
         let (state, created) = *locked(&self.shared.shown);
@@ -247,8 +264,22 @@ impl Drop for Replica {
     }
 }
 
+/// Whether the engine found damage, which may be that of the cache.
+fn is_damage(error: &Error) -> bool {
+    matches!(error, Error::Open(OpenError::Storage(StorageError::Corrupt(_))))
+}
+
 impl Shared {
     fn catch_up(&self) -> Result<u64, Error> {
+        let result = self.catch_up_once();
+        if result.as_ref().is_err_and(is_damage) {
+            // The next call fetches again.
+            self.fs.forget();
+        }
+        result
+    }
+
+    fn catch_up_once(&self) -> Result<u64, Error> {
         let mut progress = locked(&self.progress);
         if let Some(state) = self.look(&mut progress)? {
             self.fs.prepare(&state)?;
@@ -278,11 +309,13 @@ impl Shared {
     /// Looks for a state newer than the one that is shown.
     fn look(&self, progress: &mut Progress) -> Result<Option<State>, Error> {
         let mut found: Option<State> = None;
-        let number = |found: &Option<State>| found.as_ref().map_or(progress.number, |state| state.number);
+        let shown = progress.number;
+        let number = |found: &Option<State>| found.as_ref().map_or(shown, |state| state.number);
+        let long_ago = progress.listed.is_none_or(|listed| listed.elapsed() >= LIST_EVERY);
         for _ in 0..IN_A_ROW {
             match self.repo.state_if_there(number(&found) + 1)? {
                 Some(state) => found = Some(state),
-                None if found.is_none() && progress.looks >= LOOKS => break,
+                None if found.is_none() && (long_ago || progress.looks >= LOOKS) => break,
                 None => {
                     progress.looks = if found.is_some() { 0 } else { progress.looks + 1 };
                     return Ok(found);
@@ -291,7 +324,9 @@ impl Shared {
         }
         // There may be many more, or the next one is missing.
         progress.looks = 0;
-        match self.repo.states_after(number(&found))?.last() {
+        let states = self.repo.states_after(number(&found))?;
+        progress.listed = Some(Instant::now());
+        match states.last() {
             Some(newest) => Ok(self.repo.state_if_there(newest.number)?.or(found)),
             None => Ok(found),
         }

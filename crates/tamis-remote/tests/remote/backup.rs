@@ -1,7 +1,7 @@
 //! Backups: what is sent, what faults do, what is refused.
 
 use object_store::Error as StoreError;
-use tamis_remote::{BackupOptions, Error, Retention, Which};
+use tamis_remote::{BackupOptions, Error, Kind, Pinned, Retention, Source, Which};
 
 use crate::faulty::{Fault, Faulty, PASSING};
 use crate::world::{World, contents, impatient, repository, transfer};
@@ -193,8 +193,40 @@ fn hints_that_are_wrong_cost_requests_only() {
         store.replace("some/where/latest", hint.as_bytes().to_vec());
         assert_eq!(repo.find(Which::Latest).unwrap().number, 3, "{hint}");
     }
+    store.replace("some/where/latest", vec![b' '; 2000]);
+    assert_eq!(repo.find(Which::Latest).unwrap().number, 3);
     store.remove("some/where/latest");
     assert_eq!(repo.find(Which::Latest).unwrap().number, 3);
+}
+
+/// A database whose files have other names than a database's.
+struct Renamed<'p>(&'p (dyn Fn() -> Result<Pinned, Error> + Sync));
+
+impl Source for Renamed<'_> {
+    fn pin(&self) -> Result<Pinned, Error> {
+        (self.0)()
+    }
+}
+
+#[test]
+fn a_state_that_readers_would_refuse_is_not_written() {
+    let store = Faulty::new();
+    let repo = repository(&store, transfer());
+    let mut world = World::new(11);
+    world.write(100);
+    let copy = world.copy();
+    for name in ["RESTORING", "LOCK", "000001.log.partial", "backup-cache.json", "../x"] {
+        let pinned = || -> Result<Pinned, Error> {
+            let mut pinned = copy.pin()?;
+            let file = pinned.files.iter_mut().find(|file| file.kind == Kind::Manifest);
+            file.unwrap().name = name.to_owned();
+            Ok(pinned)
+        };
+        let refused = repo.backup_with(&Renamed(&pinned), world.backup_options(), world.fs.clone());
+        assert!(matches!(refused, Err(Error::Damaged { .. })), "{name}: {refused:?}");
+    }
+    assert!(repo.states().unwrap().is_empty());
+    repo.backup_with(&copy, world.backup_options(), world.fs.clone()).unwrap();
 }
 
 #[test]

@@ -211,6 +211,39 @@ fn a_damaged_cache_is_fetched_again() {
 }
 
 #[test]
+fn bytes_damaged_on_their_way_can_be_forgotten() {
+    let store = Faulty::new();
+    let mut writer = Writer::new(&store, 13);
+    writer.write(600);
+    writer.db.flush().unwrap();
+    writer.write(50);
+    writer.ship();
+    let mut forgotten = 0;
+    for at in 0.. {
+        let cache = memory();
+        store.fail_at(at, Fault::WrongByte);
+        let repo = repository(&store, transfer());
+        // The state itself is not in the cache, and read again by whoever asks again.
+        let first = try_replica(&repo, &cache, 1 << 20);
+        let replica = first.or_else(|_| try_replica(&repo, &cache, 1 << 20)).unwrap();
+        let read = replica.db().iter().collect::<Result<Vec<_>, _>>();
+        let done = store.requests() <= at;
+        store.sound();
+        if read.is_err() {
+            replica.forget_cache();
+            forgotten += 1;
+        }
+        assert_eq!(all(&replica.db()), writer.model, "request {at}");
+        drop(replica);
+        assert_eq!(all(&try_replica(&repo, &cache, 1 << 20).unwrap().db()), writer.model, "request {at}");
+        if done {
+            break;
+        }
+    }
+    assert!(forgotten > 0);
+}
+
+#[test]
 fn a_cache_that_cannot_be_written_is_done_without() {
     let store = Faulty::new();
     let mut writer = Writer::new(&store, 5);
@@ -299,6 +332,24 @@ fn faults_delay_a_replica_and_never_mislead_it() {
         shown = writer.model.clone();
         assert_eq!(all(&open.db()), shown, "round {round}");
     }
+}
+
+#[test]
+fn a_replica_passes_over_states_that_were_pruned() {
+    let store = Faulty::new();
+    let mut writer = Writer::new(&store, 12);
+    writer.ship();
+    let replica = replica(&store, &memory());
+    for _ in 0..2 {
+        writer.write(100);
+        writer.ship();
+    }
+    let mut retention = Retention::default();
+    retention.grace = Duration::ZERO;
+    writer.repo.prune(&retention).unwrap();
+    assert_eq!(writer.repo.states().unwrap().len(), 1);
+    replica.catch_up().unwrap();
+    assert_eq!(all(&replica.db()), writer.model);
 }
 
 #[test]

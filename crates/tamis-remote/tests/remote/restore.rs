@@ -4,11 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tamis::io::{FileSystem, MemFs, Usage};
-use tamis_remote::{Error, Which};
+use tamis::operators::Operators;
+use tamis::{Db, WriteBatch};
+use tamis_remote::{BackupOptions, Error, RestoreOptions, Which};
 use tamis_testkit::{CrashMode, FaultPlan, FaultyFs};
 
 use crate::faulty::{Fault, Faulty};
-use crate::world::{World, contents_of, impatient, repository, restore, transfer};
+use crate::world::{Map, World, contents_of, impatient, options, repository, restore, transfer};
 
 const TO: &str = "/restored";
 
@@ -81,6 +83,104 @@ fn a_restore_that_was_cut_off_fetches_the_rest() {
     }
     assert!(rounds > 0);
     store.sound();
+    assert_eq!(contents_of(&fs, TO.as_ref()), world.model);
+}
+
+#[test]
+fn an_interrupted_restore_to_a_number_continues() {
+    let (store, fs): (_, Arc<dyn FileSystem>) = (Faulty::new(), Arc::new(MemFs::new()));
+    let mut transfer = transfer();
+    transfer.parallel = 1;
+    let repo = repository(&store, transfer);
+    let db = Db::open("/db", options(&fs)).unwrap();
+    let mut model = Map::new();
+    let put = |key: &str, model: &mut Map| {
+        db.put(key, "value").unwrap();
+        model.insert(key.into(), "value".into());
+    };
+    let cache = Some("/db/backup-cache.json".into());
+    let backup =
+        || repo.backup_with(&db, BackupOptions { cache: cache.clone(), ..Default::default() }, fs.clone());
+    put("table", &mut model);
+    db.flush().unwrap();
+    put("first", &mut model);
+    backup().unwrap();
+    put("second", &mut model);
+    let seq = db.snapshot().seq();
+    put("third", &mut Map::new());
+    backup().unwrap();
+    let to = |fs: &Arc<dyn FileSystem>| {
+        let mut options = RestoreOptions::default();
+        options.file_system = Some(fs.clone());
+        repo.restore_to(seq, TO.as_ref(), Operators::new(), &options)
+    };
+    let marker = Path::new(TO).join("RESTORING");
+    for at in 0.. {
+        let broken = FaultyFs::new(at);
+        broken.plan(FaultPlan { fail_at: Some(at), ..FaultPlan::none() });
+        let fs: Arc<dyn FileSystem> = Arc::new(broken.clone());
+        let first = to(&fs);
+        let untouched = broken.failures() == 0;
+        let fs: Arc<dyn FileSystem> = Arc::new(broken.crash(CrashMode::DropUnsynced));
+        // Without the marker it is the database.
+        let there = |name: &str| fs.exists(&Path::new(TO).join(name)).unwrap();
+        if !fs.exists(&marker).unwrap() && there("CURRENT") {
+            assert_eq!(contents_of(&fs, TO.as_ref()), model, "operation {at}");
+        } else {
+            assert!(first.is_err(), "operation {at}");
+            assert_eq!(to(&fs).unwrap().last_seq, seq);
+            assert_eq!(contents_of(&fs, TO.as_ref()), model, "operation {at}, again");
+        }
+        assert!(!fs.exists(&marker).unwrap());
+        if untouched {
+            first.unwrap();
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_number_that_is_not_reached_leaves_the_marker() {
+    let (store, fs): (_, Arc<dyn FileSystem>) = (Faulty::new(), Arc::new(MemFs::new()));
+    let repo = repository(&store, transfer());
+    let db = Db::open("/db", options(&fs)).unwrap();
+    let cache = Some("/db/backup-cache.json".into());
+    let backup =
+        || repo.backup_with(&db, BackupOptions { cache: cache.clone(), ..Default::default() }, fs.clone());
+    db.put("a", "1").unwrap();
+    backup().unwrap();
+    let first = db.snapshot().seq();
+    let mut batch = WriteBatch::new();
+    batch.put("b", "2");
+    batch.put("c", "3");
+    db.write(batch).unwrap();
+    backup().unwrap();
+    let target: Arc<dyn FileSystem> = Arc::new(MemFs::new());
+    let mut options = RestoreOptions::default();
+    options.file_system = Some(target.clone());
+    let to = |seq| repo.restore_to(seq, TO.as_ref(), Operators::new(), &options);
+    assert!(matches!(to(first + 1), Err(Error::Unreachable { .. })));
+    assert!(target.exists(&Path::new(TO).join("RESTORING")).unwrap());
+    // What the engine has left there is no hindrance.
+    to(first).unwrap();
+    assert_eq!(contents_of(&target, TO.as_ref()).len(), 1);
+}
+
+#[test]
+fn one_restore_at_a_time() {
+    let (store, mut world) = (Faulty::new(), World::new(24));
+    let repo = repository(&store, transfer());
+    world.write(100);
+    world.backup(&repo).unwrap();
+    let state = repo.find(Which::Latest).unwrap();
+    let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new());
+    fs.create_dir_all(TO.as_ref()).unwrap();
+    let other = fs.lock(&Path::new(TO).join("LOCK")).unwrap().unwrap();
+    let refused = restore(&repo, &state, &fs, TO.as_ref());
+    let busy = |error: &Error| matches!(error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::ResourceBusy);
+    assert!(refused.as_ref().is_err_and(busy), "{refused:?}");
+    drop(other);
+    restore(&repo, &state, &fs, TO.as_ref()).unwrap();
     assert_eq!(contents_of(&fs, TO.as_ref()), world.model);
 }
 
