@@ -68,6 +68,10 @@ fn the_text_follows_the_format() {
         odd.put(i.to_be_bytes(), "value").unwrap();
     }
     db.flush().unwrap();
+    // A flush is timed after it is published.
+    while db.stats().latencies.flush.samples() < 2 {
+        std::thread::yield_now();
+    }
     let text = db.stats().to_prometheus("a\nname");
     let (mut metric, mut seen, mut samples) = (String::new(), BTreeSet::new(), BTreeSet::new());
     let mut last_bucket: Option<(String, u64)> = None;
