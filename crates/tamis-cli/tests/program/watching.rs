@@ -58,6 +58,7 @@ fn a_database_of_nobody_is_served_and_shown_as_it_lies() {
     top.args(["top", "--once", &place.db()]);
     let page = run(top, b"").ok();
     assert!(page.contains("opened read-only") && page.contains("gets –,"), "{page}");
+    assert!(!page.contains("suspended"), "{page}");
     assert!(page.contains("\nkeyspace   default: "), "{page}");
 }
 

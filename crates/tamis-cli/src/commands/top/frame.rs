@@ -124,7 +124,8 @@ impl Frame {
             Origin::Own => "own".to_owned(),
         };
         self.0.push(format!("tamis top  {}  {origin}", shown(&reading.name)));
-        if reading.get("tamis_writable") < 1.0 {
+        // A follower does not know.
+        if reading.origin != Origin::ReadOnly && reading.get("tamis_writable") < 1.0 {
             self.line("WRITES", "are suspended or have stopped".to_owned());
         }
         let (troubles, damaged) = (reading.count("tamis_troubles"), reading.count("tamis_damaged_tables"));
