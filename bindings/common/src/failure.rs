@@ -133,6 +133,10 @@ impl From<OpenError> for Failure {
             OpenError::Exists { .. } => Code::DatabaseExists,
             OpenError::Incompatible { .. } => Code::Incompatible,
             OpenError::Format { .. } => Code::UnsupportedFormat,
+            // Followers and restores are not in other languages.
+            OpenError::NotFollower { .. }
+            | OpenError::Unreachable { .. }
+            | OpenError::IngestedElsewhere { .. } => Code::Other,
             _ => Code::Other,
         };
         Failure::of(code, &error)
