@@ -111,8 +111,8 @@ fn nothing_of_a_closed_database_is_left() {
     assert!(parts.0.upgrade().is_none() && parts.1.upgrade().is_none() && parts.2.upgrade().is_none());
 }
 
-/// A reader loads its view, an ingestion ends, the reader loads the number: it does not see what was ingested. It had not to say so to others,
-/// though, by a gap that it learns from the deleted keys it passes.
+/// A reader loads its view, an ingestion ends, the reader loads the number: it does not see what was ingested. Nor may it teach others a gap
+/// over it.
 #[test]
 fn a_reader_that_misses_an_ingestion_teaches_no_gap() {
     let fs = FaultyFs::new(1);
