@@ -46,10 +46,47 @@ use crate::tree::manifest::Manifest;
 use crate::wal::End;
 
 /// The number of attempts before an opening gives up on a writer that keeps changing the database.
-const ATTEMPTS: u32 = 200;
+pub(super) const ATTEMPTS: u32 = 200;
 
 /// The number of consecutive attempts that must fail alike with the same manifest before their error is believed.
 const DOUBTS: u32 = 4;
+
+/// Waits before the attempt after this one.
+pub(super) fn pause(attempt: u32) {
+    sync::thread::sleep(Duration::from_millis(u64::from(attempt / 4).min(20)));
+}
+
+/// The errors of attempts, of which one alone proves nothing.
+#[derive(Debug, Default)]
+pub(super) struct Doubts {
+    count: u32,
+    met: String,
+}
+
+impl Doubts {
+    /// Returns an error that counts: one that another attempt would not change, or that came several times in a row with the `same`
+    /// manifest.
+    pub(super) fn note(&mut self, error: OpenError, same: bool) -> Result<(), OpenError> {
+        let is_final = matches!(
+            error,
+            OpenError::Options(_)
+                | OpenError::Incompatible { .. }
+                | OpenError::Unregistered { .. }
+                | OpenError::Format { .. }
+        );
+        let what = error.to_string();
+        self.count = match same {
+            true if what == self.met => self.count + 1,
+            true => 1,
+            false => 0,
+        };
+        if is_final || self.count >= DOUBTS {
+            return Err(error);
+        }
+        self.met = what;
+        Ok(())
+    }
+}
 
 /// The end of the manifest in force. Equal marks mean no edit in between.
 #[derive(Debug, PartialEq)]
@@ -64,7 +101,7 @@ fn mark(fs: &dyn FileSystem, dir: &Path) -> Option<Mark> {
 pub(super) fn open(dir: &Path, options: &Options) -> Result<Arc<DbInner>, OpenError> {
     options.check()?;
     let fs = open::file_system(options);
-    let (mut doubts, mut met) = (0, String::new());
+    let mut doubts = Doubts::default();
     for attempt in 0..ATTEMPTS {
         let before = mark(&*fs, dir);
         let opened = open::open(dir, options.clone(), open::Role::Reader);
@@ -73,27 +110,9 @@ pub(super) fn open(dir: &Path, options: &Options) -> Result<Arc<DbInner>, OpenEr
         match opened {
             Ok(db) if same => return Ok(db),
             Ok(_) => {}
-            // Errors that another attempt would not change.
-            Err(
-                error @ (OpenError::Options(_)
-                | OpenError::Incompatible { .. }
-                | OpenError::Unregistered { .. }
-                | OpenError::Format { .. }),
-            ) => return Err(error),
-            Err(error) => {
-                let what = error.to_string();
-                doubts = match same || before.is_none() {
-                    true if what == met => doubts + 1,
-                    true => 1,
-                    false => 0,
-                };
-                if doubts >= DOUBTS {
-                    return Err(error);
-                }
-                met = what;
-            }
+            Err(error) => doubts.note(error, same || before.is_none())?,
         }
-        sync::thread::sleep(Duration::from_millis(u64::from(attempt / 4).min(20)));
+        pause(attempt);
     }
     Err(OpenError::Changing { path: dir.to_owned() })
 }

@@ -58,6 +58,7 @@ use self::logs::FollowedLogs;
 use super::background::{Workers, guarded};
 use crate::collections::{HashMap, HashSet};
 use crate::db::Db;
+use crate::db::beside::{ATTEMPTS, Doubts, pause};
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::live_files::Ends;
 use crate::db::open;
@@ -70,12 +71,6 @@ use crate::tree::files::manifest_path;
 use crate::tree::manifest::ManifestReader;
 use crate::tree::open_table::OpenTable;
 use crate::tree::state::{KeyspaceState, ManifestState};
-
-/// The number of attempts before a follower gives up on a writer that keeps changing the database.
-const ATTEMPTS: u32 = 200;
-
-/// The number of attempts in a row that must fail alike with the same manifest before their error is believed.
-const DOUBTS: u32 = 4;
 
 /// Which epochs of a keyspace are those of flushes whose tables were in a published version.
 ///
@@ -112,7 +107,7 @@ pub(crate) struct Follower {
 /// Opens the database in `dir` to follow it.
 pub(super) fn open(dir: &Path, options: &Options) -> Result<Arc<DbInner>, OpenError> {
     options.check()?;
-    let (mut doubts, mut met) = (0, String::new());
+    let mut doubts = Doubts::default();
     for attempt in 0..ATTEMPTS {
         let before = current(dir, options);
         match open::open(dir, options.clone(), open::Role::Follower) {
@@ -120,16 +115,7 @@ pub(super) fn open(dir: &Path, options: &Options) -> Result<Arc<DbInner>, OpenEr
                 db.catch_up()?;
                 return Ok(db);
             }
-            Err(error) if is_final(&error) => return Err(error),
-            Err(error) => {
-                let what = error.to_string();
-                let same = before.is_none() || current(dir, options) == before;
-                doubts = if same && what == met { doubts + 1 } else { u32::from(same) };
-                if doubts >= DOUBTS {
-                    return Err(error);
-                }
-                met = what;
-            }
+            Err(error) => doubts.note(error, before.is_none() || current(dir, options) == before)?,
         }
         pause(attempt);
     }
@@ -142,33 +128,11 @@ fn current(dir: &Path, options: &Options) -> Option<(u64, u64)> {
     ManifestReader::open(&*fs, dir).ok().flatten().map(|manifest| manifest.mark())
 }
 
-/// Reports whether another attempt would end in the same error.
-fn is_final(error: &OpenError) -> bool {
-    matches!(
-        error,
-        OpenError::Options(_)
-            | OpenError::Incompatible { .. }
-            | OpenError::Unregistered { .. }
-            | OpenError::Format { .. }
-    )
-}
-
-fn pause(attempt: u32) {
-    sync::thread::sleep(Duration::from_millis(u64::from(attempt / 4).min(20)));
-}
-
 /// How an attempt ended.
 enum Attempt {
     Done,
     /// The writer has changed something meanwhile.
     Again,
-}
-
-/// What is new about a keyspace that is open.
-struct Change {
-    keyspace: Arc<KeyspaceInner>,
-    /// Whether it has other tables than before.
-    tables: bool,
 }
 
 impl DbInner {
@@ -178,24 +142,19 @@ impl DbInner {
             return Err(OpenError::NotFollower { path: self.dir.clone() });
         };
         let mut follower = follower.lock();
-        let (mut doubts, mut met) = (0, None);
+        let (mut doubts, mut failed_at) = (Doubts::default(), None);
         for attempt in 0..ATTEMPTS {
-            if attempt > 0 {
-                pause(attempt);
-            }
             match follower.attempt(self) {
                 Ok(Attempt::Done) => return Ok(self.visible()),
-                Ok(Attempt::Again) => (doubts, met) = (0, None),
+                Ok(Attempt::Again) => doubts = Doubts::default(),
                 Err(error) => {
                     follower.doubt();
-                    let what = Some((follower.mark, error.to_string()));
-                    doubts = if what == met { doubts + 1 } else { 1 };
-                    if doubts >= DOUBTS || is_final(&error) {
-                        return Err(error);
-                    }
-                    met = what;
+                    let same = failed_at.is_none_or(|mark| mark == follower.mark);
+                    failed_at = Some(follower.mark);
+                    doubts.note(error, same)?;
                 }
             }
+            pause(attempt);
         }
         Err(OpenError::Changing { path: self.dir.clone() })
     }
@@ -326,7 +285,8 @@ impl Follower {
         };
         let mark = manifest.mark();
         self.mark = Some(mark);
-        let mut changes = Vec::new();
+        // The keyspaces that have other tables than before.
+        let mut changed = HashSet::default();
         if self.published.is_none_or(|(number, _)| number != mark.0) {
             // A new session makes an empty log that it finds anew.
             self.logs.open_anew();
@@ -338,7 +298,7 @@ impl Follower {
             open::check_state(manifest.state())
                 .map_err(|what| StorageError::corrupt(&manifest_path(&db.dir, mark.0), None, what))?;
             self.logs.list(db)?;
-            changes = self.open_tables(db, manifest.state())?;
+            changed = self.open_tables(db, manifest.state())?;
         }
         // When the database is opened, damage is found at once.
         let is_first = self.published.is_none();
@@ -353,83 +313,81 @@ impl Follower {
         let is_newer = manifest.refresh(&*db.fs, &db.dir)?;
         let done = is_whole && !is_newer;
         if done {
-            self.publish(db, manifest.state(), mark, &changes);
+            self.publish(db, manifest.state(), mark, &changed);
         }
         self.manifest = Some(manifest);
         Ok(if done { Attempt::Done } else { Attempt::Again })
     }
 
-    /// Returns the keyspaces that are open and that `state` has as the same.
+    /// Returns the keyspaces that are open and that `state` has as the same, each with whether it has other tables there.
     fn known_keyspaces(
         &self,
         db: &DbInner,
         state: &ManifestState,
-    ) -> HashMap<KeyspaceId, Arc<KeyspaceInner>> {
+    ) -> HashMap<KeyspaceId, (Arc<KeyspaceInner>, bool)> {
         let is_new_manifest = self.published.map(|mark| mark.0) != self.mark.map(|mark| mark.0);
         let locked = db.state();
         let known = &locked.catalogue.tree().keyspaces;
-        let is_same = |id: &KeyspaceId| match (known.get(id), state.keyspaces.get(id)) {
+        let open = locked.catalogue.keyspaces().iter().filter_map(|(id, keyspace)| {
+            let (old, new) = (known.get(id)?, state.keyspaces.get(id)?);
             // A creation that was withdrawn leaves its number to the next one.
-            (Some(old), Some(new)) => !is_new_manifest || old.name == new.name || old.options == new.options,
-            _ => true,
-        };
-        let open = locked.catalogue.keyspaces().iter();
-        open.filter(|(id, _)| is_same(id)).map(|(id, keyspace)| (*id, keyspace.clone())).collect()
+            let is_same = !is_new_manifest || old.name == new.name || old.options == new.options;
+            is_same.then(|| (*id, (keyspace.clone(), old.runs != new.runs)))
+        });
+        open.collect()
     }
 
-    /// Opens what `state` has and the versions in use have not. Takes no lock meanwhile.
-    fn open_tables(&mut self, db: &DbInner, state: &ManifestState) -> Result<Vec<Change>, OpenError> {
-        let directory = self.known_keyspaces(db, state);
-        let known: HashMap<KeyspaceId, _> = {
-            let locked = db.state();
-            locked.catalogue.tree().keyspaces.iter().map(|(&id, known)| (id, known.runs.clone())).collect()
-        };
+    /// Opens what `state` has and the versions in use have not; returns the keyspaces that have other tables. Takes no lock meanwhile.
+    fn open_tables(&mut self, db: &DbInner, state: &ManifestState) -> Result<HashSet<KeyspaceId>, OpenError> {
+        let open = self.known_keyspaces(db, state);
         // Of an attempt that failed since.
         self.newcomers.retain(|id, _| state.keyspaces.contains_key(id));
         let mut named: HashSet<TableId> = HashSet::default();
-        let mut changes = Vec::new();
         for (&id, stored) in &state.keyspaces {
-            let Some(keyspace) = directory.get(&id) else {
+            let Some((keyspace, is_changed)) = open.get(&id) else {
                 // Anew each time: nobody reads it yet, and its tables may have changed.
                 self.newcomers.insert(id, Arc::new(open::open_newcomer(db, id, stored, state.last_seq)?));
                 continue;
             };
-            let tables = known.get(&id).is_none_or(|runs| *runs != stored.runs);
-            if tables {
-                let view = keyspace.view.load_full();
-                let old: HashMap<TableId, &Arc<OpenTable>> =
-                    view.version.tables.iter().map(|table| (table.meta.id, table)).collect();
-                for meta in stored.tables() {
-                    let is_open = |table: &Arc<OpenTable>| *table.meta == *meta;
-                    if old.get(&meta.id).is_some_and(|table| is_open(table)) {
-                        continue;
-                    }
-                    named.insert(meta.id);
-                    if !self.opened.get(&meta.id).is_some_and(is_open) {
-                        let meta = Arc::new(meta.clone());
-                        let (config, garbage) = (&db.reader_config, &db.garbage);
-                        let table = OpenTable::open(&*db.fs, &db.dir, meta.clone(), config, garbage)?;
-                        self.opened.insert(meta.id, table);
-                    }
+            if !is_changed {
+                continue;
+            }
+            let view = keyspace.view.load_full();
+            let old: HashMap<TableId, &Arc<OpenTable>> =
+                view.version.tables.iter().map(|table| (table.meta.id, table)).collect();
+            for meta in stored.tables() {
+                let is_open = |table: &Arc<OpenTable>| *table.meta == *meta;
+                if old.get(&meta.id).is_some_and(|table| is_open(table)) {
+                    continue;
+                }
+                named.insert(meta.id);
+                if !self.opened.get(&meta.id).is_some_and(is_open) {
+                    let meta = Arc::new(meta.clone());
+                    let (config, garbage) = (&db.reader_config, &db.garbage);
+                    let table = OpenTable::open(&*db.fs, &db.dir, meta.clone(), config, garbage)?;
+                    self.opened.insert(meta.id, table);
                 }
             }
-            changes.push(Change { keyspace: keyspace.clone(), tables });
         }
         self.opened.retain(|id, _| named.contains(id));
-        Ok(changes)
+        Ok(open.iter().filter(|(_, (_, is_changed))| *is_changed).map(|(id, _)| *id).collect())
     }
 
     /// Shows readers what was read. Cannot fail.
-    fn publish(&mut self, db: &DbInner, tree: &ManifestState, mark: (u64, u64), changes: &[Change]) {
+    fn publish(
+        &mut self,
+        db: &DbInner,
+        tree: &ManifestState,
+        mark: (u64, u64),
+        changed: &HashSet<KeyspaceId>,
+    ) {
         let is_other_tree = self.published != Some(mark);
         let last_seq = self.logs.last_seq().max(tree.last_seq).max(db.visible());
         if !is_other_tree && last_seq == db.visible() && !self.logs.has_unpublished() {
             return;
         }
-        let has_other_tables =
-            |id: KeyspaceId| changes.iter().any(|change| change.tables && change.keyspace.id == id);
         let (directory, visible) = (db.directory.load_full(), db.visible());
-        let may_take_more = |id: KeyspaceId| (!has_other_tables(id)).then_some(visible);
+        let may_take_more = |id: KeyspaceId| (!changed.contains(&id)).then_some(visible);
         self.logs.apply_held(&directory, &self.newcomers, tree, may_take_more);
         let mut log = db.log.lock();
         let mut state = db.state();
@@ -449,9 +407,8 @@ impl Follower {
         db.committer.publish(last_seq);
         db.expiry.note_visible();
         if is_other_tree {
-            for change in changes.iter().filter(|change| change.tables) {
-                self.note_unseen(tree, &change.keyspace);
-            }
+            let changed = keyspaces.iter().filter(|(id, _)| changed.contains(id));
+            changed.for_each(|(_, keyspace)| self.note_unseen(tree, keyspace));
             state.catalogue.follow(tree.clone(), mark.0);
         }
         let mut published = Vec::new();
@@ -463,7 +420,7 @@ impl Follower {
             }
             let old = keyspace.view.load_full();
             let memtables = self.logs.memtables_of(keyspace, stored.log_floor, &old.memtables);
-            if has_other_tables(keyspace.id) {
+            if changed.contains(&keyspace.id) {
                 let memtables = memtables.unwrap_or_else(|| old.memtables.clone());
                 let version = state.catalogue.followed(keyspace, &old.version, &self.opened);
                 let new = Arc::new(keyspace.view_with_values(memtables, version));
