@@ -153,7 +153,7 @@ pub(crate) struct Gaps {
 impl Gaps {
     /// The memory that they take.
     pub(crate) fn memory_bytes(&self) -> usize {
-        let gaps = self.gaps.lock();
+        let gaps = lock::lock(&self.gaps);
         let keys = |gap: &Gap| {
             let end = gap.end.as_ref().map_or(0, Vec::capacity);
             gap.start.capacity() + end + gap.written.as_ref().map_or(0, Vec::capacity)
