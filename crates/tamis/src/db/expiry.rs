@@ -179,12 +179,13 @@ impl Expiry {
         self.ages_deletes.load(Ordering::Relaxed)
     }
 
-    /// Returns a time before which the write with this number was certainly not made, if there is a sample of a time before it. Writes that
-    /// were replayed, and that nobody noted, are younger than that.
-    pub(crate) fn not_before(&self, seq: SeqNo) -> Option<u64> {
+    /// Returns a time before which the write with this number was certainly not made, where a sample is that old, and otherwise the time by
+    /// which it was made at the latest. `None` without samples.
+    pub(crate) fn written_since(&self, seq: SeqNo) -> Option<u64> {
         let times = self.times.lock();
         let samples = times.samples.samples();
-        samples[..samples.partition_point(|sample| sample.seq < seq)].last().map(|sample| sample.time)
+        let later = samples.partition_point(|sample| sample.seq < seq);
+        samples.get(later.saturating_sub(1)).map(|sample| sample.time)
     }
 
     /// Records that everything visible was written by now. Called after each group of writes, and whenever something became

@@ -234,7 +234,7 @@ impl DbInner {
         // Replayed ones were not noted.
         let with_deletes = slots.iter().filter(|slot| slot.memtable.has_deletes());
         let first = |slot: &Arc<MemtableSlot>| {
-            slot.first_delete().or_else(|| self.expiry.not_before(slot.memtable.min_seq()?))
+            slot.first_delete().or_else(|| self.expiry.written_since(slot.memtable.min_seq()?))
         };
         let deletes = DeleteTimes::of_flush(with_deletes.filter_map(first).min(), self.now());
         let sink = TableSink {

@@ -363,7 +363,11 @@ fn the_age_of_deletes_survives_a_close_and_a_crash() {
             };
             let db = reopen(&mut aged, db);
             assert!(deletes(&db).0 > 0, "crash: {crash}, in the log: {in_log}");
-            assert_eq!(stats(&db).oldest_delete_seconds, Some(AGE / 2));
+            assert_eq!(
+                stats(&db).oldest_delete_seconds,
+                Some(AGE / 2),
+                "crash: {crash}, in the log: {in_log}"
+            );
             let db = reopen(&mut aged, db);
             assert_eq!(deletes(&db), (0, 0), "crash: {crash}, in the log: {in_log}");
             assert_eq!(db.iter().count(), LEFT);

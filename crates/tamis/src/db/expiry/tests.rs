@@ -367,6 +367,32 @@ fn samples_are_stored_without_a_flush() {
     assert_eq!(metas(&db).len(), 0);
 }
 
+/// The first sample of all covered the deletes, when a background thread took it before the close that stored it: none was older, and the
+/// deletes in the log counted as written at the next opening.
+#[test]
+fn deletes_in_a_log_are_as_old_as_the_first_sample_that_covers_them() {
+    let bench = Bench::new();
+    let open = || {
+        let mut options = Options {
+            file_system: Some(Arc::new(bench.fs.clone())),
+            clock: Some(bench.clock.clone()),
+            ..Options::default()
+        };
+        options.keyspace.auto_compaction = false;
+        options.keyspace.max_tombstone_age = Some(Duration::from_secs(1000));
+        Db::open("db", options).unwrap()
+    };
+    let db = open();
+    put_flushed(&db, "a", "value");
+    db.delete("a").unwrap();
+    inner(&db).save_times(&mut inner(&db).state());
+    db.close().unwrap();
+    bench.clock.set(START + 500);
+    let db = open();
+    db.flush().unwrap();
+    assert_eq!(db.stats().keyspaces[0].oldest_delete_seconds, Some(500));
+}
+
 /// Otherwise every commit would read the clock, and every manifest would grow.
 #[test]
 fn without_time_to_live_there_are_no_samples() {
