@@ -123,7 +123,7 @@ pub(crate) struct RunArgs {
     /// Compression of blocks
     #[arg(long, value_enum, default_value = "none")]
     pub compression: CompressionArg,
-    /// Numbers of threads, separated by commas; load, inline, batch, space, cold, keys, steady and large use one, writers 2 and 8,
+    /// Numbers of threads, separated by commas; load, inline, batch, space, cold, keys, real, steady and large use one, writers 2 and 8,
     /// sync 1, 8 and 32
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2",
           value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -131,6 +131,9 @@ pub(crate) struct RunArgs {
     /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+    /// File of keys, one a line, for the suite `real`, beside the samples that it has
+    #[arg(long, value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
     /// Directory for databases, which are removed at the end [default: the directory for temporary files]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
@@ -144,6 +147,9 @@ pub(crate) struct RunArgs {
     /// Continue an interrupted run with the same arguments: complete suites are kept, others start again
     #[arg(long)]
     pub resume: bool,
+    /// Count the instructions of operations, too, with valgrind [default: yes, and no with --quick]
+    #[arg(long, value_name = "YES|NO", value_parser = yes_or_no)]
+    pub instructions: Option<bool>,
     /// Maximum duration of one step of one system
     #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..))]
     pub limit: u64,
@@ -218,6 +224,7 @@ impl RunArgs {
             workloads: self.workloads()?,
             direct_io: self.direct,
             seed: self.seed,
+            key_file: self.key_file.clone(),
         })
     }
 
@@ -251,10 +258,23 @@ impl RunArgs {
         Ok(systems)
     }
 
+    /// Reports whether instructions are to be counted.
+    pub(crate) fn counts_instructions(&self) -> bool {
+        self.instructions.unwrap_or(!self.quick)
+    }
+
     /// Returns the suites to run, each once, in the order of [`Suite::ALL`].
     pub(crate) fn suites(&self) -> Vec<Suite> {
         let asked = |suite: &Suite| self.suites.is_empty() || self.suites.contains(suite);
         Suite::ALL.into_iter().filter(asked).collect()
+    }
+}
+
+fn yes_or_no(text: &str) -> Result<bool, String> {
+    match text {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err("expected `yes` or `no`".to_owned()),
     }
 }
 
@@ -357,6 +377,7 @@ mod tests {
             "p run --filter-bits 65",
             "p run --value-bytes 9999999",
             "p run --value-bytes many",
+            "p run --instructions maybe",
             "p worker",
             "p worker --system rockdb",
             "p",

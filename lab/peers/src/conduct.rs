@@ -14,9 +14,10 @@ use std::path::{Path, PathBuf};
 
 use tamis_bench::Workload;
 
-use crate::engines::Engine;
 use crate::engines::system::{System, Visitor};
+use crate::engines::{Engine, Setup};
 use crate::failure::Failure;
+use crate::instructions::Counting;
 use crate::link::{Link, Trouble};
 use crate::protocol::{Answer, Order, Request};
 use crate::record::{Figures, Row};
@@ -27,6 +28,15 @@ pub(crate) const STOPPED: &str = "stopped: ";
 
 /// Ratio of measured operations of a step to those that warm up before.
 const WARMUP_SHARE: u64 = 10;
+
+/// Ratio of the operations of a step to those whose instructions are counted.
+const COUNTED_SHARE: u64 = 100;
+
+/// Minimum and maximum of the operations whose instructions are counted, some 50 times as slowly as they are otherwise executed.
+const COUNTED_OPS: (u64, u64) = (64, 2000);
+
+/// Number of puts of a fill whose instructions are counted.
+const COUNTED_PUTS: u64 = 20_000;
 
 /// The receiver of events. Called from one thread.
 pub(crate) trait Audience {
@@ -46,6 +56,8 @@ pub(crate) struct Stage<'a> {
     pub systems: &'a [System],
     /// Starts a worker for a system.
     pub spawn: &'a dyn Fn(&System) -> io::Result<Link>,
+    /// Starts a worker that counts instructions; `None`: they are not counted.
+    pub count: Option<&'a dyn Fn(&System) -> io::Result<Counting>>,
     /// Directory for databases, which are removed when no longer needed.
     pub dir: &'a Path,
     /// The receiver of events.
@@ -65,6 +77,21 @@ pub(crate) fn version_of(system: &System) -> String {
     }
 
     system.with(Version)
+}
+
+/// Returns where a put of a system is when it returns.
+fn durability_of(system: &System, plan: &Plan) -> String {
+    struct Durability(Setup);
+
+    impl Visitor for Durability {
+        type Output = &'static str;
+
+        fn visit<E: Engine>(self) -> &'static str {
+            E::durability(&self.0)
+        }
+    }
+
+    system.with(Durability(plan.setup(PathBuf::new(), system.overrides()))).to_owned()
 }
 
 /// Executes the plans in order, and returns the failures of systems that could not continue.
@@ -144,6 +171,14 @@ impl Conductor<'_> {
                 }
             }
         }
+        for i in (0..systems.len()).filter(|&i| !out[i]) {
+            for step in &plan.steps {
+                let dir = self.new_dir(i, None)?;
+                let done = self.count(plan, std::slice::from_ref(step), i, &dir, 0);
+                self.discard(&dir)?;
+                self.uncounted(done)?;
+            }
+        }
         Ok(())
     }
 
@@ -164,7 +199,7 @@ impl Conductor<'_> {
             Answer::Refused { why } => return Ok(Err(why)),
             other => return Err(self.strange(i, &other)),
         };
-        let order = if step.workload == Workload::FillSeq { Order::Sequential } else { Order::Random };
+        let order = order_of(step.workload);
         let (threads, loaded) = (step.threads, plan.loaded);
         let (batch, inline, rest) = (plan.batch, plan.inline, plan.rest);
         let fill = Request::Fill { order, loaded, threads, batch, inline, rest };
@@ -205,13 +240,87 @@ impl Conductor<'_> {
             }
         }
         for (i, side) in sides.into_iter().enumerate() {
-            if let Some(side) = side
-                && let Err(trouble) = self.quit(i, side.link)
-            {
-                self.stop(plan, &[], i, plan.rounds, trouble)?;
+            let Some(side) = side else { continue };
+            let Side { link, dir, loaded, .. } = *side;
+            match self.quit(i, link) {
+                Ok(()) => {
+                    let done = self.count(plan, &plan.steps, i, &dir, loaded);
+                    self.uncounted(done)?;
+                }
+                Err(trouble) => self.stop(plan, &[], i, plan.rounds, trouble)?,
             }
         }
         Ok(())
+    }
+
+    /// Counts instructions of steps with one thread that insert no keys, on a database with `loaded` keys, which may be written to: for
+    /// fills the first puts into an empty one.
+    fn count(
+        &mut self,
+        plan: &Plan,
+        steps: &[Step],
+        i: usize,
+        dir: &Path,
+        loaded: u64,
+    ) -> Result<(), CountTrouble> {
+        let system = &self.stage.systems[i];
+        let Some(count) = self.stage.count else { return Ok(()) };
+        let of_one_thread = steps.iter().filter(|step| step.threads == 1 && !step.workload.inserts());
+        let steps: Vec<Step> = of_one_thread.copied().collect();
+        if steps.is_empty() {
+            return Ok(());
+        }
+        self.doing(plan, "instructions", system, None);
+        let mut counting = count(system)
+            .map_err(|error| Trouble::Failed(format!("{system}: no worker under valgrind: {error}")))?;
+        let setup = plan.setup(dir.to_owned(), system.overrides());
+        let mut data = plan.data.clone();
+        if loaded == 0 {
+            data.keys = plan.loaded.min(COUNTED_PUTS);
+            data.asked = data.keys;
+        }
+        let (puts, open) = (data.keys, Request::Open { setup, data, loaded });
+        let options = match counting.link.ask(&open)? {
+            Answer::Opened { options } => options,
+            Answer::Refused { why } => return Err(Trouble::Failed(format!("{system}: {why}")).into()),
+            other => return Err(self.strange(i, &other).into()),
+        };
+        for step in steps {
+            let request = if step.workload.is_fill() {
+                let order = order_of(step.workload);
+                let (batch, inline) = (plan.batch, plan.inline);
+                Request::Fill { order, loaded: puts, threads: 1, batch, inline, rest: false }
+            } else {
+                // The warm-up is that of all operations, so that what is done once for a block is not counted more often than it is timed.
+                let ops = (step.ops / COUNTED_SHARE).clamp(COUNTED_OPS.0, COUNTED_OPS.1);
+                request_of(&Plan { seconds: None, ..plan.clone() }, &step, plan.rounds, ops)
+            };
+            let (measured, _) = self.measured(i, &mut counting.link, &request)?;
+            let instructions =
+                counting.of_last_request().map_err(|error| Trouble::Failed(format!("{system}: {error}")))?;
+            let figures = Figures {
+                ops: measured.ops,
+                instructions_per_op: instructions as f64 / measured.ops.max(1) as f64,
+                inside: measured.inside,
+                ..Figures::default()
+            };
+            let row = self.row(plan, &step, i, plan.rounds, options.clone(), figures);
+            self.stage.audience.row(&row).map_err(CountTrouble::Run)?;
+        }
+        Ok(self.quit(i, counting.link)?)
+    }
+
+    /// Reports instructions that could not be counted, which is no reason to exclude a system.
+    fn uncounted(&mut self, done: Result<(), CountTrouble>) -> Result<(), Failure> {
+        match done {
+            Ok(()) => Ok(()),
+            Err(CountTrouble::Run(failure)) => Err(failure),
+            Err(CountTrouble::Worker(Trouble::WrongAnswer(text))) => Err(Failure::WrongAnswer(text)),
+            Err(CountTrouble::Worker(Trouble::Failed(text))) => {
+                self.stage.audience.note(&format!("instructions not counted: {text}"));
+                Ok(())
+            }
+        }
     }
 
     fn run_once(
@@ -230,16 +339,7 @@ impl Conductor<'_> {
         } else if !plan.direct_io {
             side.link.ask(&Request::Warm)?;
         }
-        let warmup = if step.warm_with.is_some() { step.ops / WARMUP_SHARE } else { 0 };
-        let request = Request::Run {
-            workload: step.workload.name().to_owned(),
-            threads: step.threads,
-            ops: step.ops,
-            seconds: plan.seconds,
-            warmup,
-            warm_with: step.warm_with.unwrap_or(Workload::GetExisting).name().to_owned(),
-            seed: plan.seed_of(round),
-        };
+        let request = request_of(plan, step, round, step.ops);
         let (figures, loaded) = self.measured(i, &mut side.link, &request)?;
         side.loaded = loaded;
         Ok(self.row(plan, step, i, round, side.options.clone(), figures))
@@ -286,6 +386,20 @@ impl Conductor<'_> {
             let (order, loaded) = (Order::Random, plan.loaded);
             let fill = Request::Fill { order, loaded, threads: 1, batch: 1, inline: false, rest: false };
             self.measured(i, &mut link, &fill)?;
+            if plan.overwrites > 0 {
+                let warm_with = Workload::GetExisting.name().to_owned();
+                let (workload, ops) = (Workload::Overwrite.name().to_owned(), plan.overwrites);
+                let run = Request::Run {
+                    workload,
+                    threads: 1,
+                    ops,
+                    seconds: None,
+                    warmup: 0,
+                    warm_with,
+                    seed: plan.seed,
+                };
+                self.measured(i, &mut link, &run)?;
+            }
             self.quit(i, link)?;
             link = self.spawn(i)?;
         }
@@ -360,6 +474,7 @@ impl Conductor<'_> {
             options,
             round,
             refused: None,
+            durability: durability_of(system, plan),
             figures,
         }
     }
@@ -426,6 +541,37 @@ impl Conductor<'_> {
     fn discard(&mut self, dir: &Path) -> Result<(), Failure> {
         self.stock.retain(|database| database.dir != dir);
         std::fs::remove_dir_all(dir).map_err(|error| Failure::file("remove", dir, &error))
+    }
+}
+
+/// The reason why instructions were not counted.
+enum CountTrouble {
+    /// The worker, or callgrind.
+    Worker(Trouble),
+    /// The run ends with it.
+    Run(Failure),
+}
+
+impl From<Trouble> for CountTrouble {
+    fn from(trouble: Trouble) -> CountTrouble {
+        CountTrouble::Worker(trouble)
+    }
+}
+
+fn order_of(fill: Workload) -> Order {
+    if fill == Workload::FillSeq { Order::Sequential } else { Order::Random }
+}
+
+/// Returns the request for `ops` operations of a step other than a fill.
+fn request_of(plan: &Plan, step: &Step, round: u32, ops: u64) -> Request {
+    Request::Run {
+        workload: step.workload.name().to_owned(),
+        threads: step.threads,
+        ops,
+        seconds: plan.seconds,
+        warmup: if step.warm_with.is_some() { step.ops / WARMUP_SHARE } else { 0 },
+        warm_with: step.warm_with.unwrap_or(Workload::GetExisting).name().to_owned(),
+        seed: plan.seed_of(round),
     }
 }
 

@@ -10,6 +10,7 @@ mod counted;
 mod directory;
 pub mod engines;
 mod failure;
+mod instructions;
 mod link;
 mod native;
 mod process;
@@ -18,6 +19,7 @@ pub mod record;
 pub mod report;
 mod rows;
 mod show;
+mod source;
 mod suites;
 mod transactions;
 mod worker;
@@ -34,6 +36,7 @@ use crate::conduct::{Audience, Stage, conduct, version_of};
 use crate::engines::Engine;
 use crate::engines::system::{System, Visitor};
 use crate::failure::Failure;
+use crate::instructions::Counting;
 use crate::link::Link;
 use crate::report::{Context, ReportError};
 use crate::rows::Writer;
@@ -65,7 +68,9 @@ fn main() -> ExitCode {
 fn run(args: &RunArgs) -> Result<(), Failure> {
     let native = native::program(args.native.as_deref());
     let (sizes, systems) = (args.sizes()?, args.systems(native.is_some())?);
-    let mut plans: Vec<Plan> = args.suites().into_iter().flat_map(|suite| suite.plans(&sizes)).collect();
+    let of_suites: Vec<Vec<Plan>> =
+        args.suites().into_iter().map(|suite| suite.plans(&sizes)).collect::<Result<_, Failure>>()?;
+    let mut plans = of_suites.concat();
     make_dir(&args.out)?;
     let path = args.out.join(rows::FILE);
     let (writer, there) = Writer::open(&path, args.resume, &plans, &systems)?;
@@ -88,7 +93,13 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
     let limit = Duration::from_secs(args.limit);
     let program = |system: &System| native.as_deref().filter(|_| system.is_native()).unwrap_or(&this);
     let spawn = |system: &System| Link::spawn(program(system), system, limit);
-    let stage = Stage { systems: &systems, spawn: &spawn, dir: dir.path(), audience: &mut show };
+    let count = |system: &System| instructions::spawn(program(system), system, limit);
+    let counts = args.counts_instructions() && instructions::is_possible();
+    if args.counts_instructions() && !counts {
+        show.note("valgrind is not installed: instructions are not counted");
+    }
+    let count = counts.then_some(&count as &dyn Fn(&System) -> std::io::Result<Counting>);
+    let stage = Stage { systems: &systems, spawn: &spawn, count, dir: dir.path(), audience: &mut show };
     let done = conduct(&plans, stage);
     show.end();
     let troubles = done?;

@@ -35,8 +35,8 @@ pub(crate) fn check(
         )));
     };
     let unusable = |why: &str| Failure::Usage(format!("--native {}: {why}", program.display()));
-    let plan: Plan = Suite::Settled.plans(sizes).remove(0);
-    let (setup, data) = (plan.setup(dir.join("native"), &[]), Data { keys: 1, ..plan.data });
+    let plan: Plan = Suite::Settled.plans(sizes)?.remove(0);
+    let (setup, data) = (plan.setup(dir.join("native"), &[]), Data { keys: 1, asked: 1, ..plan.data });
     let setup = crate::engines::Setup { direct_io: false, ..setup };
     let mut link = Link::spawn(program, system, LIMIT).map_err(|error| unusable(&error.to_string()))?;
     let answer = link.ask(&Request::Open { setup: setup.clone(), data, loaded: 0 });

@@ -10,19 +10,24 @@ use tamis_bench::value::ValueSizes;
 
 use crate::engines::Setup;
 use crate::record::Figures;
+use crate::source::Source;
 
 /// The keys and values of a database, equal for all systems of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Data {
     /// Number of keys in the key set, including those that workloads will insert.
     pub keys: u64,
-    /// Size of a key in bytes.
+    /// Size of a key in bytes, or the mean where lengths differ.
     pub key_bytes: u64,
     /// Sizes of values.
     #[serde(with = "as_text")]
     pub values: ValueSizes,
     /// Seed of the keys and of the order of filling.
     pub seed: u64,
+    /// Where the keys come from.
+    pub source: Source,
+    /// The number of keys asked of the source, which may have fewer.
+    pub asked: u64,
 }
 
 impl Data {

@@ -15,8 +15,11 @@ pub struct Conditions {
     pub workload: String,
     /// Number of keys when the suite begins.
     pub keys: u64,
-    /// Size of a key in bytes.
+    /// Size of a key in bytes, or the mean where lengths differ.
     pub key_bytes: u64,
+    /// Where the keys come from: `uniform` are random ones of one length.
+    #[serde(default = "uniform")]
+    pub key_set: String,
     /// Mean size of a value in bytes.
     pub value_bytes: u64,
     /// Number of threads.
@@ -37,6 +40,10 @@ pub struct Conditions {
     pub compression: String,
 }
 
+fn uniform() -> String {
+    "uniform".to_owned()
+}
+
 /// One round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
@@ -53,8 +60,18 @@ pub struct Row {
     /// The reason if the engine could not be measured; figures are 0 then.
     #[serde(default)]
     pub refused: Option<String>,
+    /// Where a put is when it returns, in words: see [`Engine::durability`](crate::engines::Engine::durability).
+    #[serde(default)]
+    pub durability: String,
     /// The figures.
     pub figures: Figures,
+}
+
+impl Row {
+    /// Reports whether it only has counted instructions: under callgrind no other figure means anything.
+    pub fn is_counted(&self) -> bool {
+        self.figures.instructions_per_op > 0.0
+    }
 }
 
 /// The measured values. `*_per_op` are means over `ops` operations; a `multi-get` counts as one operation per key.
@@ -92,6 +109,10 @@ pub struct Figures {
     /// compaction had finished for workloads that write. Includes key generation and checks, which are the same for all
     /// engines.
     pub cpu_ns_per_op: f64,
+    /// Instructions of one operation, counted by callgrind in a pass of its own, whose row has no other figures: those of the calling
+    /// thread, with the check of the answer. 0 if not counted.
+    #[serde(default)]
+    pub instructions_per_op: f64,
     /// Bytes requested from the system, whether from the page cache or the device. Excludes mapped files.
     pub read_bytes_per_op: f64,
     /// Bytes read from the device for the process, including mapped files.

@@ -124,7 +124,7 @@ mod tests {
 
     fn plans() -> Vec<Plan> {
         let sizes = crate::suites::Sizes { rounds: 2, threads: vec![1], ..sizes() };
-        [Suite::Cold, Suite::Sync].iter().flat_map(|suite| suite.plans(&sizes)).collect()
+        [Suite::Cold, Suite::Sync].iter().flat_map(|suite| suite.plans(&sizes).unwrap()).collect()
     }
 
     fn row(plan: &Plan, step: usize, system: &System, round: u32) -> Row {
@@ -135,6 +135,7 @@ mod tests {
             options: Default::default(),
             round,
             refused: None,
+            durability: String::new(),
             figures: Default::default(),
         }
     }

@@ -13,8 +13,10 @@ use tamis_bench::run::Fill;
 use tamis_bench::value::ValueSizes;
 
 use crate::engines::{Compression, Setup};
+use crate::failure::Failure;
 use crate::protocol::Data;
 use crate::record::Conditions;
+use crate::source::Source;
 
 /// Sizes set on the command line.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,6 +49,8 @@ pub(crate) struct Sizes {
     pub direct_io: bool,
     /// Seed of all random choices.
     pub seed: u64,
+    /// A file of keys for the suite `real`, beside the sources that ship with the laboratory.
+    pub key_file: Option<PathBuf>,
 }
 
 impl Sizes {
@@ -121,6 +125,8 @@ pub(crate) enum Suite {
     Space,
     /// Reads after compaction has finished.
     Settled,
+    /// The same after overwrites.
+    Overwritten,
     /// Reads with compaction held back.
     Runs,
     /// YCSB.
@@ -133,6 +139,8 @@ pub(crate) enum Suite {
     Direct,
     /// Keys of different lengths.
     Keys,
+    /// Real keys.
+    Real,
     /// Synced writes.
     Sync,
     /// Overwrites for a while.
@@ -150,6 +158,8 @@ pub(crate) struct Plan {
     pub data: Data,
     /// Number of keys present at the beginning.
     pub loaded: u64,
+    /// Number of overwrites before the first step.
+    pub overwrites: u64,
     /// See [`Setup`].
     pub cache_bytes: u64,
     /// See [`Setup`].
@@ -202,6 +212,7 @@ pub(crate) struct Step {
 pub(crate) struct Loading {
     data: Data,
     loaded: u64,
+    overwrites: u64,
     memtable_bytes: u64,
     filter_bits: u32,
     compression: Compression,
@@ -211,19 +222,21 @@ pub(crate) struct Loading {
 
 impl Suite {
     /// All suites in execution order.
-    pub(crate) const ALL: [Suite; 15] = [
+    pub(crate) const ALL: [Suite; 17] = [
         Suite::Load,
         Suite::Inline,
         Suite::Batch,
         Suite::Writers,
         Suite::Space,
         Suite::Settled,
+        Suite::Overwritten,
         Suite::Runs,
         Suite::Ycsb,
         Suite::Mixgraph,
         Suite::Cold,
         Suite::Direct,
         Suite::Keys,
+        Suite::Real,
         Suite::Sync,
         Suite::Steady,
         Suite::Large,
@@ -238,12 +251,14 @@ impl Suite {
             Suite::Writers => "writers",
             Suite::Space => "space",
             Suite::Settled => "settled",
+            Suite::Overwritten => "overwritten",
             Suite::Runs => "runs",
             Suite::Ycsb => "ycsb",
             Suite::Mixgraph => "mixgraph",
             Suite::Cold => "cold",
             Suite::Direct => "direct",
             Suite::Keys => "keys",
+            Suite::Real => "real",
             Suite::Sync => "sync",
             Suite::Steady => "steady",
             Suite::Large => "large",
@@ -259,12 +274,16 @@ impl Suite {
             Suite::Writers => "fills by 2 and 8 threads",
             Suite::Space => "a fill, and the size of its files until they have been at rest for seconds",
             Suite::Settled => "reads after compaction has finished",
+            Suite::Overwritten => "the same after as many overwrites as keys, and compaction after these",
             Suite::Runs => "the same with compaction held back, so that there are 16 sorted runs or more",
             Suite::Ycsb => "the standard mixes A to F with a cache of 1 GiB",
             Suite::Mixgraph => "RocksDB's model of a social graph's store, values of 10 to 1024 bytes",
             Suite::Cold => "a few reads after opening, with none of the files in the page cache",
             Suite::Direct => "direct I/O with a block cache of 1/32 of the data",
             Suite::Keys => "keys of 8, 32, 128 and 1024 bytes, fewer of the longer ones",
+            Suite::Real => {
+                "real keys: places, words, IPv4 addresses, cells of places, and those of --key-file"
+            }
             Suite::Sync => "overwrites, each synced before it is acknowledged, by 1, 8 and 32 threads",
             Suite::Steady => "overwrites without a pause, with the puts of each second",
             Suite::Large => {
@@ -279,12 +298,13 @@ impl Suite {
         match self {
             Suite::Load => vec![FillRandom, FillSeq],
             Suite::Inline | Suite::Batch | Suite::Writers | Suite::Space => vec![FillRandom],
-            Suite::Settled | Suite::Runs => READS.to_vec(),
+            Suite::Settled | Suite::Overwritten | Suite::Runs => READS.to_vec(),
             Suite::Ycsb => YCSB.to_vec(),
             Suite::Mixgraph => vec![Mixgraph],
             Suite::Cold => vec![GetExisting, GetEmpty, Seek],
             Suite::Direct => vec![GetEmpty, GetExisting, Seek, SeekNext50, MultiGetExisting],
             Suite::Keys => vec![GetEmpty, GetExisting, Seek],
+            Suite::Real => vec![GetEmpty, GetExisting, Seek, SeekNext50],
             Suite::Sync | Suite::Steady => vec![Overwrite],
             Suite::Large => vec![FillRandom, Overwrite, GetExisting, SeekNext50],
         }
@@ -301,21 +321,28 @@ impl Suite {
     }
 
     /// Returns the plans of the suite for the given sizes.
-    pub(crate) fn plans(self, sizes: &Sizes) -> Vec<Plan> {
+    ///
+    /// # Errors
+    ///
+    /// A file of keys cannot be used.
+    pub(crate) fn plans(self, sizes: &Sizes) -> Result<Vec<Plan>, Failure> {
         let workloads = sizes.workloads.clone().unwrap_or_else(|| self.workloads());
         let plan = |threads: &[usize]| Plan::new(self, sizes, &workloads, threads);
-        match self {
+        Ok(match self {
             Suite::Load => vec![plan(&[1])],
             Suite::Inline => vec![Plan { inline: true, ..plan(&[1]) }],
             Suite::Batch => vec![Plan { batch: BATCH, ..plan(&[1]) }],
             Suite::Writers => vec![plan(&WRITERS)],
             Suite::Space => vec![Plan { rest: true, ..plan(&[1]) }],
             Suite::Settled | Suite::Ycsb | Suite::Mixgraph | Suite::Direct => vec![plan(&sizes.threads)],
+            Suite::Overwritten => {
+                let reads = plan(&sizes.threads);
+                vec![Plan { overwrites: reads.loaded, ..reads }]
+            }
             Suite::Runs => {
                 let mut runs = plan(&sizes.threads);
                 runs.compaction = false;
-                // Engines differ in what they count towards a full memtable.
-                runs.memtable_bytes = runs.memtable_bytes.min(runs.loaded_bytes() / RUNS).max(16 << 10);
+                runs.memtable_bytes = runs.memtable_bytes_for_runs();
                 vec![runs]
             }
             Suite::Cold => vec![Plan { cold: true, ..plan(&[1]) }],
@@ -327,6 +354,22 @@ impl Suite {
                     Plan::new(self, &longer, &workloads, &[1])
                 };
                 KEY_LENGTHS.iter().map(of_length).collect()
+            }
+            Suite::Real => {
+                let file = sizes.key_file.clone().map(Source::File);
+                let of_source = |source: Source| {
+                    let keys = source
+                        .keys(sizes.keys, 8, sizes.seed)
+                        .map_err(|error| Failure::Usage(format!("keys of {source}: {error}")))?;
+                    let key_bytes = keys.key_bytes().round() as u64;
+                    let own = Sizes { keys: keys.len(), key_bytes, ..sizes.clone() };
+                    let mut plan = Plan::new(self, &own, &workloads, &[1]);
+                    (plan.data.source, plan.data.asked) = (source, sizes.keys);
+                    // Some of these sets are so small that they would fit into one memtable.
+                    plan.memtable_bytes = plan.memtable_bytes_for_runs();
+                    Ok(plan)
+                };
+                Source::SHIPPED.into_iter().chain(file).map(of_source).collect::<Result<_, Failure>>()?
             }
             Suite::Sync => vec![Plan { sync: true, ..plan(&SYNC_THREADS) }],
             Suite::Steady => vec![Plan { seconds: Some(sizes.seconds), ..plan(&[1]) }],
@@ -346,7 +389,7 @@ impl Suite {
                 };
                 VALUE_LENGTHS.iter().flat_map(of_length).filter(|plan| !plan.steps.is_empty()).collect()
             }
-        }
+        })
     }
 
     fn default_cache_bytes(self, sizes: &Sizes) -> u64 {
@@ -414,16 +457,20 @@ impl Plan {
         let steps_of = |&threads: &usize| workloads.iter().map(move |&workload| step(threads, workload));
         let steps: Vec<Step> = threads.iter().flat_map(steps_of).collect();
         let inserts: u64 = steps.iter().map(|step| Fill::inserts(step.workload, step.ops)).sum();
+        let keys = sizes.keys + inserts * u64::from(sizes.rounds);
         let data = Data {
-            keys: sizes.keys + inserts * u64::from(sizes.rounds),
+            keys,
             key_bytes: sizes.key_bytes,
             values: if suite == Suite::Mixgraph { ValueSizes::Pareto } else { sizes.values },
             seed: sizes.seed,
+            source: Source::Uniform,
+            asked: keys,
         };
         Plan {
             suite,
             data,
             loaded: sizes.keys,
+            overwrites: 0,
             cache_bytes: suite.default_cache_bytes(sizes),
             memtable_bytes: sizes.memtable_bytes,
             filter_bits: sizes.filter_bits,
@@ -475,6 +522,7 @@ impl Plan {
         unchanged.then(|| Loading {
             data: self.data.clone(),
             loaded: self.loaded,
+            overwrites: self.overwrites,
             memtable_bytes: self.memtable_bytes,
             filter_bits: self.filter_bits,
             compression: self.compression,
@@ -490,6 +538,7 @@ impl Plan {
             workload: step.workload.name().to_owned(),
             keys: self.loaded,
             key_bytes: self.data.key_bytes,
+            key_set: self.data.source.to_string(),
             value_bytes: self.data.values.mean().round() as u64,
             threads: step.threads,
             cache_bytes: self.cache_bytes,
@@ -509,6 +558,12 @@ impl Plan {
     /// before.
     pub(crate) fn seed_of(&self, round: u32) -> u64 {
         self.seed.wrapping_add(1 + 2 * u64::from(round))
+    }
+
+    /// Returns the size of memtables with which at least [`RUNS`] of them are flushed.
+    fn memtable_bytes_for_runs(&self) -> u64 {
+        // Engines differ in what they count towards a full memtable.
+        self.memtable_bytes.min(self.loaded_bytes() / RUNS).max(16 << 10)
     }
 
     fn loaded_bytes(&self) -> u64 {
@@ -536,11 +591,12 @@ pub(crate) mod tests {
             workloads: None,
             direct_io: false,
             seed: 1,
+            key_file: None,
         }
     }
 
     fn only(suite: Suite) -> Plan {
-        let mut plans = suite.plans(&sizes());
+        let mut plans = suite.plans(&sizes()).unwrap();
         assert_eq!(plans.len(), 1);
         plans.remove(0)
     }
@@ -549,7 +605,7 @@ pub(crate) mod tests {
     fn names_parse_back_and_others_are_refused() {
         for suite in Suite::ALL {
             assert_eq!(suite.name().parse(), Ok(suite));
-            assert!(!suite.plans(&sizes()).is_empty());
+            assert!(!suite.plans(&sizes()).unwrap().is_empty());
         }
         let refused = "fast".parse::<Suite>().unwrap_err();
         assert!(refused.contains("`fast`") && refused.contains("settled"), "{refused}");
@@ -565,7 +621,7 @@ pub(crate) mod tests {
         assert!(plan.shared_loading().is_none());
         assert!(plan.steps.iter().all(|step| !step.warm_with.unwrap().writes()));
         let given = Sizes { cache_bytes: Some(77), ..sizes() };
-        assert_eq!(Suite::Ycsb.plans(&given)[0].cache_bytes, 77);
+        assert_eq!(Suite::Ycsb.plans(&given).unwrap()[0].cache_bytes, 77);
     }
 
     #[test]
@@ -585,7 +641,7 @@ pub(crate) mod tests {
     fn workloads_and_direct_io_can_be_chosen() {
         let workloads = vec![Workload::YcsbD, Workload::YcsbC];
         let chosen = Sizes { workloads: Some(workloads.clone()), direct_io: true, ..sizes() };
-        let plan = Suite::Ycsb.plans(&chosen).remove(0);
+        let plan = Suite::Ycsb.plans(&chosen).unwrap().remove(0);
         let asked: Vec<Workload> = plan.steps.iter().map(|step| step.workload).collect();
         assert_eq!(asked, [&workloads[..], &workloads[..]].concat(), "for each number of threads");
         assert_eq!(plan.data.keys - plan.loaded, 5 * 2 * 25_000, "for the inserts of D alone");
@@ -596,14 +652,14 @@ pub(crate) mod tests {
     #[test]
     fn held_back_compaction_leaves_many_runs_at_any_size() {
         assert_eq!(only(Suite::Runs).memtable_bytes, 66_000_000);
-        let small = Suite::Runs.plans(&Sizes { keys: 100_000, ..sizes() }).remove(0);
+        let small = Suite::Runs.plans(&Sizes { keys: 100_000, ..sizes() }).unwrap().remove(0);
         assert_eq!(small.memtable_bytes, 100_000 * 264 / 16);
         assert!(!small.compaction && !small.conditions(&small.steps[0]).settled);
     }
 
     #[test]
     fn longer_keys_are_fewer() {
-        for plan in Suite::Keys.plans(&sizes()) {
+        for plan in Suite::Keys.plans(&sizes()).unwrap() {
             let bytes = plan.loaded_bytes() as f64;
             assert!((bytes / (4e6 * 264.0) - 1.0).abs() < 0.001, "{bytes}");
         }
@@ -611,7 +667,7 @@ pub(crate) mod tests {
 
     #[test]
     fn larger_values_are_fewer_and_separated() {
-        let plans = Suite::Large.plans(&sizes());
+        let plans = Suite::Large.plans(&sizes()).unwrap();
         assert_eq!(plans.len(), 8);
         for plan in &plans {
             let bytes = plan.loaded_bytes() as f64;
@@ -620,13 +676,35 @@ pub(crate) mod tests {
             assert_eq!(plan.fills(), plan.steps.len() == 1, "a fill has databases of its own");
         }
         let reads = Sizes { workloads: Some(vec![Workload::GetExisting]), ..sizes() };
-        assert!(Suite::Large.plans(&reads).iter().all(|plan| !plan.fills()));
+        assert!(Suite::Large.plans(&reads).unwrap().iter().all(|plan| !plan.fills()));
+    }
+
+    #[test]
+    fn real_keys_are_as_many_as_there_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("names.txt");
+        let lines: Vec<String> = (0..50).map(|i| format!("name of the number {i}")).collect();
+        std::fs::write(&path, lines.join("\n")).unwrap();
+        let with = |key_file| Suite::Real.plans(&Sizes { key_file, ..sizes() });
+        let plans = with(Some(path)).unwrap();
+        let keys: Vec<(String, u64)> =
+            plans.iter().map(|plan| (plan.data.source.to_string(), plan.loaded)).collect();
+        let name = |at: usize| keys[at].0.as_str();
+        assert_eq!(
+            [name(0), name(1), name(2), name(3), name(4)],
+            ["places", "words", "addresses", "cells", "names"]
+        );
+        // A tenth of a list is held out.
+        assert_eq!((keys[1].1, keys[3].1, keys[4].1), (108_000, 4_000_000, 45));
+        assert!(plans.iter().all(|plan| plan.memtable_bytes <= (plan.loaded_bytes() / RUNS).max(16 << 10)));
+        let absent = with(Some(dir.path().join("absent"))).unwrap_err();
+        assert!(matches!(&absent, Failure::Usage(text) if text.contains("absent")), "{absent:?}");
     }
 
     #[test]
     fn steps_of_a_plan_have_conditions_of_their_own() {
         for suite in Suite::ALL {
-            let plans = suite.plans(&sizes());
+            let plans = suite.plans(&sizes()).unwrap();
             let all: Vec<_> =
                 plans.iter().flat_map(|p| p.steps.iter().map(|step| p.conditions(step))).collect();
             let different: std::collections::BTreeSet<_> = all.iter().collect();

@@ -13,6 +13,7 @@ use tamis_bench::{BenchError, KeySet, NoProgress, Workload, value};
 use crate::counted::{Counted, Puts};
 use crate::directory::{self, Directory};
 use crate::engines::{Engine, Setup};
+use crate::instructions;
 use crate::process::{self, Usage};
 use crate::protocol::{Answer, Data, FailureKind, Order, Request};
 use crate::record::Figures;
@@ -170,7 +171,15 @@ impl<E: Engine> Worker<E> {
             return Ok(Answer::Refused { why: why.to_owned() });
         }
         let width = usize::try_from(data.key_bytes).unwrap_or(usize::MAX);
-        let keys = KeySet::uniform(data.keys, width, data.seed).map_err(BenchError::from)?;
+        let keys = data.source.keys(data.asked, width, data.seed)?;
+        if keys.len() != data.keys {
+            return Err(Failed::request(format!(
+                "{} has {} keys, not {}",
+                data.source,
+                keys.len(),
+                data.keys
+            )));
+        }
         let mut fill = Fill::random(&keys, data.seed);
         if loaded > fill.loaded {
             return Err(Failed::request(format!("{loaded} of {} keys cannot be present", fill.loaded)));
@@ -302,7 +311,10 @@ impl<E: Engine> Open<E> {
         let size_before = Directory::of(&self.setup.dir)?;
         let before = Usage::now()?;
         let mapped_before = self.engine.mapped_bytes();
-        let (timing, puts) = self.execute(&plan)?;
+        instructions::mark();
+        let executed = self.execute(&plan);
+        instructions::mark();
+        let (timing, puts) = executed?;
         let unsettled = Directory::of(&self.setup.dir)?;
         let settle_begun = Instant::now();
         let mut settle_ns = 0;

@@ -14,4 +14,5 @@ pub mod machine;
 mod medium;
 pub mod model_check;
 pub mod page;
+pub mod samples;
 pub mod ycsb;

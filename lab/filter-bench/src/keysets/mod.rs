@@ -4,7 +4,6 @@
 //! source, on the number of requested keys, or on chance. The first half goes into filters; the second is held out.
 
 mod files;
-mod sample;
 mod synthetic;
 
 use std::error::Error;
@@ -12,6 +11,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use tamis_filter::{Digest, KeyList};
+use tamis_lab::samples;
 
 /// A key set by name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -119,7 +119,7 @@ impl KeySet {
                         (files::addresses(file)?, format!("IPv4 addresses from {}", file.display()))
                     }
                     None => {
-                        (sample::addresses()?, "First addresses of allocated IPv4 blocks (NRO)".to_owned())
+                        (samples::addresses()?, "First addresses of allocated IPv4 blocks (NRO)".to_owned())
                     }
                 };
                 Self::of_integers(text, format!("{from}, as 64-bit integers"), addresses, keys)
@@ -127,7 +127,7 @@ impl KeySet {
             Name::Words => {
                 let (words, from) = match &sources.words {
                     Some(file) => (files::lines(file)?, file.display().to_string()),
-                    None => (sample::words()?, "the most frequent English ones (wordfreq)".to_owned()),
+                    None => (samples::words()?, "the most frequent English ones (wordfreq)".to_owned()),
                 };
                 Self::of_strings(text, format!("Words: {from}"), words, keys)
             }
@@ -139,7 +139,7 @@ impl KeySet {
             Name::Places => Self::of_strings(
                 text,
                 "Country, region, name and place of cities (GeoNames)",
-                sample::places(),
+                samples::places(),
                 keys,
             ),
         };

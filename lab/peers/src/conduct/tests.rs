@@ -56,7 +56,7 @@ fn tiny() -> Sizes {
 }
 
 fn plans(suites: &[Suite]) -> Vec<Plan> {
-    suites.iter().flat_map(|suite| suite.plans(&tiny())).collect()
+    suites.iter().flat_map(|suite| suite.plans(&tiny()).unwrap()).collect()
 }
 
 fn systems(list: &str) -> Vec<System> {
@@ -71,7 +71,8 @@ fn conduct_with(
 ) -> (Result<Vec<String>, Failure>, Listener, usize) {
     let dir = tempfile::tempdir().unwrap();
     let mut listener = Listener::default();
-    let done = conduct(plans, Stage { systems, spawn, dir: dir.path(), audience: &mut listener });
+    let done =
+        conduct(plans, Stage { systems, spawn, count: None, dir: dir.path(), audience: &mut listener });
     let left = std::fs::read_dir(dir.path()).unwrap().count();
     (done, listener, left)
 }

@@ -89,6 +89,14 @@ impl Engine for Lmdb {
         self.env.force_sync().map_err(failed)
     }
 
+    fn durability(setup: &Setup) -> &'static str {
+        if setup.sync {
+            shared::ON_DEVICE
+        } else {
+            "with the operating system: a put survives the death of the process, and a power cut may damage the database"
+        }
+    }
+
     fn inside(&self) -> Result<Inside, BenchError> {
         Ok(Inside { runs: Some(1), ..Inside::default() })
     }

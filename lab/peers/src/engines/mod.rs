@@ -88,6 +88,11 @@ pub trait Engine: Store + Sized {
     /// Returns the reason if this setup is not supported. Such a row has no figures, only the reason.
     fn refuses(setup: &Setup) -> Option<&'static str>;
 
+    /// Returns where a put is when it returns, in a few words without a subject.
+    fn durability(setup: &Setup) -> &'static str {
+        if setup.sync { shared::ON_DEVICE } else { shared::WITH_SYSTEM }
+    }
+
     /// Opens or creates the database, and returns the options that were set, as the engine spells them.
     fn open(setup: &Setup) -> Result<(Self, BTreeMap<String, String>), BenchError>;
 

@@ -79,6 +79,14 @@ impl Engine for Redb {
         self.write_as(Durability::Immediate, |_| Ok(()))
     }
 
+    fn durability(setup: &Setup) -> &'static str {
+        if setup.sync {
+            shared::ON_DEVICE
+        } else {
+            "in the memory of the process: its death loses all puts since the last synced one"
+        }
+    }
+
     fn inside(&self) -> Result<Inside, BenchError> {
         Ok(Inside { runs: Some(1), ..Inside::default() })
     }

@@ -28,6 +28,12 @@ pub(super) fn refused_by_b_tree(setup: &Setup) -> Option<&'static str> {
     }
 }
 
+/// See [`Engine::durability`](crate::engines::Engine::durability).
+pub(super) const ON_DEVICE: &str = "on the device: a put survives a power cut";
+
+/// See [`Engine::durability`](crate::engines::Engine::durability).
+pub(super) const WITH_SYSTEM: &str = "with the operating system: a put survives the death of the process, and a power cut loses the latest ones";
+
 /// The workspace's lock file, which contains the version of every dependency.
 const LOCK: &str = include_str!("../../../Cargo.lock");
 

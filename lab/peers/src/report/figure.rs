@@ -1,5 +1,7 @@
 //! The figures of a row by name: their units, their direction, and when they are meaningless.
 
+use tamis_bench::Workload;
+
 use crate::record::{Figures, Row};
 
 /// One of the figures of a round.
@@ -23,6 +25,7 @@ pub(super) enum Figure {
     Indexes,
     Runs,
     Cpu,
+    Instructions,
     ReadBytes,
     DeviceReadBytes,
     Settle,
@@ -44,7 +47,7 @@ pub(super) enum Unit {
 pub(super) const QUANTILES: [Figure; 3] = [Figure::P50, Figure::P99, Figure::P999];
 
 /// The costs of a system, in the order of the tables.
-pub(super) const COSTS: [Figure; 17] = [
+pub(super) const COSTS: [Figure; 18] = [
     Figure::PutP9999,
     Figure::SlowestPut,
     Figure::MedianSecond,
@@ -58,6 +61,7 @@ pub(super) const COSTS: [Figure; 17] = [
     Figure::Indexes,
     Figure::Runs,
     Figure::Cpu,
+    Figure::Instructions,
     Figure::ReadBytes,
     Figure::DeviceReadBytes,
     Figure::Settle,
@@ -66,7 +70,7 @@ pub(super) const COSTS: [Figure; 17] = [
 
 impl Figure {
     /// All figures.
-    pub(super) const ALL: [Figure; 22] = [
+    pub(super) const ALL: [Figure; 23] = [
         Figure::NsPerOp,
         Figure::OpsPerSecond,
         Figure::P50,
@@ -85,6 +89,7 @@ impl Figure {
         Figure::Indexes,
         Figure::Runs,
         Figure::Cpu,
+        Figure::Instructions,
         Figure::ReadBytes,
         Figure::DeviceReadBytes,
         Figure::Settle,
@@ -126,6 +131,7 @@ impl Figure {
             Figure::Indexes => "indexes in memory, as reported by the engine",
             Figure::Runs => "sorted runs, as reported by the engine",
             Figure::Cpu => "processor time of the process, ns per operation",
+            Figure::Instructions => "instructions of the calling thread per operation, counted by callgrind",
             Figure::ReadBytes => "bytes requested from the system per operation, excluding mapped files",
             Figure::DeviceReadBytes => "bytes read from the device per operation",
             Figure::Settle => "ns from the last operation until compaction had finished",
@@ -156,6 +162,7 @@ impl Figure {
             Figure::Indexes => "indexes",
             Figure::Runs => "runs",
             Figure::Cpu => "processor time",
+            Figure::Instructions => "instructions",
             Figure::ReadBytes => "bytes read",
             Figure::DeviceReadBytes => "bytes from the device",
             Figure::Settle => "settling",
@@ -185,14 +192,18 @@ impl Figure {
             | Figure::UnsettledSpace
             | Figure::SpaceAmplification
             | Figure::FilterBits
+            | Figure::Instructions
             | Figure::Runs => Unit::Plain,
         }
     }
 
     /// Returns a round's value. `None` where it is meaningless: a time, a throughput or an amplification of 0 was not
-    /// measured, an engine may not report it, and a negative or infinite number is invalid. After writes the number of keys is not
+    /// measured, an engine may not report it, and a negative or infinite number is invalid. After insertions the number of keys is not
     /// known, and so neither are the bits of each.
     pub(super) fn of(self, row: &Row) -> Option<f64> {
+        if row.is_counted() != (self == Figure::Instructions) {
+            return None;
+        }
         let figures = &row.figures;
         let inside = &figures.inside;
         let known = |bytes: Option<u64>| bytes.map_or(f64::NAN, |bytes| bytes as f64);
@@ -217,8 +228,8 @@ impl Figure {
             Figure::ReadBytes => (figures.read_bytes_per_op, true),
             Figure::DeviceReadBytes => (figures.device_read_bytes_per_op, true),
             Figure::Filters => (known(inside.filter_bytes), true),
-            Figure::FilterBits if figures.write_amplification > 0.0 => (f64::NAN, false),
-            Figure::FilterBits => (known(inside.filter_bytes) * 8.0 / row.conditions.keys as f64, true),
+            Figure::FilterBits => (known(inside.filter_bytes) * 8.0 / keys_of(row), true),
+            Figure::Instructions => (figures.instructions_per_op, false),
             Figure::Indexes => (known(inside.index_bytes), true),
             Figure::Runs => (known(inside.runs), true),
         };
@@ -245,6 +256,12 @@ impl Figure {
             _ => above / below,
         }
     }
+}
+
+/// Returns the number of keys after a row; NaN if it inserted some.
+fn keys_of(row: &Row) -> f64 {
+    let inserts = row.conditions.workload.parse::<Workload>().is_ok_and(Workload::inserts);
+    if inserts { f64::NAN } else { row.conditions.keys as f64 }
 }
 
 /// Returns a number of puts chosen from those of the whole seconds in ascending order, the last second being incomplete;
@@ -276,17 +293,28 @@ mod tests {
     }
 
     #[test]
-    fn bits_per_key_are_of_the_keys_that_were_loaded() {
-        let mut measured = row("runs", "seek", "tamis", 0, 1.0);
+    fn bits_per_key_are_of_all_keys_where_their_number_is_known() {
+        let mut measured = row("ycsb", "ycsb-a", "tamis", 0, 1.0);
         assert_eq!(Figure::FilterBits.of(&measured), None);
         measured.conditions.keys = 4_000_000;
         measured.figures.inside.filter_bytes = Some(5_000_000);
-        assert_eq!(Figure::FilterBits.of(&measured), Some(10.0));
         measured.figures.write_amplification = 3.0;
+        assert_eq!(Figure::FilterBits.of(&measured), Some(10.0));
+        measured.conditions.workload = "ycsb-d".to_owned();
         assert_eq!(Figure::FilterBits.of(&measured), None);
-        measured.conditions.keys = 0;
-        measured.figures.write_amplification = 0.0;
+        measured.conditions = crate::record::Conditions { keys: 0, ..measured.conditions };
+        measured.conditions.workload = "ycsb-a".to_owned();
         assert_eq!(Figure::FilterBits.of(&measured), None);
+    }
+
+    #[test]
+    fn a_row_with_instructions_has_nothing_else() {
+        let mut counted = row("settled", "seek", "tamis", 5, 1.0);
+        assert_eq!(Figure::Instructions.of(&counted), None);
+        counted.figures.instructions_per_op = 612.5;
+        let told: Vec<Figure> =
+            Figure::ALL.into_iter().filter(|figure| figure.of(&counted).is_some()).collect();
+        assert_eq!((told, Figure::Instructions.of(&counted)), (vec![Figure::Instructions], Some(612.5)));
     }
 
     #[test]

@@ -70,14 +70,22 @@ fn suite(out: &mut String, suite: &Suite) {
     *out += &format!("## {}\n\n", escaped(&text::suite(&suite.name)));
     *out += &format!("{}.\n\n", escaped(Labels::of(&suite.groups).common()));
     titled(out, &tables::main(suite, false));
-    for line in tables::refusals(suite) {
-        *out += &format!("* {}\n", escaped(&line));
-    }
+    below(out, suite);
     if !out.ends_with("\n\n") {
         out.push('\n');
     }
     for grid in tables::latencies(suite).iter().chain(&tables::costs(suite)) {
         titled(out, grid);
+    }
+}
+
+/// Appends what belongs below a suite's main table: where puts are when they return, and what was refused.
+fn below(out: &mut String, suite: &Suite) {
+    for line in tables::durability(suite) {
+        *out += &format!("* Where a put is when it returns: {}\n", escaped(&line));
+    }
+    for line in tables::refusals(suite) {
+        *out += &format!("* {}\n", escaped(&line));
     }
 }
 

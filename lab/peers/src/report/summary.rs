@@ -13,9 +13,24 @@ use crate::record::{Conditions, Row};
 pub(super) const PEERS: [&str; 4] = ["rocksdb", "rocksdb-native", "leveldb", "fjall"];
 
 /// Suites in the order of reports; others follow by name.
-const SUITES: [&str; 15] = [
-    "settled", "runs", "load", "inline", "batch", "writers", "sync", "steady", "large", "space", "ycsb",
-    "mixgraph", "cold", "direct", "keys",
+const SUITES: [&str; 17] = [
+    "settled",
+    "overwritten",
+    "runs",
+    "load",
+    "inline",
+    "batch",
+    "writers",
+    "sync",
+    "steady",
+    "large",
+    "space",
+    "ycsb",
+    "mixgraph",
+    "cold",
+    "direct",
+    "keys",
+    "real",
 ];
 
 /// Smaller numbers of rounds are marked.
@@ -23,6 +38,9 @@ pub(super) const ENOUGH_ROUNDS: usize = 5;
 
 /// Relative spreads above this are marked.
 const WIDE: f64 = 0.2;
+
+/// Amounts of memory that differ by a greater share are marked.
+const SAME_MEMORY: f64 = 0.02;
 
 /// Ratios that differ from 1 by less than this are neither won nor lost.
 const EVEN: f64 = 0.02;
@@ -64,6 +82,8 @@ pub(super) struct Suite {
     pub(super) systems: Vec<String>,
     /// Workloads in the order of their first measurement; within them, conditions in their own order.
     pub(super) groups: Vec<Group>,
+    /// Where a put is when it returns, with the systems of which that is true.
+    pub(super) durability: Vec<(String, Vec<String>)>,
 }
 
 /// A system's versions and options.
@@ -158,6 +178,13 @@ impl Group {
         measured.reduce(|best, next| if figure.better(next.1.median, best.1.median) { next } else { best })
     }
 
+    /// Reports whether the filters of some systems take another amount of memory than those of the first: by more than [`SAME_MEMORY`].
+    pub(super) fn differs_in_memory(&self, systems: &[String]) -> bool {
+        let mut bits = systems.iter().filter_map(|system| self.spread(system, Figure::FilterBits));
+        let Some(first) = bits.next() else { return false };
+        bits.any(|other| (other.median / first.median - 1.0).abs() > SAME_MEMORY)
+    }
+
     /// Compares a system with the best of the peers, if both were measured.
     pub(super) fn compare(&self, system: &str, figure: Figure) -> Option<Comparison<'_>> {
         let ours = self.spread(system, figure)?;
@@ -247,7 +274,7 @@ impl Summary {
             let groups = suites.entry((place, suite)).or_default();
             let group = groups.entry((workload, conditions)).or_insert_with(new);
             group.outcomes.insert((*system).to_owned(), outcome(rounds));
-            if let Some(last) = rounds.values().rev().find(|row| row.refused.is_none())
+            if let Some(last) = rounds.values().rev().find(|row| row.refused.is_none() && !row.is_counted())
                 && let [whole @ .., _] = last.figures.puts_by_second.as_slice()
             {
                 group.seconds.insert((*system).to_owned(), whole.to_vec());
@@ -258,7 +285,8 @@ impl Summary {
             let mut systems: Vec<String> = groups.iter().flat_map(|g| g.outcomes.keys().cloned()).collect();
             systems.sort_by(|a, b| rank(a).cmp(&rank(b)));
             systems.dedup();
-            Suite { name: name.to_owned(), systems, groups }
+            let durability = durability(rows, name, &systems);
+            Suite { name: name.to_owned(), systems, groups, durability }
         });
         Summary { suites: suites.collect(), systems: systems(latest.values().flat_map(BTreeMap::values)) }
     }
@@ -277,6 +305,20 @@ impl Summary {
         all.sort_by(|a, b| a.3.ratio.total_cmp(&b.3.ratio));
         all
     }
+}
+
+fn durability(rows: &[Row], suite: &str, systems: &[String]) -> Vec<(String, Vec<String>)> {
+    let mut all: Vec<(String, Vec<String>)> = Vec::new();
+    for system in systems {
+        let its =
+            |row: &&Row| row.conditions.suite == suite && row.system == *system && !row.durability.is_empty();
+        let Some(row) = rows.iter().find(its) else { continue };
+        match all.iter_mut().find(|(what, _)| *what == row.durability) {
+            Some((_, systems)) => systems.push(system.clone()),
+            None => all.push((row.durability.clone(), vec![system.clone()])),
+        }
+    }
+    all
 }
 
 /// Summarises the rounds of one system under some conditions. One measured round makes it measured.

@@ -45,6 +45,7 @@ pub(super) fn row(suite: &str, workload: &str, system: &str, round: u32, ns: f64
         options: BTreeMap::from([("write_buffer_size".to_owned(), "64 MiB".to_owned())]),
         round,
         refused: None,
+        durability: "with the operating system".to_owned(),
         figures,
     }
 }

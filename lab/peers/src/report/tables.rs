@@ -104,12 +104,17 @@ pub(super) fn overview(summary: &Summary) -> Grid {
         let side = |spread: &Spread| format!("{} {unit}", text::median(headline, spread));
         let cells = vec![
             suite.name.clone(),
-            labels[at].name(group),
+            labels[at].name(group) + &text::memory(group, &suite.systems),
             system.to_owned(),
             text::ratio(comparison.ratio) + &text::overlap(&comparison),
             text::standing(Standing::of(comparison.ratio)).to_owned(),
-            side(&comparison.ours),
-            format!("{} {}", side(&comparison.best.1), comparison.best.0),
+            format!("{}, with {}", side(&comparison.ours), text::had(group, system)),
+            format!(
+                "{} {}, with {}",
+                side(&comparison.best.1),
+                comparison.best.0,
+                text::had(group, comparison.best.0)
+            ),
         ];
         GridRow { cells, ratio: Some(comparison.ratio) }
     });
@@ -208,17 +213,35 @@ fn compared(
     if with_targets {
         head.push("target".to_owned());
     }
-    let rows = groups.into_iter().map(|group| {
-        let mut cells = vec![labels.name(group)];
+    let width = head.len();
+    let rows = groups.into_iter().flat_map(|group| {
+        let mark =
+            if figure == suite.headline() { text::memory(group, &suite.systems) } else { String::new() };
+        let mut cells = vec![labels.name(group) + &mark];
         cells.extend(suite.systems.iter().map(|system| text::cell(group, system, figure, brief)));
         cells.extend(variants.iter().map(|variant| text::against(group.compare(variant, figure))));
         if with_targets {
             let verdicts: Vec<String> = wanted(group).iter().map(text::verdict).collect();
             cells.push(verdicts.join("; "));
         }
-        GridRow { cells, ratio: None }
+        let had = (figure == suite.headline()).then(|| had(suite, group, width));
+        [Some(GridRow { cells, ratio: None }), had]
     });
-    Grid { caption: figure.title().to_owned(), head, rows: rows.collect(), names: 1 }
+    Grid { caption: figure.title().to_owned(), head, rows: rows.flatten().collect(), names: 1 }
+}
+
+/// Returns the row below a time or a throughput: what each system had.
+fn had(suite: &Suite, group: &Group, width: usize) -> GridRow {
+    let mut cells = vec![text::HAD.to_owned()];
+    cells.extend(suite.systems.iter().map(|system| text::had(group, system)));
+    cells.resize(width, String::new());
+    GridRow { cells, ratio: None }
+}
+
+/// Returns where puts are when they return, a line for each answer with its systems.
+pub(super) fn durability(suite: &Suite) -> Vec<String> {
+    let line = |(what, systems): &(String, Vec<String>)| format!("{}: {what}", systems.join(", "));
+    suite.durability.iter().map(line).collect()
 }
 
 /// Returns the quantiles of single operations. `None` if no system has any.
@@ -309,6 +332,33 @@ mod tests {
         assert_eq!(missed[1], "settled range-empty tamis ≥ 1.30×: 0.90× missed by 31 %");
     }
 
+    /// A table had `grf` at 14 bits a key beside 10 of the others, and said so nowhere.
+    #[test]
+    fn no_time_is_without_what_it_was_measured_with() {
+        let mut rows =
+            rows_of("settled", "get-empty", &[("tamis", &[10.0, 12.0]), ("tamis-grf", &[9.0, 9.0])]);
+        rows.extend(rows_of("settled", "seek", &[("tamis", &[10.0, 12.0]), ("tamis-grf", &[9.0, 9.0])]));
+        for row in &mut rows {
+            let grf = row.system == "tamis-grf" && row.conditions.workload == "get-empty";
+            row.figures.inside.filter_bytes = Some(if grf { 1_780_000 } else { 1_250_000 });
+            row.figures.inside.index_bytes = Some(125_000);
+            row.figures.inside.runs = Some(5 - u64::from(row.round));
+        }
+        let mut counted = row("settled", "get-empty", "tamis", 2, 0.0);
+        counted.figures = crate::record::Figures { instructions_per_op: 1234.4, ..Default::default() };
+        rows.push(counted);
+        let summary = Summary::of(&rows);
+        for brief in [false, true] {
+            let grid = main(&summary.suites[0], brief);
+            let names: Vec<&str> = grid.rows.iter().map(|row| row.cells[0].as_str()).collect();
+            assert_eq!(names, ["get-empty §", "with", "seek", "with"]);
+            let had = |row: usize, cell: usize| grid.rows[row].cells[cell].as_str();
+            assert_eq!(had(1, 1), "filters 10.00, indexes 1.00 bits, 4–5 runs, 64.0 MiB, 1,234 instructions");
+            assert_eq!(had(1, 2), "filters 14.24, indexes 1.00 bits, 4–5 runs, 64.0 MiB");
+        }
+        assert_eq!(durability(&summary.suites[0]), ["tamis, tamis-grf: with the operating system"]);
+    }
+
     #[test]
     fn missing_peers_are_named() {
         let peers: [(&str, &[f64]); 4] =
@@ -335,7 +385,8 @@ mod tests {
             cells[0],
             "seek | 10.0* | refused | 20.0* | 2.00× fjall | tamis ≥ 3.00×: 2.00× missed by 33 %"
         );
-        assert_eq!(cells[1], "get-empty | 10.0* | — | — | — | tamis ≥ 4.00×: nothing to compare with");
+        assert_eq!(cells[1], "with | 64.0 MiB | — | 64.0 MiB |  | ");
+        assert_eq!(cells[2], "get-empty | 10.0* | — | — | — | tamis ≥ 4.00×: nothing to compare with");
         assert_eq!(refusals(&summary.suites[0]), ["leveldb (seek): cannot"]);
         let quantiles = latencies(&summary.suites[0]).unwrap();
         assert_eq!(quantiles.rows[0].cells, ["seek", "10.0 / 20.0 / 50.0", "refused", "20.0 / 40.0 / 100"]);

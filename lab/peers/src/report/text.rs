@@ -13,9 +13,14 @@ const THIN: char = '*';
 const WIDE: char = '†';
 /// Marks a ratio whose two sides overlap.
 const OVERLAP: char = '‡';
+/// Marks a row whose systems have different amounts of memory.
+const MEMORY: char = '§';
+
+/// The name of the row below a time or a throughput.
+pub(super) const HAD: &str = "with";
 
 /// How to read the report, in paragraphs. Part of all its forms.
-pub(super) const HOW_TO_READ: [&str; 6] = [
+pub(super) const HOW_TO_READ: [&str; 7] = [
     "Every figure is the median over the rounds; minimum and maximum are in brackets. In every round each system \
      executed the same operations on the same keys, in turn, in its own process, and every answer was checked.",
     "A ratio is the factor by which tamis is better than the best of RocksDB (either build), LevelDB and fjall in the same row: best \
@@ -23,7 +28,12 @@ pub(super) const HOW_TO_READ: [&str; 6] = [
      within 2 % of 1 it counts as even. LMDB and redb, B-trees, are shown but not counted.",
     "Only figures within a table are comparable. Absolute times vary between machines and over time.",
     "* fewer than 5 rounds. † the rounds differ by more than 20 % of the median. ‡ the rounds of tamis and of the \
-     best overlap, so the ratio is not certain.",
+     best overlap, so the ratio is not certain. § the filters of some system take more than 2 % more or less memory per key \
+     than those of the first.",
+    "Below each time or throughput is what the system had: bits per key of all filters in memory, and of all indexes; sorted \
+     runs; anonymous memory of the process; instructions of the calling thread per operation, counted by callgrind in a pass \
+     of its own, without background threads, and with the check of the answer. LevelDB, LMDB and redb do not report filters and \
+     indexes: LevelDB's are in mapped tables, the others are B-trees.",
     "\"refused\": the engine does not support this; the reason is below the table. \"—\": not measured or not \
      reported.",
     "A target is a ratio that tamis should reach; \"missed by 20 %\" means that the ratio was a fifth below it. \
@@ -83,6 +93,38 @@ pub(super) fn cell(group: &Group, system: &str, figure: Figure, brief: bool) -> 
     }
 }
 
+/// Returns what a system had while it was measured: filters, indexes, runs, memory, instructions. The same text for every table of
+/// times, so that none is without it.
+pub(super) fn had(group: &Group, system: &str) -> String {
+    let of = |figure| group.spread(system, figure);
+    let bits = |bytes: f64| mean(bytes * 8.0 / group.conditions.keys as f64);
+    let keys_known = of(Figure::FilterBits).is_some();
+    let mut parts = Vec::new();
+    if let Some(filters) = of(Figure::FilterBits) {
+        parts.push(format!("filters {}", mean(filters.median)));
+    }
+    if let Some(indexes) = of(Figure::Indexes).filter(|_| keys_known) {
+        parts.push(format!("indexes {} bits", bits(indexes.median)));
+    }
+    if let Some(runs) = of(Figure::Runs) {
+        let (from, to) = (runs.min.round() as u64, runs.max.round() as u64);
+        let number = if from == to { format!("{from}") } else { format!("{from}–{to}") };
+        parts.push(format!("{number} run{}", if to == 1 { "" } else { "s" }));
+    }
+    if let Some(memory) = of(Figure::Resident) {
+        parts.push(bytes(memory.median.round() as u64));
+    }
+    if let Some(instructions) = of(Figure::Instructions) {
+        parts.push(format!("{} instructions", grouped(instructions.median.round() as u64)));
+    }
+    if parts.is_empty() { "—".to_owned() } else { parts.join(", ") }
+}
+
+/// Returns a mark for the name of a group whose systems have different amounts of memory.
+pub(super) fn memory(group: &Group, systems: &[String]) -> String {
+    if group.differs_in_memory(systems) { format!(" {MEMORY}") } else { String::new() }
+}
+
 /// Formats a comparison of a variant with the best: the ratio, and the best one's name.
 pub(super) fn against(comparison: Option<Comparison<'_>>) -> String {
     match comparison {
@@ -133,6 +175,7 @@ fn percent(share: f64) -> String {
 pub(super) fn suite(name: &str) -> String {
     match name {
         "settled" => "Settled: compaction has finished".to_owned(),
+        "overwritten" => "Overwritten: compaction has finished after as many overwrites as keys".to_owned(),
         "runs" => "Many runs: compaction held back".to_owned(),
         "load" => "Load".to_owned(),
         "inline" => "Load with values made right before their puts, which is timed as well".to_owned(),
@@ -146,16 +189,21 @@ pub(super) fn suite(name: &str) -> String {
         "cold" => "Cold: nothing in the page cache".to_owned(),
         "direct" => "Direct I/O".to_owned(),
         "keys" => "Lengths of keys".to_owned(),
+        "real" => "Real keys".to_owned(),
         "sync" => "Synced writes".to_owned(),
         other => other.to_owned(),
     }
 }
 
 /// Returns the parts of conditions in words, except suite and workload.
-fn facets(conditions: &Conditions) -> [String; 11] {
+fn facets(conditions: &Conditions) -> [String; 12] {
     let word = |yes: bool, a: &str, b: &str| if yes { a.to_owned() } else { b.to_owned() };
     [
         format!("{} keys", grouped(conditions.keys)),
+        match conditions.key_set.as_str() {
+            "" | "uniform" => "random keys".to_owned(),
+            name => name.to_owned(),
+        },
         format!("keys of {} bytes", grouped(conditions.key_bytes)),
         format!("values of {} bytes", grouped(conditions.value_bytes)),
         format!("{} thread{}", conditions.threads, if conditions.threads == 1 { "" } else { "s" }),
@@ -175,14 +223,14 @@ fn facets(conditions: &Conditions) -> [String; 11] {
 /// The names of groups: the workload, and the conditions that differ between groups.
 #[derive(Debug)]
 pub(super) struct Labels {
-    differs: [bool; 11],
+    differs: [bool; 12],
     common: String,
 }
 
 impl Labels {
     /// Creates the names of groups of one suite.
     pub(super) fn of<'a>(groups: impl IntoIterator<Item = &'a Group>) -> Labels {
-        let mut differs = [false; 11];
+        let mut differs = [false; 12];
         let mut groups = groups.into_iter();
         let Some(first) = groups.next() else { return Labels { differs, common: String::new() } };
         let first = facets(&first.conditions);
@@ -256,7 +304,11 @@ mod tests {
             "get-empty, keys of 8 bytes, 2 threads",
         ];
         assert_eq!(names, expected);
-        assert!(labels.common().starts_with("1,000,000 keys, values of 256 bytes, block cache 8.0 MiB"));
+        assert!(
+            labels
+                .common()
+                .starts_with("1,000,000 keys, random keys, values of 256 bytes, block cache 8.0 MiB")
+        );
         assert!(!labels.common().contains("thread"));
     }
 }

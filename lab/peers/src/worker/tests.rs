@@ -8,6 +8,7 @@ use tamis_bench::store::{Session, Store};
 use super::*;
 use crate::engines::tamis::Tamis;
 use crate::engines::{Batch, Compression, Inside};
+use crate::source::Source;
 
 pub(crate) fn setup(dir: &Path) -> Setup {
     Setup {
@@ -25,7 +26,7 @@ pub(crate) fn setup(dir: &Path) -> Setup {
 }
 
 fn data(seed: u64) -> Data {
-    Data { keys: 3000, key_bytes: 8, values: 100.into(), seed }
+    Data { keys: 3000, key_bytes: 8, values: 100.into(), seed, source: Source::Uniform, asked: 3000 }
 }
 
 fn open(dir: &Path, seed: u64, loaded: u64) -> Request {

@@ -91,6 +91,11 @@ fn suite(out: &mut Page, suite: &Suite) {
         });
     }
     table(out, &tables::main(suite, false));
+    let durability = tables::durability(suite);
+    if !durability.is_empty() {
+        out.text_tag("h3", &[], "Where a put is when it returns");
+        out.tag("ul", &[], |out| durability.iter().for_each(|line| out.text_tag("li", &[], line)));
+    }
     let refusals = tables::refusals(suite);
     if !refusals.is_empty() {
         out.text_tag("h3", &[], "Refused");

@@ -1,39 +1,44 @@
-//! The included samples. See `data/README.md` for their sources and licences.
+//! The samples of keys that ship with the laboratory. See `data/README.md` for their sources and licences.
 
-use std::error::Error;
-use std::io::Read;
+use std::io::{self, Read};
 
 use flate2::read::GzDecoder;
 use tamis_bench::sample::Sample;
 
-static BLOCKS: &[u8] = include_bytes!("../../../../data/ipv4-blocks.txt.gz");
-static WORDS: &[u8] = include_bytes!("../../../../data/words-en.txt.gz");
+static BLOCKS: &[u8] = include_bytes!("../../../data/ipv4-blocks.txt.gz");
+static WORDS: &[u8] = include_bytes!("../../../data/words-en.txt.gz");
 
-fn unpack(packed: &[u8]) -> Result<String, std::io::Error> {
+fn unpack(packed: &[u8]) -> io::Result<String> {
     let mut text = String::new();
     GzDecoder::new(packed).read_to_string(&mut text)?;
     Ok(text)
 }
 
 /// Returns `COUNTRY/REGION/NAME@LATITUDE,LONGITUDE` of every place.
-pub(super) fn places() -> Vec<Vec<u8>> {
+pub fn places() -> Vec<Vec<u8>> {
     Sample::load().records().map(|record| record.key.into()).collect()
 }
 
 /// Returns the first address of every block: the file contains differences.
-pub(super) fn addresses() -> Result<Vec<u64>, Box<dyn Error>> {
+///
+/// # Errors
+///
+/// The sample in this program is damaged.
+pub fn addresses() -> io::Result<Vec<u64>> {
     let mut address = 0;
-    unpack(BLOCKS)?
-        .lines()
-        .map(|line| {
-            address += line.parse::<u64>()?;
-            Ok(address)
-        })
-        .collect()
+    let next = |line: &str| {
+        address += line.parse::<u64>().map_err(io::Error::other)?;
+        Ok(address)
+    };
+    unpack(BLOCKS)?.lines().map(next).collect()
 }
 
 /// Returns English words.
-pub(super) fn words() -> Result<Vec<Vec<u8>>, Box<dyn Error>> {
+///
+/// # Errors
+///
+/// The sample in this program is damaged.
+pub fn words() -> io::Result<Vec<Vec<u8>>> {
     Ok(unpack(WORDS)?.lines().map(|word| word.as_bytes().to_vec()).collect())
 }
 
