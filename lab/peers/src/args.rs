@@ -53,6 +53,24 @@ pub(crate) enum Command {
         #[arg(value_name = "DIR")]
         dir: PathBuf,
     },
+    /// Write the rows of a run in the form that the repository keeps
+    Condense {
+        /// Directory with rows.jsonl
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+        /// Directory for condensed rows and machine.json
+        #[arg(value_name = "OUT")]
+        out: PathBuf,
+    },
+    /// Make the tables of the documents from the rows in lab/results again
+    Tables {
+        /// Directory of the project
+        #[arg(value_name = "ROOT")]
+        root: PathBuf,
+        /// Change nothing, and fail if a table differs from its rows
+        #[arg(long)]
+        check: bool,
+    },
     /// Compare transactions under contention, and print tables
     Transactions(Box<TransactionsArgs>),
     /// List suites, their workloads, and systems

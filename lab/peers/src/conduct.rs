@@ -17,7 +17,7 @@ use tamis_bench::Workload;
 use crate::engines::system::{System, Visitor};
 use crate::engines::{Engine, Setup};
 use crate::failure::Failure;
-use crate::instructions::Counting;
+use crate::instructions::Start;
 use crate::link::{Link, Trouble};
 use crate::protocol::{Answer, Order, Request};
 use crate::record::{Figures, Row};
@@ -57,7 +57,7 @@ pub(crate) struct Stage<'a> {
     /// Starts a worker for a system.
     pub spawn: &'a dyn Fn(&System) -> io::Result<Link>,
     /// Starts a worker that counts instructions; `None`: they are not counted.
-    pub count: Option<&'a dyn Fn(&System) -> io::Result<Counting>>,
+    pub count: Option<&'a Start<'a>>,
     /// Directory for databases, which are removed when no longer needed.
     pub dir: &'a Path,
     /// The receiver of events.

@@ -45,6 +45,9 @@ pub(crate) struct Counting {
     read: u32,
 }
 
+/// Starts a worker under callgrind.
+pub(crate) type Start<'a> = dyn Fn(&System) -> io::Result<Counting> + 'a;
+
 /// Reports whether callgrind can be started.
 pub(crate) fn is_possible() -> bool {
     let mut command = Command::new("valgrind");
@@ -75,8 +78,9 @@ impl Counting {
 
 fn total(path: &PathBuf) -> io::Result<u64> {
     let text = fs::read_to_string(path)?;
-    let totals = text.lines().filter_map(|line| line.strip_prefix("totals: ")?.trim().parse::<u64>().ok());
-    totals.last().ok_or_else(|| io::Error::other("callgrind wrote no total"))
+    let mut totals =
+        text.lines().filter_map(|line| line.strip_prefix("totals: ")?.trim().parse::<u64>().ok());
+    totals.next_back().ok_or_else(|| io::Error::other("callgrind wrote no total"))
 }
 
 #[cfg(test)]

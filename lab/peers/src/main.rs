@@ -25,7 +25,7 @@ mod transactions;
 mod worker;
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -36,8 +36,9 @@ use crate::conduct::{Audience, Stage, conduct, version_of};
 use crate::engines::Engine;
 use crate::engines::system::{System, Visitor};
 use crate::failure::Failure;
-use crate::instructions::Counting;
+use crate::instructions::Start;
 use crate::link::Link;
+use crate::report::pages::{self, PageError};
 use crate::report::{Context, ReportError};
 use crate::rows::Writer;
 use crate::show::Show;
@@ -50,6 +51,8 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Run(args) => run(&args),
         Command::Report { dir } => report_of(&dir),
+        Command::Condense { dir, out } => condense(&dir, &out),
+        Command::Tables { root, check } => tables(&root, check),
         Command::Transactions(args) => transactions(&args),
         Command::List => list(),
         Command::Worker { system } => serve(&system),
@@ -98,7 +101,7 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
     if args.counts_instructions() && !counts {
         show.note("valgrind is not installed: instructions are not counted");
     }
-    let count = counts.then_some(&count as &dyn Fn(&System) -> std::io::Result<Counting>);
+    let count = counts.then_some(&count as &Start<'_>);
     let stage = Stage { systems: &systems, spawn: &spawn, count, dir: dir.path(), audience: &mut show };
     let done = conduct(&plans, stage);
     show.end();
@@ -142,6 +145,28 @@ fn report_of(dir: &Path) -> Result<(), Failure> {
         ReportError::Empty => Failure::Usage(format!("{}: {error}", dir.display())),
         error => Failure::System(error.to_string()),
     })
+}
+
+fn condense(dir: &Path, out: &Path) -> Result<(), Failure> {
+    let failed = |error: ReportError| Failure::Usage(error.to_string());
+    let rows = report::load(&dir.join(rows::FILE)).map_err(failed)?;
+    let context = Context::load(dir).map_err(failed)?;
+    make_dir(out)?;
+    context.save(out).map_err(failed)?;
+    let path = out.join(rows::FILE);
+    let text = report::condense(&rows).map_err(failed)?;
+    std::fs::write(&path, text).map_err(|error| Failure::file("write", &path, &error))
+}
+
+fn tables(root: &Path, check: bool) -> Result<(), Failure> {
+    let failed = |error: PageError| Failure::Usage(error.to_string());
+    let outdated = || Ok(pages::outdated(root).map_err(failed)?.into_iter().map(|(path, _)| path).collect());
+    let found: Vec<PathBuf> = if check { outdated()? } else { pages::refresh(root).map_err(failed)? };
+    let names = || found.iter().map(|path| format!("{}\n", path.display())).collect::<String>();
+    match check && !found.is_empty() {
+        true => Err(Failure::Usage(format!("these differ from their rows:\n{}", names().trim_end()))),
+        false => print(&names()),
+    }
 }
 
 /// Creates a temporary directory for databases.

@@ -76,6 +76,7 @@ impl Row {
 
 /// The measured values. `*_per_op` are means over `ops` operations; a `multi-get` counts as one operation per key.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Figures {
     /// Number of operations over all threads.
     pub ops: u64,

@@ -27,6 +27,13 @@ const NAME: &str = "lmdb";
 /// The size of the map, and the limit of the file: address space, not memory.
 const MAP_BYTES: usize = 256 << 30;
 
+/// The same under valgrind, which has not as many addresses.
+const COUNTED_MAP_BYTES: usize = 16 << 30;
+
+fn map_bytes() -> usize {
+    if crate::instructions::is_counting() { COUNTED_MAP_BYTES } else { MAP_BYTES }
+}
+
 /// An open LMDB environment.
 pub struct Lmdb {
     env: Env<WithoutTls>,
@@ -60,7 +67,7 @@ impl Engine for Lmdb {
     fn open(setup: &Setup) -> Result<(Self, BTreeMap<String, String>), BenchError> {
         let dir = shared::make_dir(setup)?;
         let mut options = EnvOpenOptions::new().read_txn_without_tls();
-        options.map_size(MAP_BYTES);
+        options.map_size(map_bytes());
         let flags = if setup.sync { EnvFlags::empty() } else { EnvFlags::NO_SYNC };
         // SAFETY: the comparison's own directory; nothing else opens or changes its files, and a file whose unsynced pages a
         // failure of the machine garbled is not opened again.
@@ -69,7 +76,7 @@ impl Engine for Lmdb {
         let database = env.create_database(&mut transaction, None).map_err(failed)?;
         transaction.commit().map_err(failed)?;
         let told = told([
-            ("map_size", MAP_BYTES.to_string()),
+            ("map_size", map_bytes().to_string()),
             ("flags", if setup.sync { "MDB_NOTLS" } else { "MDB_NOTLS, MDB_NOSYNC" }.to_owned()),
             (
                 "transactions",

@@ -64,6 +64,7 @@ pub enum Compression {
 
 /// Statistics of an engine, in bytes unless otherwise noted; `None` where it reports none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Inside {
     /// Sorted runs: tables of level 0, and levels below that are not empty. 1 for a B-tree.
     pub runs: Option<u64>,

@@ -53,14 +53,23 @@ impl Context {
         };
         if !context.commands.iter().any(|known| known == command) {
             context.commands.push(command.to_owned());
-            let json =
-                serde_json::to_string_pretty(&context).expect("strings and numbers have a form in JSON");
-            // Written beside it first: an interruption leaves the old file or the new one.
-            let fresh = path.with_extension("json.new");
-            let written = fs::write(&fresh, json + "\n").and_then(|()| fs::rename(&fresh, &path));
-            written.map_err(|source| ReportError::io(&path, source))?;
+            context.save(dir)?;
         }
         Ok(context)
+    }
+
+    /// Records the circumstances in `dir`.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be written.
+    pub fn save(&self, dir: &Path) -> Result<(), ReportError> {
+        let path = dir.join(FILE);
+        let json = serde_json::to_string_pretty(self).expect("strings and numbers have a form in JSON");
+        // Written beside it first: an interruption leaves the old file or the new one.
+        let fresh = path.with_extension("json.new");
+        let written = fs::write(&fresh, json + "\n").and_then(|()| fs::rename(&fresh, &path));
+        written.map_err(|source| ReportError::io(&path, source))
     }
 
     /// Returns the circumstances recorded beside the rows in `dir`.

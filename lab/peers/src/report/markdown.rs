@@ -80,7 +80,7 @@ fn suite(out: &mut String, suite: &Suite) {
 }
 
 /// Appends what belongs below a suite's main table: where puts are when they return, and what was refused.
-fn below(out: &mut String, suite: &Suite) {
+pub(super) fn below(out: &mut String, suite: &Suite) {
     for line in tables::durability(suite) {
         *out += &format!("* Where a put is when it returns: {}\n", escaped(&line));
     }
@@ -120,7 +120,11 @@ fn table(out: &mut String, grid: &Grid) {
     let rule = |at: usize| if at < grid.names { "---" } else { "---:" };
     line(&mut (0..grid.head.len()).map(|at| rule(at).to_owned()));
     for row in &grid.rows {
-        line(&mut row.cells.iter().map(|cell| escaped(cell)));
+        let stressed = |(at, cell): (usize, &String)| match row.strong == Some(at) {
+            true => format!("**{}**", escaped(cell)),
+            false => escaped(cell),
+        };
+        line(&mut row.cells.iter().enumerate().map(stressed));
     }
     out.push('\n');
 }

@@ -17,10 +17,12 @@ use std::path::{Path, PathBuf};
 
 use crate::record::Row;
 
+mod condensed;
 mod context;
 mod figure;
 mod html;
 mod markdown;
+pub mod pages;
 mod summary;
 #[cfg(test)]
 mod synthetic;
@@ -88,7 +90,22 @@ impl ReportError {
     }
 }
 
-/// Reads a file of JSON lines. Empty lines are skipped.
+/// A line of a file of rows. The order decides: condensed lines have fields that rows do not have.
+#[derive(serde::Deserialize)]
+#[serde(untagged)]
+enum Line {
+    Condensed(Box<condensed::Condensed>),
+    Row(Box<Row>),
+}
+
+/// Returns rows in the form that is kept in the repository: see [`condensed`](mod@condensed).
+pub fn condense(rows: &[Row]) -> Result<String, ReportError> {
+    let unwritten = |error: serde_json::Error| ReportError::io(Path::new("rows"), error.into());
+    let lines = condensed::condense(rows);
+    lines.iter().map(|line| Ok(serde_json::to_string(line).map_err(unwritten)? + "\n")).collect()
+}
+
+/// Reads a file of JSON lines, rows or condensed ones. Empty lines are skipped.
 ///
 /// # Errors
 ///
@@ -112,7 +129,10 @@ pub fn load(path: &Path) -> Result<Vec<Row>, ReportError> {
         if line.trim_ascii().is_empty() {
             continue;
         }
-        rows.push(serde_json::from_slice(&line).map_err(|error| bad(error.to_string()))?);
+        match serde_json::from_slice(&line).map_err(|error| bad(error.to_string()))? {
+            Line::Condensed(condensed) => rows.extend(condensed.rows().map_err(bad)?),
+            Line::Row(row) => rows.push(*row),
+        }
     }
     Ok(rows)
 }
