@@ -9,7 +9,7 @@
 //!   one for all, of the same memory.
 //!
 //! A step is one point. Its databases are loaded, read once from end to end (`load`), and then read in rounds that
-//! alternate operations and sides (`measure`). Puts of existing keys come last, since they change the tree. Rows have
+//! alternate operations and sides (`measure`, `pieces`). Puts of existing keys come last, since they change the tree. Rows have
 //! time, counters, tree, memory and the sizes of the processor's caches together (`rows`, `host`), so that `view` can
 //! say where filters, indexes and tables outgrow each cache. `verdicts` judges claims of our own.
 //!
@@ -18,6 +18,7 @@
 mod host;
 mod load;
 mod measure;
+mod pieces;
 mod plan;
 mod rows;
 mod verdicts;

@@ -172,7 +172,7 @@ impl Job {
             }
             KeySet::uniform(point.keys, KEY_BYTES, job.seed)?;
             for side in &job.sides {
-                job.options(point, side)?.check()?;
+                job.options(point, side, job.bits)?.check()?;
             }
         }
         Ok(job)
@@ -196,8 +196,8 @@ impl Job {
         (point.keys.div_ceil(point.runs.max(1)) + 1).saturating_mul(self.entry_bytes() + 2 * ENTRY_OVERHEAD)
     }
 
-    /// Returns the options of a database.
-    pub(super) fn options(&self, point: &Point, side: &Side) -> Result<Options, BenchError> {
+    /// Returns the options of a database with this many filter bits per key.
+    pub(super) fn options(&self, point: &Point, side: &Side, bits: f64) -> Result<Options, BenchError> {
         let mut options = Options::default();
         options.set("keyspace.compression", "none")?;
         // It would change the tree while it is read.
@@ -215,7 +215,7 @@ impl Job {
                     options.memtable_budget_bytes.max(4 * keyspace.memtable_bytes);
             }
         }
-        side.apply(self.bits, &mut options)?;
+        side.apply(bits, &mut options)?;
         self.with_more(options)
     }
 

@@ -30,6 +30,8 @@ pub(super) struct OpRow {
     pub(super) min_ns: f64,
     /// The slowest round.
     pub(super) max_ns: f64,
+    /// The mean of all operations of a round with what interrupted them, where `ns_per_op` is the median of short pieces.
+    pub(super) mean_ns: f64,
     /// Puts: nanoseconds of flush and compaction after a round, per put.
     pub(super) settle_ns_per_op: f64,
     /// Memory of all filters with their directories, per key.

@@ -200,7 +200,7 @@ fn claims_about_runs_hold_and_each_can_fail() {
     unequal.iter_mut().filter(|row| row.side == "grf").for_each(|row| row.memory_bits_per_key = 10.3);
     assert!(verdicts(&unequal)[4].note.contains("Not at equal memory at every point: grf"));
     let view = figure(Over::Runs).view(&unequal.iter().map(row).collect::<Vec<_>>());
-    let marked = view.sheets[1].rows.iter().filter(|row| row[4].starts_with('≠')).count();
+    let marked = view.sheets[1].rows.iter().filter(|row| row[5].starts_with('≠')).count();
     assert_eq!(marked, 6);
 }
 

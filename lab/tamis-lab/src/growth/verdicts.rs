@@ -21,7 +21,7 @@ const PER_DECADE: f64 = 2.0;
 const SLACK: f64 = 0.02;
 
 /// Sides differ in memory if by more than this share.
-const SAME_MEMORY: f64 = 0.02;
+pub(super) const SAME_MEMORY: f64 = 0.02;
 
 /// Returns the rows of an operation, in order of points.
 fn of<'r>(rows: &'r [OpRow], side: &str, workload: Workload) -> Vec<&'r OpRow> {
