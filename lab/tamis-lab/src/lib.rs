@@ -8,6 +8,7 @@ pub mod elastic;
 pub mod figures;
 pub mod filters;
 pub mod grf_theory;
+pub mod growth;
 pub mod hash_functions;
 pub mod hashing;
 pub mod machine;

@@ -13,6 +13,7 @@ pub fn all() -> Vec<Box<dyn Figure>> {
         crate::grf_theory::figures(),
         crate::ycsb::figures(),
         crate::model_check::figures(),
+        crate::growth::figures(),
         crate::advised::figures(),
     ];
     let mut figures: Vec<Box<dyn Figure>> = families.into_iter().flatten().map(with_peers).collect();
