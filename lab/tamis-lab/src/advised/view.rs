@@ -171,11 +171,13 @@ fn within(cases: &[Case<'_>]) -> Verdict {
     if tied > 0 {
         ours += &format!("; {tied} of the others within the spread of rounds");
     }
-    let mut verdict = verdict.with(ours, Some(good > 0), None, Some(good as f64 / WORKLOADS as f64));
+    let mut verdict =
+        verdict.with(ours, Some(2 * good > cases.len()), None, Some(good as f64 / WORKLOADS as f64));
     verdict.finding = match good {
         good if good == WORKLOADS => Finding::Holds,
         _ if cases.len() < WORKLOADS => Finding::Open,
-        0 => Finding::Fails,
+        // Half of the advice wrong is no better than chance among two.
+        good if 2 * good <= WORKLOADS => Finding::Fails,
         _ => Finding::Partly,
     };
     verdict

@@ -90,6 +90,11 @@ impl Figure for Gain {
     fn view(&self, rows: &[Row]) -> View {
         view(&rows::of_kind(rows, KIND))
     }
+
+    #[cfg(test)]
+    fn trial(&self) -> crate::figures::trial::Trial {
+        tests::trial()
+    }
 }
 
 /// By scale: number of keys of the probed filters. The paper's tree has 22 GB of entries of 1 KB.
@@ -304,7 +309,8 @@ fn claims<'r>(of: &str, at: &dyn Fn(&str, &str, &str, f64) -> Option<&'r GainRow
     let mut nvm = Verdict::open(format!("The gain on NVM without hits ({of})"), "> 40 %");
     if let Some(row) = at(of, "leveling", devices::NVM.name, 1.0) {
         let gain = row.gain * 100.0;
-        nvm = nvm.with(format!("{gain:.1} %"), Some(gain > 0.0), Some(gain > 40.0), None);
+        // The model never loses: less than half of the claim is no such gain.
+        nvm = nvm.with(format!("{gain:.1} %"), Some(gain > 20.0), Some(gain > 40.0), None);
         if gain <= 40.0 {
             let (hash, probe) = (time(row.hash_ns), time(row.probe_ns));
             nvm =
@@ -332,9 +338,30 @@ fn claims<'r>(of: &str, at: &dyn Fn(&str, &str, &str, f64) -> Option<&'r GainRow
 mod tests {
     use super::*;
     use crate::figures::Finding;
+    use crate::figures::trial::Trial;
 
     fn rows_of(hash_ns: f64, probe_ns: f64) -> Vec<GainRow> {
         rows::of_kind(&points("c", hash_ns, probe_ns, 0.0082), KIND)
+    }
+
+    /// Turned round, the slowest device has the gains of the fastest, and leveling those of tiering.
+    pub(super) fn trial() -> Trial {
+        let good: Vec<Row> = [PAPER, PAPER_PROBES, HERE, HERE_MM64]
+            .into_iter()
+            .flat_map(|constants| points(constants, 235.0, 20.0, 0.0082))
+            .collect();
+        let known: Vec<GainRow> = rows::of_kind(&good, KIND);
+        let turn = |row: &GainRow| {
+            let at = DEVICES.iter().position(|device| device.name == row.device).unwrap();
+            let other = |of: &&GainRow| {
+                of.constants == row.constants
+                    && of.empty == row.empty
+                    && of.policy != row.policy
+                    && of.device == DEVICES[DEVICES.len() - 1 - at].name
+            };
+            rows::row(KIND, &GainRow { gain: known.iter().find(other).unwrap().gain, ..row.clone() })
+        };
+        Trial { bad: vec![known.iter().map(turn).collect()], good }
     }
 
     #[test]
@@ -349,7 +376,7 @@ mod tests {
     #[test]
     fn a_free_hash_gains_nothing() {
         let view = view(&rows_of(1.0, 160.0));
-        assert_eq!(view.verdicts[2].finding, Finding::Partly, "{:?}", view.verdicts[2]);
+        assert_eq!(view.verdicts[2].finding, Finding::Fails, "{:?}", view.verdicts[2]);
         assert!(view.verdicts[2].note.contains("1.0 ns"), "{}", view.verdicts[2].note);
     }
 }

@@ -224,6 +224,11 @@ impl Figure for ModelCheck {
     fn view(&self, rows: &[Row]) -> View {
         view::view(&rows::of_kind(rows, COUNT), &rows::of_kind(rows, TIME))
     }
+
+    #[cfg(test)]
+    fn trial(&self) -> crate::figures::trial::Trial {
+        tests::trial()
+    }
 }
 
 /// By scale: the number of all keys.

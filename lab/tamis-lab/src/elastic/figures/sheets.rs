@@ -176,7 +176,7 @@ fn standing(facts: &Facts<'_>) -> Sheet {
             _ if row.without_filter || fixed.without_filter => {
                 "one of them without its filter: not comparable"
             }
-            Some(Gain { clear: false, .. }) => "operations within the spread of the rounds",
+            Some(gain) if !gain.clear() => "operations within the spread of the rounds",
             _ => "",
         };
         sheet.row([

@@ -193,6 +193,18 @@ fn read(workload: &str, side: &str, (skew, absent_percent): (f64, u64), ops: f64
     }
 }
 
+/// Returns the row with rounds that hardly differ.
+fn steady(row: ReadRow) -> ReadRow {
+    let (ns, rate) = (row.measurement.ns_per_op, row.measurement.wall_ops_per_second);
+    ReadRow {
+        min_ns: ns * 0.999,
+        max_ns: ns * 1.001,
+        min_ops_per_second: rate * 0.999,
+        max_ops_per_second: rate * 1.001,
+        ..row
+    }
+}
+
 /// Returns rows of a fixed and an elastic filter at one point: operations per second and wasted reads of each.
 fn pair(workload: &str, at: (f64, u64), fixed: (f64, f64), ours: (f64, f64)) -> [Row; 2] {
     let side = |side, (ops, in_vain)| row(&read(workload, side, at, ops, in_vain));
@@ -275,8 +287,14 @@ fn mixes_are_judged_one_by_one() {
     let rows = [("ycsb-c", 205.0), ("ycsb-a", 120.0), ("ycsb-b", 115.0), ("ycsb-d", 80.0), ("ycsb-e", 100.0)]
         .map(|(workload, ops)| pair(workload, (0.99, 50), (100.0, 1.0), (ops, 0.5)));
     use Finding::{Fails, Holds, Open, Partly};
-    // C, A, B, D, F, E: F was not measured.
-    assert_eq!(findings("elastic-fig13", &rows.concat()), [Holds, Holds, Partly, Fails, Open, Holds]);
+    // C, A, B, D, F, E: F was not measured, and rounds of E differ by more than no change.
+    assert_eq!(findings("elastic-fig13", &rows.concat()), [Holds, Holds, Partly, Fails, Open, Open]);
+    let scans = |ops: f64| {
+        let sides = [("bloom", 100.0), ("elastic", ops)];
+        sides.map(|(side, ops)| row(&steady(read("ycsb-e", side, (0.99, 50), ops, 1.0))))
+    };
+    let found = [101.0, 108.0, 120.0, 80.0].map(|ops| findings("elastic-fig13", &scans(ops))[5]);
+    assert_eq!(found, [Holds, Partly, Fails, Fails]);
 }
 
 #[test]
@@ -294,7 +312,7 @@ fn monkey_is_flat_and_the_gain_grows() {
 }
 
 #[test]
-fn costs_are_judged_with_a_tolerance_of_5_percent() {
+fn costs_are_judged_by_the_papers_1_percent() {
     let load = |filter: &str, ns: f64| {
         row(&LoadRow {
             kind: "load".into(),
@@ -307,8 +325,8 @@ fn costs_are_judged_with_a_tolerance_of_5_percent() {
         })
     };
     let of = |ns| findings("elastic-fig12", &[load("bloom", 1000.0), load("elastic", ns)]);
-    assert_eq!(of(1020.0), [Finding::Holds, Finding::Open]);
-    assert_eq!((of(1100.0)[0], of(2000.0)[0]), (Finding::Partly, Finding::Fails));
+    assert_eq!(of(1005.0), [Finding::Holds, Finding::Open]);
+    assert_eq!((of(1015.0)[0], of(1100.0)[0]), (Finding::Partly, Finding::Fails));
     // The loading time of a base does not count as a timed load.
     let base = row(&LoadRow { kind: "load".into(), filter: "elastic".into(), ..LoadRow::default() });
     assert_eq!(findings("elastic-fig12", &[base]), [Finding::Open; 2]);
@@ -523,7 +541,7 @@ fn on_device(device: &str, (fixed, ours): (f64, f64)) -> [Row; 2] {
             device_reads_per_op: (device != "disk").then_some(1.0),
             device_ns_per_op: (device != "disk").then_some(430.0),
             late_reads_per_op: (device != "disk").then_some(if device == "nvm" { 0.5 } else { 0.0 }),
-            ..read("ycsb-c", side, (0.99, 50), ops, 0.5)
+            ..steady(read("ycsb-c", side, (0.99, 50), ops, 0.5))
         })
     })
 }
@@ -537,7 +555,7 @@ fn the_gain_on_an_hdd_is_compared_with_that_on_an_ssd() {
     let found = verdicts("elastic-fig16-device", &at(2.35, 2.1));
     assert_eq!((found[0].finding, &found[0].ours[..]), (Holds, "2.35×"));
     assert_eq!((found[1].finding, &found[1].ours[..]), (Holds, "1.12×"));
-    assert_eq!(findings("elastic-fig16-device", &at(4.0, 2.0)), [Partly, Partly]);
+    assert_eq!(findings("elastic-fig16-device", &at(4.0, 2.0)), [Partly, Fails]);
     assert_eq!(findings("elastic-fig16-device", &at(0.5, 2.0))[0], Fails);
     // A single device permits no comparison.
     assert_eq!(findings("elastic-fig16-device", &on_device("hdd", (200.0, 470.0))), [Holds, Open]);
@@ -578,15 +596,16 @@ fn the_gain_stays_or_falls_with_the_size() {
         let sizes = [1e6, 2e6, 4e6].into_iter().zip(gains).map(|(keys, gain)| {
             [("bloom", 100.0), ("elastic", 100.0 * gain)].map(|(side, ops)| {
                 let of = read("ycsb-c", side, (0.99, 50), ops, 0.5);
-                row(&ReadRow { setting: Some(keys), point: format!("{keys} keys"), ..of })
+                row(&steady(ReadRow { setting: Some(keys), point: format!("{keys} keys"), ..of }))
             })
         });
         sizes.flatten().collect::<Vec<Row>>()
     };
     assert_eq!(findings("elastic-fig16-size", &at([2.0, 2.05, 2.08])), [Holds, Holds]);
-    assert_eq!(findings("elastic-fig16-size", &at([2.0, 1.3, 1.2])), [Partly, Partly]);
-    assert_eq!(findings("elastic-fig16-size", &at([2.0, 2.0, 1.2])), [Holds, Partly], "the largest counts");
-    assert_eq!(findings("elastic-fig16-size", &at([2.0, 2.0, 0.5])), [Partly, Open], "one size loses");
+    assert_eq!(findings("elastic-fig16-size", &at([2.0, 1.3, 1.2])), [Partly, Fails]);
+    assert_eq!(findings("elastic-fig16-size", &at([2.0, 2.0, 1.2])), [Holds, Fails], "the largest counts");
+    assert_eq!(findings("elastic-fig16-size", &at([2.0, 2.05, 2.12])), [Holds, Partly], "6 % more");
+    assert_eq!(findings("elastic-fig16-size", &at([2.0, 2.0, 0.5])), [Partly, Fails], "one size loses");
     assert_eq!(findings("elastic-fig16-size", &at([1.0, 2.0, 1.0])), [Fails, Open], "no gain stays no gain");
     assert_eq!(findings("elastic-fig16-size", &at([2.0, 2.0, 2.0])[..2]), [Holds, Open]);
     let view = figure("elastic-fig16-size").view(&at([2.0, 2.0, 2.0]));

@@ -7,7 +7,7 @@
 use super::facts::{At, Facts, HUFFMAN, OURS, is_grf, is_local, rate, sought, time};
 use crate::figures::Verdict;
 use crate::figures::compare::{
-    self, Better, Claim, Gain, Measured, Place, Unit, alike, first_at_all, median, place,
+    self, Alike, Better, Claim, Gain, Measured, Place, Unit, first_at_all, more, place,
 };
 use crate::figures::compose::distinct;
 use crate::filters::{LoadRow, ReadRow};
@@ -138,23 +138,12 @@ fn absent_keys(facts: &Facts<'_>) -> Vec<Verdict> {
     ]
 }
 
-/// Judges a claim about a direction without a number.
-fn more(text: &str, gains: &[Gain]) -> Verdict {
-    let open = Verdict::open(text, "yes");
-    let Some(times) = median(gains.iter().map(|gain| gain.times)) else { return open };
-    let ours = crate::figures::compare::span(gains);
-    match gains.iter().any(|gain| gain.clear) {
-        true => open.with(ours, Some(times > 1.0), None, None),
-        false => Verdict { ours, ..open }.noting("The differences are within the spread of the rounds."),
-    }
-}
-
 /// Judges a claim that a global filter has fewer false positives for keys, or ranges, than filters of tables.
 fn fewest(facts: &Facts<'_>, side: &str, workload: &str) -> Verdict {
     let name = if side == OURS { "GRF" } else { "Chucky" };
     let what = if workload == "get-empty" { "absent keys" } else { "empty ranges" };
     more(
-        &format!("{name} passes fewer {what} than filters of single tables (a counter)."),
+        format!("{name} passes fewer {what} than filters of single tables (a counter)."),
         &facts.gains_of(side, &[workload], is_local, let_through, Better::Less),
     )
 }
@@ -180,7 +169,7 @@ fn ranges(facts: &Facts<'_>) -> Vec<Verdict> {
             &facts.gains(&["seek"], |side| ["remix", "snarf"].contains(&side), time, Better::Less),
             None,
         ),
-        alike(
+        Alike::ABOUT.judge(
             "Scans of 50 are about equal with GRF, REMIX, SNARF and SuRF.",
             "equal",
             &facts.gains(&["seek-next50"], is_scanned, time, Better::Less),
@@ -351,7 +340,7 @@ fn leveling(facts: &Facts<'_>) -> Vec<Verdict> {
             "GRF reads fastest under every policy.",
             &facts.standing(&workloads, time, Better::Less),
         ),
-        alike("GRF is written as fast as local filters.", "equal", &as_fast).noting(LOADED_ONCE),
+        Alike::ABOUT.judge("GRF is written as fast as local filters.", "equal", &as_fast).noting(LOADED_ONCE),
         more(
             "The Huffman-coded variant is much slower to write, as merges change its run numbers.",
             &huffman,
@@ -373,7 +362,7 @@ fn skewed(facts: &Facts<'_>) -> Vec<Verdict> {
             10.0,
         )
         .judge(&facts.gains(&["get-zipf"], is_local, time, Better::Less), None),
-        alike(
+        Alike::ABOUT.judge(
             "Local filters hardly help: they only save the search of a block in memory.",
             "equal to no filter",
             &local,

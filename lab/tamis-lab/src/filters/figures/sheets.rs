@@ -133,7 +133,7 @@ fn standing(facts: &Facts<'_>) -> Sheet {
             let Some(gain) = Gain::of(facts.metric(ours), facts.metric(best), better) else { continue };
             let note = if facts.is_bare(ours) || facts.is_bare(best) {
                 "one of them without its filter: not comparable"
-            } else if !gain.clear {
+            } else if !gain.clear() {
                 "within the spread of the rounds"
             } else {
                 ""
