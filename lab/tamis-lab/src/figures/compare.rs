@@ -48,6 +48,28 @@ impl Measured {
     }
 }
 
+/// Relative difference of filter memory from which a side is not compared at equal memory.
+const SAME_MEMORY: f64 = 0.02;
+
+/// Returns the filter bits per key of the first side that has a filter, with which the others are compared; 0 if none has.
+pub fn first_memory(bits: impl IntoIterator<Item = f64>) -> f64 {
+    bits.into_iter().find(|&bits| bits > 0.0).unwrap_or(0.0)
+}
+
+/// Reports whether a side's filter bits per key, with all that the filter keeps in memory, are others than the first side's.
+pub fn other_memory(bits: f64, first: f64) -> bool {
+    let same = 1.0 - SAME_MEMORY..=1.0 + SAME_MEMORY;
+    bits > 0.0 && first > 0.0 && !same.contains(&(bits / first))
+}
+
+/// Formats a side's filter bits per key beside its times, marked if they are others than the first side's.
+pub fn memory(bits: f64, first: f64) -> String {
+    match bits {
+        bits if bits > 0.0 => format!("{bits:.2}{}", if other_memory(bits, first) { " ≠" } else { "" }),
+        _ => "-".to_owned(),
+    }
+}
+
 /// Adds a note to each verdict with figures, saying that these sides had a different amount of memory than configured;
 /// does nothing if there are none.
 pub fn note_unequal_memory(verdicts: &mut [Verdict], sides: &[&str]) {
@@ -441,6 +463,14 @@ mod tests {
             (more.paper, more.unit.text(-0.1, 0.2)),
             ("about +53 %".to_owned(), "−10 to +20 %".into())
         );
+    }
+
+    #[test]
+    fn other_memory_than_the_first_sides_is_marked() {
+        let first = first_memory([0.0, 10.0, 14.0]);
+        let marked = [10.0, 10.19, 10.21, 9.81, 9.7, 0.0].map(|bits| memory(bits, first));
+        assert_eq!(marked, ["10.00", "10.19", "10.21 ≠", "9.81", "9.70 ≠", "-"]);
+        assert_eq!((first_memory([]), &memory(9.0, 0.0)[..]), (0.0, "9.00"), "nothing to compare with");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use super::rates::{BITS, doubled, random_bytes, refused, rotated};
 use super::reference::{Reference, Scheme};
 use super::rows::{self, time};
 use super::timing::{Side, interleaved, paced};
+use crate::figures::compare::{first_memory, memory};
 use crate::figures::{
     About, Axis, Bar, Custom, Figure, Kind, Needs, Panel, Plan, Point, Row, Scale, Series, Sheet, Verdict,
     View,
@@ -42,6 +43,8 @@ struct LookupRow {
     hashes: String,
     units: bool,
     key_bytes: u64,
+    /// Filter bits per key in memory; `None` in rows of earlier versions.
+    filter_bits_per_key: Option<f64>,
     ns_per_op: f64,
     min_ns: f64,
     max_ns: f64,
@@ -150,7 +153,7 @@ impl Plan for LookupsPlan {
         };
         for (name, scheme) in schemes {
             let filter = reference(scheme);
-            names.push(name);
+            names.push((name, filter.memory_bytes()));
             sides.push(paced(most, mask, move |at| filter.contains(key(at))));
         }
         // The filters of tamis itself.
@@ -158,7 +161,7 @@ impl Plan for LookupsPlan {
         for &function in products {
             let digests: Vec<_> = member_keys().map(|key| Digest::from_u64(function.hash(key))).collect();
             let filter = Bloom::build(&digests, BITS, BloomScheme::Rotation, 0).map_err(refused)?;
-            names.push(rotated(function));
+            names.push((rotated(function), filter.memory_bytes()));
             let contains = move |at| filter.contains(Digest::from_u64(function.hash(key(at))));
             sides.push(paced(most, mask, contains));
         }
@@ -166,8 +169,9 @@ impl Plan for LookupsPlan {
         progress.begin(&format!("keys of {size} bytes"), turns, "turns");
         let spreads = interleaved(self.rounds, &mut sides, || progress.advance(1));
         progress.end();
-        let rows = names.into_iter().zip(spreads).map(|(hashes, spread)| {
+        let rows = names.into_iter().zip(spreads).map(|((hashes, bytes), spread)| {
             let found = LookupRow {
+                filter_bits_per_key: Some(bytes as f64 * 8.0 / KEYS as f64),
                 hashes,
                 units: self.units,
                 key_bytes: size as u64,
@@ -197,11 +201,16 @@ fn view(units: bool, rows: &[LookupRow]) -> View {
     sizes.sort_unstable();
     let at = |name: &str, size: u64| rows.iter().find(|row| row.hashes == name && row.key_bytes == size);
     let headers: Vec<String> = sizes.iter().map(|size| format!("{size} B")).collect();
-    let columns: Vec<&str> = ["<hashes"].into_iter().chain(headers.iter().map(String::as_str)).collect();
+    let columns: Vec<&str> =
+        ["<hashes", "bits/key"].into_iter().chain(headers.iter().map(String::as_str)).collect();
     let mut sheet = Sheet::new("Lookup of an absent key by its size, median", &columns);
+    let bits = |name: &str| {
+        rows.iter().filter(|row| row.hashes == name).find_map(|row| row.filter_bits_per_key).unwrap_or(0.0)
+    };
+    let first = first_memory(names.iter().map(|name| bits(name)));
     for &name in &names {
         let cells = sizes.iter().map(|&size| at(name, size).map_or("–".into(), |row| time(row.ns_per_op)));
-        sheet.row([name.to_owned()].into_iter().chain(cells));
+        sheet.row([name.to_owned(), memory(bits(name), first)].into_iter().chain(cells));
     }
     let mut panels = Vec::new();
     if !sizes.is_empty() {
@@ -297,6 +306,7 @@ mod tests {
             hashes: hashes.into(),
             units: false,
             key_bytes,
+            filter_bits_per_key: Some(10.0),
             ns_per_op: ns,
             min_ns: ns,
             max_ns: ns,

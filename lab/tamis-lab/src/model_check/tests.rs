@@ -37,6 +37,7 @@ fn time_row(predicted_ns: f64, ns: f64) -> TimeRow {
         device: "nvm".into(),
         sharing: true,
         absent_percent: 50,
+        filter_bits_per_key: Some(10.0),
         hash_ns: 10.0,
         probe_ns: 20.0,
         access_ns: 300.0,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use tamis_bench::report::grouped;
 use tamis_bench::workload::Workload;
 
-use crate::figures::compare::{Alike, Better, Claim, Gain, Unit};
+use crate::figures::compare::{Alike, Better, Claim, Gain, Unit, first_memory, memory, other_memory};
 use crate::figures::{Axis, Finding, Kind, Panel, Point, Row, Series, Sheet, Verdict, View};
 use crate::ycsb::plan::MIXES;
 use crate::ycsb::rows::{MixRow, mixes};
@@ -22,9 +22,6 @@ const ELASTIC_GAINS: [(Workload, f64, f64); 6] = [
     (Workload::YcsbE, 1.0, 1.0),
     (Workload::YcsbF, 1.08, 1.47),
 ];
-
-/// A filter whose memory exceeds the request by more than this factor is named.
-const MUCH_MORE: f64 = 1.15;
 
 pub(super) fn view(rows: &[Row]) -> View {
     let rows = mixes(rows);
@@ -108,17 +105,20 @@ fn sheet(rows: &[MixRow]) -> Sheet {
     );
     let mut sorted: Vec<&MixRow> = rows.iter().collect();
     let place = |row: &MixRow| MIXES.iter().position(|mix| mix.name() == row.measurement.workload);
+    let at = |row: &MixRow| (row.measurement.workload.clone(), row.measurement.threads);
     // The sort is stable: sides keep their order.
     sorted.sort_by_key(|row| (place(row), row.measurement.threads));
     for row in sorted {
         let m = &row.measurement;
+        let here = rows.iter().filter(|other| at(other) == at(row));
+        let first = first_memory(here.map(|other| other.memory_bits_per_key));
         let spread = (row.max_ops_per_second - row.min_ops_per_second) / 2.0 / row.throughput();
         let ahead = peers_of(rows, row).filter(|other| row.is_dominated_by(other)).count();
         sheet.row([
             m.workload.clone(),
             m.threads.to_string(),
             row.side.clone(),
-            format!("{:.1}", row.memory_bits_per_key),
+            memory(row.memory_bits_per_key, first),
             grouped(row.throughput().round() as u64),
             format!("{:.0}", spread * 100.0),
             format!("{:.1}", m.p50_ns as f64 / 1e3),
@@ -179,7 +179,7 @@ fn front(rows: &[MixRow]) -> Verdict {
     };
     let memory = compared.iter().map(|row| row.memory_bits_per_key).fold(0.0, f64::max);
     let asked = compared[0].bits_asked;
-    if memory > asked * MUCH_MORE {
+    if memory > asked && other_memory(memory, asked) {
         note += &format!("GRF takes up to {memory:.1} bits per key here instead of {asked}.");
     }
     let note = note.trim_end();

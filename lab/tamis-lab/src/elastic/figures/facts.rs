@@ -6,15 +6,12 @@ use crate::elastic::rounds::TIMED;
 use crate::elastic::rows::{MissingRow, ReadRow, RestartRow, ShiftRow, TableRow, WindowRow};
 use crate::elastic::{ElasticExperiment, LoadRow};
 use crate::figures::Row;
-use crate::figures::compare::{Better, Gain, Measured};
+use crate::figures::compare::{Better, Gain, Measured, other_memory};
 use crate::figures::compose::distinct;
 use crate::figures::rows::records;
 
 /// Elastic filters that do not inherit hotness: not the paper's subject.
 pub(super) const COLD: &str = "elastic-cold";
-
-/// Relative difference of filter memory from which sides are not compared at equal memory.
-const TOLERANCE: f64 = 0.02;
 
 /// Share of late reads from which they are reported.
 const MANY_LATE: f64 = 0.1;
@@ -81,10 +78,8 @@ impl<'a> Facts<'a> {
 
     /// Reports whether a row's filters take another amount of memory than those of the fixed filter at its point.
     pub(super) fn spends_otherwise(&self, row: &ReadRow) -> bool {
-        let both = |fixed: &&ReadRow| fixed.memory_bits_per_key > 0.0 && row.memory_bits_per_key > 0.0;
-        self.fixed_for(row).filter(both).is_some_and(|fixed| {
-            (row.memory_bits_per_key / fixed.memory_bits_per_key - 1.0).abs() > TOLERANCE
-        })
+        let fixed = self.fixed_for(row);
+        fixed.is_some_and(|fixed| other_memory(row.memory_bits_per_key, fixed.memory_bits_per_key))
     }
 
     /// Returns the localities of the skewed points, ascending. Uniform gets belong to all of them.

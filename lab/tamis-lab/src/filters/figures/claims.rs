@@ -1,7 +1,7 @@
 //! The paper's claims on each figure, and verdicts on them.
 //!
 //! Times and rates depend on the machine; counters (false positives, runs searched, blocks) do not, and have verdicts
-//! of their own. Sides that keep no filter in memory are ignored; those whose memory differs from the requested amount
+//! of their own. Sides that keep no filter in memory are ignored; those whose memory differs from the first one's
 //! are named in the note.
 
 use super::facts::{At, Facts, HUFFMAN, OURS, is_grf, is_local, rate, sought, time};
@@ -26,7 +26,7 @@ pub(super) fn all(facts: &Facts<'_>) -> Vec<Verdict> {
         "grf-fig18" => shifted(facts),
         _ => Vec::new(),
     };
-    let other_memory = |row: &&LoadRow| row.without_filter || row.spends_otherwise();
+    let other_memory = |row: &&LoadRow| row.without_filter || facts.spends_otherwise(row);
     let unequal = distinct(facts.loads.iter().filter(other_memory).map(|row| row.filter.as_str()));
     compare::note_unequal_memory(&mut verdicts, &unequal);
     verdicts
