@@ -9,7 +9,7 @@
 
 use tamis_bench::report::{grouped, mean};
 
-use super::facts::{Facts, blocks, digests, in_vain, rate, time};
+use super::facts::{Facts, blocks, digests, in_vain, probes, rate, time};
 use super::sheets::quantile;
 use crate::elastic::catalogue::Kind;
 use crate::elastic::rounds::TIMED;
@@ -83,6 +83,16 @@ fn at_one_locality(facts: &Facts<'_>) -> Vec<Verdict> {
     let other_memory = |row: &&ReadRow| row.without_filter || facts.spends_otherwise(row);
     let unequal = distinct(facts.reads.iter().filter(other_memory).map(|row| row.side.as_str()));
     compare::note_unequal_memory(&mut verdicts, &unequal);
+    let moving = facts.reads.iter().filter(|row| row.warmup_settled == Some(false));
+    let moving = distinct(moving.map(|row| row.point.as_str())).len();
+    if moving > 0 {
+        let note = format!(
+            "The placement of filters had not settled at {moving} points; see the picture and the table."
+        );
+        for verdict in verdicts.iter_mut().filter(|verdict| !verdict.ours.is_empty()) {
+            *verdict = verdict.clone().noting(&note);
+        }
+    }
     for (point, _) in facts.unequal_trees().into_iter().filter(|_| facts.experiment.kind != Kind::Loads) {
         let at = if point.is_empty() { "anywhere" } else { point };
         let note = format!("Not the same runs for all sides ({at}); see the table.");
@@ -591,6 +601,11 @@ fn sharing(facts: &Facts<'_>) -> Vec<Verdict> {
             "The false positive rate is unharmed: wasted reads with units of their own hash functions, by those of shared ones.",
             "equal",
             &gains("elastic", "elastic-independent", in_vain),
+        ),
+        Alike::within(0.01).judge(
+            "Sharing changes no probe: filters and units asked without it, by those with it (a counter).",
+            "equal",
+            &gains("elastic", "elastic-each", probes),
         ),
         faster("Sharing across levels saves time.", "elastic", "elastic-each"),
         faster("Sharing across levels and units saves time.", "elastic", "elastic-independent-each"),

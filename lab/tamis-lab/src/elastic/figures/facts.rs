@@ -3,7 +3,7 @@
 use tamis_bench::report::grouped;
 
 use crate::elastic::rounds::TIMED;
-use crate::elastic::rows::{MissingRow, ReadRow, RestartRow, ShiftRow, TableRow, WindowRow};
+use crate::elastic::rows::{MissingRow, ReadRow, RestartRow, ShiftRow, TableRow, WARMUP, WindowRow};
 use crate::elastic::{ElasticExperiment, LoadRow};
 use crate::figures::Row;
 use crate::figures::compare::{Better, Gain, Measured, other_memory};
@@ -22,6 +22,8 @@ pub(super) struct Facts<'a> {
     /// Each database once, with its first row.
     pub(super) loads: Vec<LoadRow>,
     pub(super) reads: Vec<ReadRow>,
+    /// Windows before the first round.
+    pub(super) warmups: Vec<WindowRow>,
     pub(super) windows: Vec<WindowRow>,
     pub(super) shifts: Vec<ShiftRow>,
     pub(super) restarts: Vec<RestartRow>,
@@ -46,6 +48,7 @@ impl<'a> Facts<'a> {
             experiment,
             loads,
             reads,
+            warmups: records(rows, WARMUP),
             windows: records(rows, "window"),
             shifts: records(rows, "shift"),
             restarts: records(rows, "restart"),
@@ -96,6 +99,7 @@ impl<'a> Facts<'a> {
             experiment: self.experiment,
             loads: self.loads.clone(),
             reads: self.reads.iter().filter(here).cloned().collect(),
+            warmups: Vec::new(),
             windows: Vec::new(),
             shifts: Vec::new(),
             restarts: Vec::new(),
@@ -210,6 +214,11 @@ pub(super) fn blocks(row: &ReadRow) -> Option<Measured> {
 /// Returns the digests computed per operation.
 pub(super) fn digests(row: &ReadRow) -> Option<Measured> {
     Some(Measured::exact(row.measurement.digests_per_op))
+}
+
+/// Returns the filters and units asked per operation.
+pub(super) fn probes(row: &ReadRow) -> Option<Measured> {
+    Some(Measured::exact(row.measurement.filter_probes_per_op))
 }
 
 /// Returns the wasted reads per operation.

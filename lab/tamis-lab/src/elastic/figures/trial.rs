@@ -84,6 +84,7 @@ fn read(name: &str, point: &Point, side: &str, elastic: bool) -> ReadRow {
             workload: point.workload.name().into(),
             threads: point.threads,
             digests_per_op: digests,
+            filter_probes_per_op: 10.0,
             ..Measurement::default()
         },
         ..ReadRow::default()
@@ -162,7 +163,8 @@ fn uneven(row: ReadRow, later: bool) -> ReadRow {
     }
     let times = if row.side == "elastic" { 3.0 } else { 1.0 };
     let rate = row.measurement.wall_ops_per_second;
-    let row = at_rate(row, rate * times);
+    let mut row = at_rate(row, rate * times);
+    row.measurement.filter_probes_per_op *= times;
     let vary = row.side == "elastic" || !row.elastic;
     ReadRow { in_vain_per_op: row.in_vain_per_op.map(|n| if vary { n * 3.0 } else { n }), ..row }
 }

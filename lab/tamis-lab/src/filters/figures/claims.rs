@@ -7,7 +7,7 @@
 use super::facts::{At, Facts, HUFFMAN, OURS, is_grf, is_local, rate, sought, time};
 use crate::figures::Verdict;
 use crate::figures::compare::{
-    self, Alike, Better, Claim, Gain, Measured, Place, Unit, first_at_all, more, place,
+    self, Alike, Better, Claim, Gain, Measured, Place, Unit, first_at_all, median, more, place,
 };
 use crate::figures::compose::distinct;
 use crate::filters::{LoadRow, ReadRow};
@@ -120,8 +120,28 @@ impl Facts<'_> {
 
 const LOADED_ONCE: &str = "Every database is loaded once, so loading times have no spread.";
 
+/// The time of asking the filters alone; 0 where it was not measured.
+fn asked(row: &ReadRow) -> Measured {
+    Measured::exact(row.filter_ns.unwrap_or(0.0))
+}
+
+/// Judges the claim that the filters' own time hardly counts on a disk: their part of the time, over all sides that have one.
+fn hardly_counts(facts: &Facts<'_>) -> Verdict {
+    let open =
+        Verdict::open("Asking filters contributes little to the time of empty queries and seeks.", "little");
+    let share =
+        |row: &ReadRow| row.filter_ns.map(|_| facts.shade(row).unwrap_or(0.0) / row.measurement.ns_per_op);
+    let fair = facts.reads.iter().filter(|row| !facts.is_bare(row));
+    let shares: Vec<f64> = fair.filter_map(share).collect();
+    let Some(middle) = median(shares.iter().copied()) else { return open };
+    let most = shares.iter().copied().fold(0.0, f64::max);
+    let percent = |share: f64| format!("{:.1} %", share * 100.0);
+    let ours = format!("{} at the median, at most {}", percent(middle), percent(most));
+    // A tenth is little, a quarter is not.
+    open.with_size(ours, Some(middle < 0.25), None, Some(middle < 0.1 && most < 0.25))
+}
+
 fn absent_keys(facts: &Facts<'_>) -> Vec<Verdict> {
-    let asked: Of = |row| Measured::exact(row.filter_ns.unwrap_or(0.0));
     vec![
         first_at_all(
             "GRF answers for absent keys fastest at every number of bits; only Chucky comes close.",
@@ -169,6 +189,10 @@ fn ranges(facts: &Facts<'_>) -> Vec<Verdict> {
             &facts.gains(&["seek"], |side| ["remix", "snarf"].contains(&side), time, Better::Less),
             None,
         ),
+        more(
+            "Within a seek, querying SNARF takes more time than querying GRF.",
+            &facts.gains(&["seek"], |side| side == "snarf", asked, Better::Less),
+        ),
         Alike::ABOUT.judge(
             "Scans of 50 are about equal with GRF, REMIX, SNARF and SuRF.",
             "equal",
@@ -196,6 +220,7 @@ fn direct(facts: &Facts<'_>) -> Vec<Verdict> {
         ),
         Claim::about("Seeks take about the time of SNARF's, slightly less.", Unit::Times, 1.05)
             .judge(&facts.gains(&["seek"], |side| side == "snarf", time, Better::Less), None),
+        hardly_counts(facts),
         more(
             "REMIX and SuRF have more wasted searches for empty ranges than SNARF does (a counter).",
             &facts.gains_of("snarf", &["range-absent"], fell_back, sought, Better::Less),
