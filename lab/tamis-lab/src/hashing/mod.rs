@@ -51,6 +51,7 @@ mod design;
 mod model;
 mod passes;
 mod plan;
+pub(crate) mod replay;
 mod rows;
 mod sums;
 #[cfg(test)]
