@@ -50,7 +50,8 @@ impl Verdict {
     /// A size within this factor of a single number of the paper counts as the same.
     pub const SAME_SIZE: f64 = 1.5;
 
-    /// The same for the nearer end of a range, which already has the differences between the paper's own settings.
+    /// The same for the nearer end of a range, which already has the differences between the paper's own settings, and for what
+    /// a formula says.
     pub const NEAR_RANGE: f64 = 1.25;
 
     /// Creates a verdict without measurements.
@@ -81,6 +82,20 @@ impl Verdict {
         let mut verdict = self.with_size(ours, direction, order, ratio.map(sized));
         verdict.ratio = ratio;
         verdict
+    }
+
+    /// The same for a claim of a formula: the size counts as the same within [`NEAR_RANGE`](Self::NEAR_RANGE).
+    pub fn near(self, ours: impl Into<String>, direction: Option<bool>, ratio: f64) -> Verdict {
+        let sized = ratio.is_finite().then(|| Self::is_near(ratio));
+        Verdict {
+            ratio: Some(ratio).filter(|ratio| ratio.is_finite()),
+            ..self.with_size(ours, direction, None, sized)
+        }
+    }
+
+    /// Reports whether a ratio is within [`NEAR_RANGE`](Self::NEAR_RANGE) of 1.
+    pub fn is_near(ratio: f64) -> bool {
+        (1.0 / Self::NEAR_RANGE..=Self::NEAR_RANGE).contains(&ratio)
     }
 
     /// The same where the size was compared already; the ratio remains open.

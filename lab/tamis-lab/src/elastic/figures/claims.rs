@@ -1,7 +1,8 @@
 //! The paper's claims on each figure, and verdicts on them.
 //!
 //! Throughput and latency depend on the machine; counters (wasted reads, blocks read, unit loads) do not, and have
-//! verdicts of their own where the paper's claim is about I/O. Points at which a side keeps no filter in memory are
+//! verdicts of their own where the paper's claim is about I/O. Wasted reads have the spread of the first and the last
+//! round, since other gets waste others. Points at which a side keeps no filter in memory are
 //! ignored.
 //!
 //! The paper's hot keys are scattered. Where neighbours are hot together as well, hotness is known better and gains are
@@ -603,7 +604,7 @@ fn sharing(facts: &Facts<'_>) -> Vec<Verdict> {
             &gains("elastic", "elastic-independent", in_vain),
         ),
         Alike::within(0.01).judge(
-            "Sharing changes no probe: filters and units asked without it, by those with it (a counter).",
+            "Sharing changes no probe: filters asked without it, by those with it (a counter).",
             "equal",
             &gains("elastic", "elastic-each", probes),
         ),

@@ -216,12 +216,19 @@ pub(super) fn digests(row: &ReadRow) -> Option<Measured> {
     Some(Measured::exact(row.measurement.digests_per_op))
 }
 
-/// Returns the filters and units asked per operation.
+/// Returns the filters asked per operation, each with all its units.
 pub(super) fn probes(row: &ReadRow) -> Option<Measured> {
     Some(Measured::exact(row.measurement.filter_probes_per_op))
 }
 
-/// Returns the wasted reads per operation.
+/// Returns the wasted reads per operation, with those of the first and of the last round as their spread: which keys a
+/// filter takes for its own is chance.
 pub(super) fn in_vain(row: &ReadRow) -> Option<Measured> {
-    row.in_vain_per_op.map(Measured::exact)
+    let value = row.in_vain_per_op?;
+    let ends = [row.in_vain_first, row.in_vain_last].into_iter().flatten();
+    Some(
+        ends.fold(Measured::exact(value), |all, end| {
+            Measured::new(value, all.least.min(end), all.most.max(end))
+        }),
+    )
 }

@@ -194,6 +194,24 @@ fn read(workload: &str, side: &str, (skew, absent_percent): (f64, u64), ops: f64
     }
 }
 
+/// Other gets waste other reads: what the rounds of one side differ by is no difference of the sides.
+#[test]
+fn wasted_reads_have_the_spread_of_the_first_and_the_last_round() {
+    let finding = |ours: [f64; 2], theirs: [f64; 2]| {
+        let side = |side: &str, in_vain: f64, ends: [f64; 2]| {
+            row(&ReadRow {
+                in_vain_first: Some(ends[0]),
+                in_vain_last: Some(ends[1]),
+                ..read("ycsb-c", side, (0.99, 100), 100.0, in_vain)
+            })
+        };
+        let rows = [side("elastic", 0.46, ours), side("elastic-independent", 0.36, theirs)];
+        findings("hash-elastic", &rows)[3]
+    };
+    assert_eq!(finding([0.42, 0.5], [0.48, 0.24]), Finding::Open);
+    assert_eq!(finding([0.47, 0.45], [0.36, 0.36]), Finding::Fails);
+}
+
 /// Returns the row with rounds that hardly differ.
 fn steady(row: ReadRow) -> ReadRow {
     let (ns, rate) = (row.measurement.ns_per_op, row.measurement.wall_ops_per_second);
