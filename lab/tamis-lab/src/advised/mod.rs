@@ -93,4 +93,9 @@ impl Figure for Ten {
     fn view(&self, rows: &[Row]) -> View {
         view::view(rows)
     }
+
+    #[cfg(test)]
+    fn trial(&self) -> crate::figures::trial::Trial {
+        tests::trial()
+    }
 }

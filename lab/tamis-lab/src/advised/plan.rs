@@ -16,6 +16,7 @@ use tamis_bench::value;
 
 use super::CandidateRow;
 use super::workloads::{self, KEY_BYTES, Op, TEXTS};
+use crate::elastic::memory::bits_per_key;
 use crate::figures::rows::row;
 use crate::figures::{Custom, Plan, Row, Scale};
 
@@ -230,8 +231,9 @@ impl Job {
         }
         candidate.flushes = flushes;
         db.settle_filters()?;
-        let tree = db.stats().keyspaces.first().cloned().unwrap_or_default();
-        candidate.filter_bits = tree.filter_bytes as f64 * 8.0 / (tree.entries as f64).max(1.0);
+        let stats = db.stats();
+        let tree = stats.keyspaces.first().cloned().unwrap_or_default();
+        candidate.filter_bits = bits_per_key(&stats);
         candidate.runs.push(tree.runs as f64);
         Ok(())
     }

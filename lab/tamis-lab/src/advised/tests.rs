@@ -3,6 +3,7 @@ use tamis_bench::progress::NoProgress;
 use super::*;
 use crate::figures::Finding;
 use crate::figures::rows::{records, row};
+use crate::figures::trial::Trial;
 
 fn plan<'f>(
     figure: &'f dyn Figure,
@@ -58,13 +59,22 @@ fn candidate(number: usize, side: &str, ns: f64, advised: bool) -> Row {
     })
 }
 
+/// Returns rows of all workloads, with the times of the advised candidates; the others' are 100 ns.
+fn advice(advised: [f64; 10]) -> Vec<Row> {
+    let of = |i: usize| [candidate(i + 1, "a", advised[i], true), candidate(i + 1, "b", 100.0, false)];
+    (0..10).flat_map(of).collect()
+}
+
+/// Turned round, half of the advice is wrong.
+pub(super) fn trial() -> Trial {
+    let half = std::array::from_fn(|i| if i % 2 == 0 { 150.0 } else { 100.0 });
+    Trial { good: advice([105.0; 10]), bad: vec![advice(half)] }
+}
+
 #[test]
 fn only_choices_within_the_margin_count() {
     let finding = |advised: [f64; 10]| {
-        let rows: Vec<Row> = (0..10)
-            .flat_map(|i| [candidate(i + 1, "a", advised[i], true), candidate(i + 1, "b", 100.0, false)])
-            .collect();
-        let verdict = Ten.view(&rows).verdicts.remove(0);
+        let verdict = Ten.view(&advice(advised)).verdicts.remove(0);
         (verdict.finding, verdict.ours)
     };
     assert_eq!(finding([109.0; 10]).0, Finding::Holds);

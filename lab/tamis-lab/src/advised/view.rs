@@ -3,7 +3,7 @@
 use tamis_bench::report::{grouped, mean};
 
 use super::CandidateRow;
-use crate::figures::compare::median;
+use crate::figures::compare::{first_memory, median, memory};
 use crate::figures::compose::{self, distinct};
 use crate::figures::rows::records;
 use crate::figures::{Axis, Finding, Row, Sheet, Verdict, View};
@@ -84,8 +84,10 @@ fn standing(cases: &[Case<'_>]) -> Sheet {
             "<advised",
             "predicted ns",
             "measured ns",
+            "bits/key",
             "<best measured",
             "its ns",
+            "its bits/key",
             "ratio",
             "default's ratio",
         ],
@@ -97,8 +99,10 @@ fn standing(cases: &[Case<'_>]) -> Sheet {
             case.advised.side.clone(),
             ns(case.advised.predicted_ns),
             ns(case.advised.ns),
+            memory(case.advised.filter_bits_per_key, case.advised.filter_bits_per_key),
             if case.best == case.advised { "the same".to_owned() } else { case.best.side.clone() },
             ns(case.best.ns),
+            memory(case.best.filter_bits_per_key, case.advised.filter_bits_per_key),
             mean(case.ratio()),
             usual.map_or_else(String::new, |row| mean(row.ns / case.best.ns)),
         ]);
@@ -139,6 +143,7 @@ fn candidates(cases: &[Case<'_>]) -> Sheet {
         ],
     );
     for case in cases {
+        let first = first_memory(case.rows.iter().map(|row| row.filter_bits_per_key));
         for row in &case.rows {
             sheet.row([
                 row.number.to_string(),
@@ -147,7 +152,7 @@ fn candidates(cases: &[Case<'_>]) -> Sheet {
                 ns(row.ns),
                 format!("{}–{}", ns(row.min_ns), ns(row.max_ns)),
                 mean(row.runs),
-                mean(row.filter_bits_per_key),
+                memory(row.filter_bits_per_key, first),
             ]);
         }
     }
@@ -171,11 +176,13 @@ fn within(cases: &[Case<'_>]) -> Verdict {
     if tied > 0 {
         ours += &format!("; {tied} of the others within the spread of rounds");
     }
-    let mut verdict = verdict.with(ours, Some(good > 0), None, Some(good as f64 / WORKLOADS as f64));
+    let mut verdict =
+        verdict.with(ours, Some(2 * good > cases.len()), None, Some(good as f64 / WORKLOADS as f64));
     verdict.finding = match good {
         good if good == WORKLOADS => Finding::Holds,
         _ if cases.len() < WORKLOADS => Finding::Open,
-        0 => Finding::Fails,
+        // Half of the advice wrong is no better than chance among two.
+        good if 2 * good <= WORKLOADS => Finding::Fails,
         _ => Finding::Partly,
     };
     verdict

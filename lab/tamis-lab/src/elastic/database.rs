@@ -30,6 +30,7 @@ use tamis_bench::run::Fill;
 use tamis_bench::value::tag_of;
 use tempfile::TempDir;
 
+use crate::elastic::memory::bits_per_key;
 use crate::filters::load::{self, Loading, Plan};
 
 /// Number of flushes that load a base, if it is not tiny.
@@ -127,6 +128,8 @@ pub struct LoadRow {
     pub tables: usize,
     /// Bytes of the tables.
     pub table_bytes: u64,
+    /// Filter bits in memory per entry after loading, with all that manages them.
+    pub filter_bits_per_key: f64,
     /// Median loading time per key, including flushes and waits for compaction.
     pub load_ns_per_key: f64,
     /// Loading time per key of the fastest load.
@@ -338,6 +341,7 @@ fn load_at(
         runs: runs.collect::<Vec<_>>().join("/"),
         tables: tree.levels.iter().flat_map(|level| &level.runs).map(|run| run.tables).sum(),
         table_bytes: tree.table_bytes,
+        filter_bits_per_key: bits_per_key(&stats),
         load_ns_per_key: ns,
         min_ns_per_key: ns,
         max_ns_per_key: ns,

@@ -25,7 +25,7 @@ pub(crate) fn filter_bytes_of(stats: &Stats) -> u64 {
 }
 
 /// Returns these bytes in bits per entry of the database's trees.
-pub(super) fn bits_per_key(stats: &Stats) -> f64 {
+pub(crate) fn bits_per_key(stats: &Stats) -> f64 {
     let entries: u64 = stats.keyspaces.iter().map(|tree| tree.entries).sum();
     filter_bytes_of(stats) as f64 * 8.0 / entries.max(1) as f64
 }

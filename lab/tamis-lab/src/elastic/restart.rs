@@ -89,7 +89,7 @@ pub(super) fn run(job: &Job, point: &Point, progress: &dyn Progress) -> Result<R
     }
     let sides = stands.iter().map(|stand| (&stand.side, stand.copy.db()));
     let filter_bytes = job.equalize_all(&point.variant, sides)?;
-    warm_up(job, point, &pattern, (&stands, filter_bytes), progress)?;
+    rows.warmups = warm_up(job, point, &pattern, (&stands, filter_bytes), progress)?.windows;
     let setting = Setting { job, point, pattern: &pattern, filter_bytes, progress };
     for (stand, options) in stands.into_iter().zip(options) {
         let name = stand.side.name().to_owned();

@@ -120,13 +120,14 @@ pub(super) fn run(job: &Job, point: &Point, progress: &dyn Progress) -> Result<R
         }
     }
     for stand in stands {
-        rows.reads.push(row(job, point, warmed, &stand));
+        rows.reads.push(row(job, point, &warmed, &stand));
         stand.copy.close()?;
     }
+    rows.warmups = warmed.windows;
     Ok(rows)
 }
 
-fn row(job: &Job, point: &Point, warmed: Warmed, stand: &Stand) -> ReadRow {
+fn row(job: &Job, point: &Point, warmed: &Warmed, stand: &Stand) -> ReadRow {
     let rounds = &stand.rounds;
     let mean = |of: &dyn Fn(&Reading) -> f64| rounds.iter().map(of).sum::<f64>() / rounds.len().max(1) as f64;
     let ns = || rounds.iter().map(|reading| reading.measurement.ns_per_op);

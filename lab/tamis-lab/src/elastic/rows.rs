@@ -102,11 +102,14 @@ pub struct MissingRow {
     pub why: String,
 }
 
+/// The `kind` of windows before the first round.
+pub(super) const WARMUP: &str = "warmup";
+
 /// One window of gets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WindowRow {
-    /// `window`.
+    /// `window`, or `warmup` before the first round.
     pub kind: String,
     /// The experiment.
     pub experiment: String,
@@ -227,6 +230,8 @@ pub(super) struct Rows {
     pub(super) loads: Vec<LoadRow>,
     /// Measurements in rounds.
     pub(super) reads: Vec<ReadRow>,
+    /// Windows of gets before the first round.
+    pub(super) warmups: Vec<WindowRow>,
     /// Windows of gets.
     pub(super) windows: Vec<WindowRow>,
     /// Effects of shifts.
@@ -251,7 +256,7 @@ impl Rows {
     /// Returns all rows, databases first.
     pub(super) fn into_rows(self) -> Vec<Row> {
         let rounds = self.loads.iter().map(row).chain(self.reads.iter().map(row));
-        let windows = self.windows.iter().map(row).chain(self.shifts.iter().map(row));
+        let windows = self.warmups.iter().chain(&self.windows).map(row).chain(self.shifts.iter().map(row));
         let windows = windows.chain(self.restarts.iter().map(row));
         let others = self.tables.iter().map(row).chain(self.missing.iter().map(row));
         rounds.chain(windows).chain(others).collect()

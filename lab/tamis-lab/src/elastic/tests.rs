@@ -40,6 +40,7 @@ fn run(experiment: &ElasticExperiment, settings: &ElasticSettings) -> Result<Row
         let rows = job.run(&step, &NoProgress)?;
         rows.loads.into_iter().for_each(|load| all.add_load(load));
         all.reads.extend(rows.reads);
+        all.warmups.extend(rows.warmups);
         all.windows.extend(rows.windows);
         all.shifts.extend(rows.shifts);
         all.restarts.extend(rows.restarts);
@@ -95,6 +96,7 @@ fn elastic_filters_keep_their_budget_and_follow_hotness() {
         localities: Some(vec![256]),
         absents: Some(vec![100]),
         ops: Some(20_000),
+        warmup: Some(0),
         repeats: Some(2),
         direct: Some(false),
         ..roomy()
@@ -404,18 +406,26 @@ fn warming_up_ends_when_the_placement_has_settled_and_is_the_same_for_all_sides(
         warmup,
         ..tiny()
     };
-    let of = |names, warmup| run(&experiment("elastic-fig6"), &settings(names, warmup)).unwrap().reads;
+    let all = |names, warmup| run(&experiment("elastic-fig6"), &settings(names, warmup)).unwrap();
+    let of = |names, warmup| all(names, warmup).reads;
     let warmed =
         |rows: &[ReadRow]| rows.iter().map(|row| (row.warmup, row.warmup_settled)).collect::<Vec<_>>();
-    let rows = of("bloom,elastic", None);
+    let outcome = all("bloom,elastic", None);
+    let (rows, windows) = (outcome.reads, outcome.warmups);
     let (gets, settled) = warmed(&rows)[0];
+    // Every window of both sides is told.
+    let ends: Vec<(&str, u64)> = windows.iter().map(|row| (&row.side[..], row.gets)).collect();
+    let expected = (1..=gets / 200).flat_map(|n| [("bloom", n * 200), ("elastic", n * 200)]);
+    assert_eq!(ends, expected.collect::<Vec<_>>());
+    assert!(windows.iter().all(|row| row.kind == "warmup" && row.memory_bits_per_key > 0.0), "{windows:?}");
     assert_eq!(warmed(&rows)[1], (gets, settled));
     // A window of a replay is all of its gets; four are needed to tell.
     assert!(gets % 200 == 0 && (4 * 200..=12 * 200).contains(&gets) && settled.is_some(), "{gets}");
     assert!(gets < 12 * 200 || settled == Some(false) || gets == 12 * 200);
     // Fixed filters have nothing to settle.
     assert_eq!(warmed(&of("bloom", None)), [(200, None)]);
-    assert_eq!(warmed(&of("bloom,elastic", Some(300))), [(300, None); 2]);
+    let given = all("bloom,elastic", Some(300));
+    assert_eq!((warmed(&given.reads), given.warmups.len()), (vec![(300, None); 2], 0));
 }
 
 /// Every replay asks for the same keys, so fixed filters waste the same reads each time.

@@ -54,6 +54,17 @@ mod tests {
         assert!(unknown.contains("`hash-fig99`"), "{unknown}");
     }
 
+    /// Rows that are made to break a claim break it: no verdict can only hold.
+    #[test]
+    fn every_verdict_of_every_figure_can_hold_and_can_fail() {
+        let faults = |figure: Box<dyn Figure>| {
+            let (name, faults) = (figure.about().name, figure.trial().faults(&*figure));
+            faults.into_iter().map(move |fault| format!("{name}: {fault}"))
+        };
+        let faults: Vec<String> = all().into_iter().flat_map(faults).collect();
+        assert!(faults.is_empty(), "{}", faults.join("\n"));
+    }
+
     /// A report can be made from any rows, even from none.
     #[test]
     fn no_rows_and_foreign_rows_are_viewed_without_a_panic() {

@@ -47,8 +47,12 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// A size within this factor of the paper's number counts as the same.
+    /// A size within this factor of a single number of the paper counts as the same.
     pub const SAME_SIZE: f64 = 1.5;
+
+    /// The same for the nearer end of a range, which already has the differences between the paper's own settings, and for what
+    /// a formula says.
+    pub const NEAR_RANGE: f64 = 1.25;
 
     /// Creates a verdict without measurements.
     pub fn open(claim: impl Into<String>, paper: impl Into<String>) -> Verdict {
@@ -65,9 +69,9 @@ impl Verdict {
     }
 
     /// Adds measurements, and derives the finding: fails if the direction is another one, holds if everything agrees,
-    /// else partly.
+    /// else partly. A claim that is about a size alone fails if it is another one.
     pub fn with(
-        mut self,
+        self,
         ours: impl Into<String>,
         direction: Option<bool>,
         order: Option<bool>,
@@ -75,23 +79,57 @@ impl Verdict {
     ) -> Verdict {
         let ratio = ratio.filter(|ratio| ratio.is_finite());
         let sized = |ratio: f64| (1.0 / Self::SAME_SIZE..=Self::SAME_SIZE).contains(&ratio);
-        self.finding = match (direction, order) {
-            (None, None) if ratio.is_none() => Finding::Open,
-            (Some(false), _) => Finding::Fails,
-            // The claim consists of an order only.
-            (None, Some(false)) => Finding::Fails,
-            (_, Some(false)) => Finding::Partly,
-            _ if ratio.is_none_or(sized) => Finding::Holds,
-            _ => Finding::Partly,
+        let mut verdict = self.with_size(ours, direction, order, ratio.map(sized));
+        verdict.ratio = ratio;
+        verdict
+    }
+
+    /// The same for a claim of a formula: the size counts as the same within [`NEAR_RANGE`](Self::NEAR_RANGE).
+    pub fn near(self, ours: impl Into<String>, direction: Option<bool>, ratio: f64) -> Verdict {
+        let sized = ratio.is_finite().then(|| Self::is_near(ratio));
+        Verdict {
+            ratio: Some(ratio).filter(|ratio| ratio.is_finite()),
+            ..self.with_size(ours, direction, None, sized)
+        }
+    }
+
+    /// Reports whether a ratio is within [`NEAR_RANGE`](Self::NEAR_RANGE) of 1.
+    pub fn is_near(ratio: f64) -> bool {
+        (1.0 / Self::NEAR_RANGE..=Self::NEAR_RANGE).contains(&ratio)
+    }
+
+    /// The same where the size was compared already; the ratio remains open.
+    pub fn with_size(
+        mut self,
+        ours: impl Into<String>,
+        direction: Option<bool>,
+        order: Option<bool>,
+        sized: Option<bool>,
+    ) -> Verdict {
+        self.finding = match (direction, order, sized) {
+            (None, None, None) => Finding::Open,
+            (Some(false), ..) | (None, Some(false), _) | (None, None, Some(false)) => Finding::Fails,
+            (_, Some(false), _) | (_, _, Some(false)) => Finding::Partly,
+            _ => Finding::Holds,
         };
-        (self.ours, self.direction, self.order, self.ratio) = (ours.into(), direction, order, ratio);
+        (self.ours, self.direction, self.order) = (ours.into(), direction, order);
         self
     }
 
-    /// Adds a note.
+    /// Adds our number to a verdict that rounds leave undecided.
     #[must_use]
-    pub fn noting(mut self, note: impl Into<String>) -> Verdict {
-        self.note = note.into();
+    pub fn undecided(self, ours: impl Into<String>, ratio: Option<f64>) -> Verdict {
+        let ratio = ratio.filter(|ratio| ratio.is_finite());
+        Verdict { ours: ours.into(), ratio, finding: Finding::Open, ..self }
+            .noting("The differences are within the spread of the rounds, or there are none.")
+    }
+
+    /// Adds a note to those that it has.
+    #[must_use]
+    pub fn noting(mut self, note: impl AsRef<str>) -> Verdict {
+        let sep = if self.note.is_empty() || note.as_ref().is_empty() { "" } else { " " };
+        self.note += sep;
+        self.note += note.as_ref();
         self
     }
 }
@@ -112,6 +150,7 @@ mod tests {
         assert_eq!(find(Some(true), Some(false), Some(1.0)), Finding::Partly);
         assert_eq!(find(None, Some(false), None), Finding::Fails);
         assert_eq!(find(Some(false), Some(true), Some(1.0)), Finding::Fails);
-        assert_eq!(find(None, None, Some(0.5)), Finding::Partly);
+        assert_eq!(find(None, None, Some(1.4)), Finding::Holds);
+        assert_eq!(find(None, None, Some(0.5)), Finding::Fails, "the claim is a size and nothing else");
     }
 }

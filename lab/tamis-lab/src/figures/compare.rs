@@ -48,6 +48,28 @@ impl Measured {
     }
 }
 
+/// Relative difference of filter memory from which a side is not compared at equal memory.
+const SAME_MEMORY: f64 = 0.02;
+
+/// Returns the filter bits per key of the first side that has a filter, with which the others are compared; 0 if none has.
+pub fn first_memory(bits: impl IntoIterator<Item = f64>) -> f64 {
+    bits.into_iter().find(|&bits| bits > 0.0).unwrap_or(0.0)
+}
+
+/// Reports whether a side's filter bits per key, with all that the filter keeps in memory, are others than the first side's.
+pub fn other_memory(bits: f64, first: f64) -> bool {
+    let same = 1.0 - SAME_MEMORY..=1.0 + SAME_MEMORY;
+    bits > 0.0 && first > 0.0 && !same.contains(&(bits / first))
+}
+
+/// Formats a side's filter bits per key beside its times, marked if they are others than the first side's.
+pub fn memory(bits: f64, first: f64) -> String {
+    match bits {
+        bits if bits > 0.0 => format!("{bits:.2}{}", if other_memory(bits, first) { " ≠" } else { "" }),
+        _ => "-".to_owned(),
+    }
+}
+
 /// Adds a note to each verdict with figures, saying that these sides had a different amount of memory than configured;
 /// does nothing if there are none.
 pub fn note_unequal_memory(verdicts: &mut [Verdict], sides: &[&str]) {
@@ -56,8 +78,7 @@ pub fn note_unequal_memory(verdicts: &mut [Verdict], sides: &[&str]) {
     }
     let note = format!("Not at equal memory at every point: {}; see the table.", sides.join(", "));
     for verdict in verdicts.iter_mut().filter(|verdict| !verdict.ours.is_empty()) {
-        let sep = if verdict.note.is_empty() { "" } else { " " };
-        verdict.note = format!("{}{sep}{note}", verdict.note);
+        *verdict = verdict.clone().noting(&note);
     }
 }
 
@@ -70,24 +91,36 @@ pub enum Better {
     More,
 }
 
-/// The factor by which one side is better than another.
+/// The factor by which one side is better than another: 2 is twice as good, 0.5 half as good.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gain {
-    /// 2 is twice as good, 0.5 half as good.
+    /// By the medians.
     pub times: f64,
-    /// Whether the two differ by more than their spreads.
-    pub clear: bool,
+    /// The least factor that the spreads permit.
+    pub least: f64,
+    /// The largest one.
+    pub most: f64,
 }
 
 impl Gain {
     /// Returns our gain over theirs; `None` unless both are above 0.
     pub fn of(ours: Measured, theirs: Measured, better: Better) -> Option<Gain> {
-        let times = match better {
-            Better::Less => theirs.value / ours.value,
-            Better::More => ours.value / theirs.value,
+        let gain = match better {
+            Better::Less => theirs.by(ours),
+            Better::More => ours.by(theirs),
         };
-        let sound = ours.value > 0.0 && theirs.value > 0.0 && times.is_finite();
-        sound.then(|| Gain { times, clear: ours.differs(theirs) })
+        let sound = ours.value > 0.0 && theirs.value > 0.0 && gain.value.is_finite();
+        sound.then_some(Gain { times: gain.value, least: gain.least, most: gain.most })
+    }
+
+    /// Reports whether the two differ by more than their spreads.
+    pub fn clear(self) -> bool {
+        self.most < 1.0 || self.least > 1.0
+    }
+
+    /// Reports whether ours is worse by more than the spreads.
+    fn is_worse(self) -> bool {
+        self.most < 1.0
     }
 }
 
@@ -143,77 +176,134 @@ pub struct Claim {
     unit: Unit,
     from: f64,
     to: f64,
+    tolerance: f64,
     paper: String,
 }
 
 impl Claim {
     /// Creates a claim of a range.
     pub fn range(text: impl Into<String>, unit: Unit, from: f64, to: f64) -> Claim {
-        Claim { text: text.into(), unit, from, to, paper: unit.text(from, to) }
+        let tolerance = Verdict::NEAR_RANGE;
+        Claim { text: text.into(), unit, from, to, tolerance, paper: unit.text(from, to) }
     }
 
     /// Creates a claim of a single number.
     pub fn about(text: impl Into<String>, unit: Unit, number: f64) -> Claim {
         let paper = format!("about {}", unit.text(number, number));
-        Claim { paper, ..Claim::range(text, unit, number, number) }
+        Claim { paper, tolerance: Verdict::SAME_SIZE, ..Claim::range(text, unit, number, number) }
     }
 
-    /// Judges the claim by the gains; `order` applies where the claim has one. The size is that of the median gain; it
-    /// equals the paper's if it is within the paper's range or close to its nearer end. A claim does not hold that is
-    /// clearly turned round at some of the points, and fails if it is at half of them.
+    /// Reports whether a gain has the paper's size: within its range, or within a factor of the nearer end. What exceeds 1
+    /// is compared, so that 1.4 times is not the size of twice.
+    fn sizes(&self, times: f64) -> bool {
+        let one = if self.unit == Unit::Times { 1.0 } else { 0.0 };
+        let (ours, from, to) = (self.unit.number(times) - one, self.from - one, self.to - one);
+        (from / self.tolerance..=to * self.tolerance).contains(&ours)
+    }
+
+    /// Judges the claim by the gains; `order` applies where the claim has one. The size is that of the median gain. A claim
+    /// does not hold that is clearly turned round at some of the points, and fails if it is at half of them.
     pub fn judge(&self, gains: &[Gain], order: Option<bool>) -> Verdict {
         let open = Verdict::open(&self.text, &self.paper);
         let Some(times) = median(gains.iter().map(|gain| gain.times)) else { return open };
-        let least = gains.iter().map(|gain| gain.times).fold(f64::INFINITY, f64::min);
-        let most = gains.iter().map(|gain| gain.times).fold(0.0, f64::max);
+        let (least, most) = extremes(gains);
         let ours = self.unit.text(self.unit.number(least), self.unit.number(most));
-        let number = self.unit.number(times);
-        let ratio = number / ((self.from + self.to) / 2.0);
-        if !gains.iter().any(|gain| gain.clear) {
-            let mut verdict =
-                open.noting("The differences are within the spread of the rounds, or there are none.");
-            (verdict.ours, verdict.ratio) = (ours, Some(ratio).filter(|ratio| ratio.is_finite()));
-            return verdict;
-        }
-        let to_nearest = number / number.clamp(self.from, self.to);
-        let worse = gains.iter().filter(|gain| gain.clear && gain.times < 1.0).count();
-        let direction = times > 1.0 && 2 * worse < gains.len();
-        let mut verdict = open.with(ours, Some(direction), order, Some(to_nearest));
+        let ratio = self.unit.number(times) / ((self.from + self.to) / 2.0);
+        let mut verdict = weighed(open, ours, gains, order, Some(self.sizes(times)));
         verdict.ratio = Some(ratio).filter(|ratio| ratio.is_finite());
-        if worse > 0 && verdict.finding == Finding::Holds {
-            verdict.finding = Finding::Partly;
-        }
-        match worse {
-            0 => verdict,
-            _ => verdict.noting(format!("The opposite at {worse} of {} points.", gains.len())),
-        }
+        verdict
     }
 }
 
-/// Judges a claim of near equality: holds if the median quotient is within [`Verdict::SAME_SIZE`] of 1.
-pub fn alike(text: impl Into<String>, paper: &str, gains: &[Gain]) -> Verdict {
-    let open = Verdict::open(text, paper);
-    let Some(times) = median(gains.iter().map(|gain| gain.times)) else { return open };
-    open.with(span(gains), None, None, Some(times))
+/// Judges a claim about a direction without a number, by the rule of [`Claim::judge`].
+pub fn more(text: impl Into<String>, gains: &[Gain]) -> Verdict {
+    let open = Verdict::open(text, "yes");
+    if gains.is_empty() { open } else { weighed(open, span(gains), gains, None, None) }
 }
 
-/// Judges a claim that something costs nothing: holds if the median differs by less than `share`, or by less than the
-/// spreads; partly up to five times that.
-pub fn unchanged(text: impl Into<String>, paper: &str, gains: &[Gain], share: f64) -> Verdict {
-    let open = Verdict::open(text, paper);
-    let Some(times) = median(gains.iter().map(|gain| gain.times)) else { return open };
-    let numbers = || gains.iter().map(|gain| gain.times - 1.0);
-    let (least, most) =
-        (numbers().fold(f64::INFINITY, f64::min), numbers().fold(f64::NEG_INFINITY, f64::max));
-    let mut verdict = open.with(Unit::More.text(least, most), None, None, Some(times));
-    let change = (times - 1.0).abs();
-    verdict.finding = match gains.iter().any(|gain| gain.clear) {
-        false => Finding::Holds,
-        true if change < share => Finding::Holds,
-        true if change < 5.0 * share => Finding::Partly,
-        true => Finding::Fails,
-    };
+/// Judges that gains are above 1; there is at least one.
+fn weighed(open: Verdict, ours: String, gains: &[Gain], order: Option<bool>, sized: Option<bool>) -> Verdict {
+    if !gains.iter().any(|gain| gain.clear()) {
+        return open.undecided(ours, None);
+    }
+    let above = median(gains.iter().map(|gain| gain.times)).is_some_and(|times| times > 1.0);
+    let worse = gains.iter().filter(|gain| gain.is_worse()).count();
+    let mut verdict = open.with_size(ours, Some(above && 2 * worse < gains.len()), order, sized);
+    if worse > 0 {
+        if verdict.finding == Finding::Holds {
+            verdict.finding = Finding::Partly;
+        }
+        verdict.note = format!("The opposite at {worse} of {} points.", gains.len());
+    }
     verdict
+}
+
+/// The quotients that count as equality.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Alike {
+    /// The least one.
+    pub from: f64,
+    /// The largest one.
+    pub to: f64,
+}
+
+impl Alike {
+    /// A paper's "about equal" without a number: what a picture of bars shows as equal.
+    pub const ABOUT: Alike = Alike::within(0.1);
+
+    /// A paper's "no change" without a number.
+    pub const UNCHANGED: Alike = Alike::within(0.05);
+
+    /// A difference of at most this share in either direction.
+    pub const fn within(share: f64) -> Alike {
+        Alike { from: 1.0 / (1.0 + share), to: 1.0 + share }
+    }
+
+    /// Returns the quotients beyond which sides are clearly not alike: twice as far from 1.
+    fn doubled(self) -> Alike {
+        Alike { from: self.from * self.from, to: self.to * self.to }
+    }
+
+    fn has(self, times: f64) -> bool {
+        (self.from..=self.to).contains(&times)
+    }
+
+    /// Reports whether the whole spread is outside.
+    fn excludes(self, least: f64, most: f64) -> bool {
+        most < self.from || least > self.to
+    }
+
+    /// Judges a claim of equality by the median quotient: holds within these limits, partly within twice as far, else
+    /// fails. It also fails if half of the points are clearly outside twice the limits, in whatever directions, and does not
+    /// hold if one is. It is open where the rounds differ so much that they permit another finding.
+    pub fn judge(self, text: impl Into<String>, paper: &str, gains: &[Gain]) -> Verdict {
+        let open = Verdict::open(text, paper);
+        let middle = |of: fn(&Gain) -> f64| median(gains.iter().map(of));
+        let (Some(times), Some(least), Some(most)) =
+            (middle(|gain| gain.times), middle(|gain| gain.least), middle(|gain| gain.most))
+        else {
+            return open;
+        };
+        let far = self.doubled();
+        let outside = gains.iter().filter(|gain| far.excludes(gain.least, gain.most)).count();
+        let mut verdict = Verdict { ours: span(gains), ratio: Some(times), ..open };
+        verdict.finding = match (self.has(times), far.has(times)) {
+            _ if 2 * outside >= gains.len() => Finding::Fails,
+            (true, _) if !(far.has(least) && far.has(most)) => Finding::Open,
+            (true, _) if outside == 0 => Finding::Holds,
+            (true, _) => Finding::Partly,
+            (false, true) if self.excludes(least, most) => Finding::Partly,
+            (false, false) if far.excludes(least, most) => Finding::Fails,
+            _ => Finding::Open,
+        };
+        match (verdict.finding, outside) {
+            (Finding::Open, _) => verdict.noting("The rounds differ by more than the claim allows."),
+            (_, 0) => verdict,
+            (_, outside) => {
+                verdict.noting(format!("Clearly not alike at {outside} of {} points.", gains.len()))
+            }
+        }
+    }
 }
 
 /// The rank of one side among others at one point.
@@ -270,11 +360,13 @@ pub fn first_at_all(text: impl Into<String>, places: &[Place]) -> Verdict {
 
 /// Formats the smallest and the largest gain.
 pub fn span(gains: &[Gain]) -> String {
+    let (least, most) = extremes(gains);
+    if gains.is_empty() { String::new() } else { Unit::Times.text(least, most) }
+}
+
+fn extremes(gains: &[Gain]) -> (f64, f64) {
     let times = || gains.iter().map(|gain| gain.times);
-    match gains.is_empty() {
-        true => String::new(),
-        false => Unit::Times.text(times().fold(f64::INFINITY, f64::min), times().fold(0.0, f64::max)),
-    }
+    (times().fold(f64::INFINITY, f64::min), times().fold(0.0, f64::max))
 }
 
 /// Returns the median; the mean of the two in the middle of an even number.
@@ -297,7 +389,11 @@ mod tests {
     use super::*;
 
     fn gains(times: &[f64]) -> Vec<Gain> {
-        times.iter().map(|&times| Gain { times, clear: true }).collect()
+        times.iter().map(|&times| exact(times)).collect()
+    }
+
+    fn exact(times: f64) -> Gain {
+        Gain { times, least: times, most: times }
     }
 
     #[test]
@@ -314,8 +410,9 @@ mod tests {
         for (times, finding) in [
             (2.1, Finding::Holds),
             (9.0, Finding::Holds),
-            (1.5, Finding::Holds),
-            (1.2, Finding::Partly),
+            (1.85, Finding::Holds),
+            (1.5, Finding::Partly),
+            (13.0, Finding::Partly),
             (20.0, Finding::Partly),
             (0.9, Finding::Fails),
         ] {
@@ -330,9 +427,26 @@ mod tests {
         assert_eq!((at_one.finding, &at_one.note[..]), (Finding::Partly, "The opposite at 1 of 3 points."));
         // The mean of two is a gain, but one of them is none.
         assert_eq!(claim.judge(&gains(&[0.5, 4.0]), None).finding, Finding::Fails);
-        let unclear = claim.judge(&[Gain { times: 3.0, clear: false }], None);
+        let unclear = claim.judge(&[Gain { times: 3.0, least: 0.9, most: 9.0 }], None);
         assert_eq!((unclear.finding, &unclear.ours[..]), (Finding::Open, "3.00×"));
         assert!(unclear.note.contains("spread"));
+        // Twice as fast is not 1.4 times as fast, although the two are less than a factor of 1.5 apart.
+        let narrow = Claim::range("c", Unit::Times, 2.08, 2.17);
+        let finding = |times| narrow.judge(&gains(&[times]), None).finding;
+        assert_eq!([2.1, 1.9, 1.4].map(finding), [Finding::Holds, Finding::Holds, Finding::Partly]);
+        let about = Claim::about("c", Unit::Times, 10.0);
+        assert_eq!(about.judge(&gains(&[7.5]), None).finding, Finding::Holds);
+        assert_eq!(about.judge(&gains(&[5.0]), None).finding, Finding::Partly);
+    }
+
+    #[test]
+    fn a_direction_fails_where_half_of_the_points_are_turned_round() {
+        let finding = |times: &[f64]| more("c", &gains(times)).finding;
+        assert_eq!(finding(&[]), Finding::Open);
+        assert_eq!(finding(&[1.0]), Finding::Open, "no difference");
+        assert_eq!(finding(&[1.2, 3.0]), Finding::Holds);
+        assert_eq!(finding(&[1.2, 3.0, 0.9]), Finding::Partly);
+        assert_eq!(finding(&[0.5, 3.0]), Finding::Fails, "a large gain does not outweigh a loss");
     }
 
     #[test]
@@ -352,14 +466,21 @@ mod tests {
     }
 
     #[test]
+    fn other_memory_than_the_first_sides_is_marked() {
+        let first = first_memory([0.0, 10.0, 14.0]);
+        let marked = [10.0, 10.19, 10.21, 9.81, 9.7, 0.0].map(|bits| memory(bits, first));
+        assert_eq!(marked, ["10.00", "10.19", "10.21 ≠", "9.81", "9.70 ≠", "-"]);
+        assert_eq!((first_memory([]), &memory(9.0, 0.0)[..]), (0.0, "9.00"), "nothing to compare with");
+    }
+
+    #[test]
     fn overlapping_spreads_are_no_difference() {
         let (a, b) = (Measured::new(10.0, 9.0, 12.0), Measured::new(11.0, 10.5, 13.0));
         assert!(!a.differs(b) && Measured::exact(1.0).differs(Measured::exact(1.1)));
-        assert!(!Gain::of(a, b, Better::Less).unwrap().clear);
-        assert_eq!(
-            Gain::of(a, Measured::exact(20.0), Better::Less).unwrap(),
-            Gain { times: 2.0, clear: true }
-        );
+        assert!(!Gain::of(a, b, Better::Less).unwrap().clear());
+        let twice = Gain::of(a, Measured::exact(20.0), Better::Less).unwrap();
+        assert_eq!((twice.times, twice.least, twice.most), (2.0, 20.0 / 12.0, 20.0 / 9.0));
+        assert!(twice.clear() && !Gain::of(a, a, Better::Less).unwrap().clear());
         assert_eq!(Gain::of(a, Measured::exact(20.0), Better::More).unwrap().times, 0.5);
         assert_eq!(Gain::of(Measured::exact(0.0), a, Better::Less), None);
         assert_eq!(place(a, [b], Better::Less), Some(Place::First));
@@ -385,15 +506,24 @@ mod tests {
 
     #[test]
     fn no_change_and_growth() {
-        let finding = |times| unchanged("c", "< 1 %", &gains(&[times]), 0.05).finding;
-        assert_eq!(
-            (finding(1.01), finding(0.9), finding(2.0)),
-            (Finding::Holds, Finding::Partly, Finding::Fails)
-        );
-        let noisy = unchanged("c", "< 1 %", &[Gain { times: 1.3, clear: false }], 0.05);
-        assert_eq!((noisy.finding, &noisy.ours[..]), (Finding::Holds, "+30 %"));
-        assert_eq!(alike("c", "equal", &gains(&[1.2])).finding, Finding::Holds);
-        assert_eq!(alike("c", "equal", &gains(&[0.3])).finding, Finding::Partly);
+        use Finding::{Fails, Holds, Open, Partly};
+        let finding = |gains: &[Gain]| Alike::within(0.05).judge("c", "< 5 %", gains).finding;
+        assert_eq!(finding(&[]), Open);
+        for (times, found) in
+            [(1.01, Holds), (0.96, Holds), (1.09, Partly), (0.92, Partly), (1.2, Fails), (0.3, Fails)]
+        {
+            assert_eq!(finding(&[exact(times)]), found, "{times}");
+        }
+        // Rounds that differ so much permit no finding, whatever their median is.
+        for times in [1.01, 1.08, 1.3] {
+            assert_eq!(finding(&[Gain { times, least: 0.8, most: 1.5 }]), Open, "{times}");
+        }
+        assert_eq!(finding(&[Gain { times: 1.3, least: 1.2, most: 1.5 }]), Fails);
+        // Opposite differences do not cancel out.
+        assert_eq!(finding(&gains(&[1.5, 1.5, 1.0, 0.5, 0.5])), Fails);
+        assert_eq!(finding(&gains(&[1.5, 1.0, 1.0, 1.0, 0.99])), Partly);
+        let narrow = Alike { from: 0.96, to: 1.04 };
+        assert_eq!(narrow.judge("c", "0.96–1.04×", &gains(&[1.4])).finding, Fails);
         assert_eq!(
             (grows(&[1.0, 0.97, 2.0]), grows(&[1.0, 0.9, 2.0]), grows(&[1.0])),
             (Some(true), Some(false), None)

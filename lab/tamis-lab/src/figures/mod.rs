@@ -23,6 +23,8 @@ pub mod report;
 pub mod results;
 pub mod rows;
 pub mod run;
+#[cfg(test)]
+pub mod trial;
 
 use serde_json::{Map, Value};
 
@@ -51,6 +53,13 @@ pub trait Figure: Sync {
     /// Returns the view of this figure's rows. Rows may be those of an unfinished run, or none at all: parts that need
     /// missing ones are omitted. Never panics, whatever the rows contain.
     fn view(&self, rows: &[Row]) -> View;
+
+    /// Returns made-up rows at which the verdicts hold and fail: a figure that has verdicts must have some.
+    #[cfg(test)]
+    #[doc(hidden)]
+    fn trial(&self) -> trial::Trial {
+        trial::Trial::default()
+    }
 }
 
 /// The steps of a figure.

@@ -29,7 +29,7 @@ pub struct LoadRow {
     pub runs_at_end: usize,
     /// Requested filter bits per key; 0 without a filter.
     pub bits_asked: f64,
-    /// Memory of the filters in bytes.
+    /// Memory of the filters in bytes, with directories and whatever else they keep.
     pub filter_bytes: u64,
     /// Memory of the filters in bits per entry.
     pub filter_bits_per_key: f64,
@@ -49,18 +49,6 @@ pub struct LoadRow {
     pub write_amplification: f64,
     /// Whether a filter was requested but none is in memory: the figures are those of no filter.
     pub without_filter: bool,
-}
-
-/// Relative deviation of the memory from which it is reported.
-const TOLERANCE: f64 = 0.15;
-
-impl LoadRow {
-    /// Reports whether a filter takes clearly more or less memory than requested.
-    pub(super) fn spends_otherwise(&self) -> bool {
-        !self.without_filter
-            && self.bits_asked > 0.0
-            && (self.filter_bits_per_key / self.bits_asked - 1.0).abs() > TOLERANCE
-    }
 }
 
 /// One side's median round of a workload.

@@ -11,6 +11,7 @@ use super::job::{Job, Point};
 use super::load::{self, Loading};
 use super::probe_time::{Nothing, Queries};
 use super::{LoadRow, Metric, ReadRow, Side};
+use crate::elastic::memory::{bits_per_key, filter_bytes_of};
 use crate::figures::compare::median;
 
 /// One side's database and its measurements.
@@ -127,8 +128,8 @@ impl<'a> Stand<'a> {
             runs: self.loaded_runs,
             runs_at_end: tree.runs,
             bits_asked: if side.is_filter() { point.bits.unwrap_or(side.default_bits()) } else { 0.0 },
-            filter_bytes: tree.filter_bytes,
-            filter_bits_per_key: tree.filter_bits_per_key,
+            filter_bytes: filter_bytes_of(&stats),
+            filter_bits_per_key: bits_per_key(&stats),
             load_ns_per_key: loading.ns as f64 / loading.keys.max(1) as f64,
             put_p50_ns: loading.puts.quantile(0.5),
             put_p99_ns: loading.puts.quantile(0.99),
@@ -137,7 +138,7 @@ impl<'a> Stand<'a> {
             load_write_amplification: self.load_write_amplification,
             write_amplification: write_amplification(&stats),
             // Local filters are counted with their tables, global ones only in the bytes of all filters.
-            without_filter: side.is_filter() && tree.filter_bytes == 0,
+            without_filter: side.is_filter() && filter_bytes_of(&stats) == 0,
         };
         let mut rows = Vec::new();
         for (at, threads, rounds) in reads {

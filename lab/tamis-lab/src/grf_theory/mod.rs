@@ -194,6 +194,11 @@ impl Figure for GrfTheory {
             &rows::of_kind(rows, VERSIONS),
         )
     }
+
+    #[cfg(test)]
+    fn trial(&self) -> crate::figures::trial::Trial {
+        tests::trial()
+    }
 }
 
 /// By scale: number of keys of a partition.

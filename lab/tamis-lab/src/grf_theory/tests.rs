@@ -2,6 +2,7 @@ use tamis_bench::progress::NoProgress;
 
 use super::*;
 use crate::figures::Finding;
+use crate::figures::trial::Trial;
 
 #[test]
 fn every_step_runs_and_is_shown() {
@@ -66,6 +67,67 @@ fn round_rows(mean_rate: impl Fn(u32) -> f64) -> Vec<RoundRow> {
     (1..10).map(row).collect()
 }
 
+/// Turned round, all rates are higher and fall within a round, another bit does not halve them, and codes are long.
+pub(super) fn trial() -> Trial {
+    let made = |turned: bool| {
+        let rate = |state: &str, bits: f64| {
+            // The full tree as in the paper, and twice that.
+            let times = if turned { 2.0 * (bits - 8.0) } else { 1.0 };
+            RateRow {
+                state: state.into(),
+                code_bits: if turned { 4.0 } else { 1.6 },
+                ..rate_row(bits, times)
+            }
+        };
+        let rates =
+            ["built", "full tree"].into_iter().flat_map(|state| [10.0, 11.0].map(|bits| rate(state, bits)));
+        let rounds = (1..10).map(|round| RoundRow {
+            begin_rate: if turned { 0.09 } else { 0.027 },
+            mean_rate: if turned { 0.06 } else { 0.027 * grf::round_factor(round) },
+            theory_rate: 0.027,
+            ..round_rows(|_| 0.0).remove(round as usize - 1)
+        });
+        let code = CodeRow {
+            size_ratio: RATIO,
+            levels: LEVELS,
+            fractional: 1.6,
+            whole: 1.7,
+            paper: 1.6,
+            fixed: 5,
+            huffman: 1.7,
+            entropy: 1.5,
+            measured: Some(if turned { 4.0 } else { 1.6 }),
+        };
+        let versions = VersionsRow {
+            size_ratio: RATIO,
+            levels: LEVELS,
+            newest: 1.6,
+            since_low_merge: if turned { 2.6 } else { 1.7 },
+            all: 3.0,
+            bound: 0.2,
+        };
+        let rates = rates.map(|row| rows::row(RATE, &row));
+        let rounds = rounds.map(|row| rows::row(ROUND, &row));
+        rates.chain(rounds).chain([rows::row(CODE, &code), rows::row(VERSIONS, &versions)]).collect()
+    };
+    Trial { good: made(false), bad: vec![made(true)] }
+}
+
+fn rate_row(bits: f64, times: f64) -> RateRow {
+    RateRow {
+        bits,
+        map: "digest".into(),
+        state: "built".into(),
+        memory_bits: bits,
+        code_bits: 1.0,
+        keys: 1000,
+        queries: 1_000_000,
+        positives: (grf::rate(bits) * times * 1e6) as u64,
+        theory: grf::rate(bits),
+        model: grf::global_rate(bits, &[1.0]),
+    }
+}
+
 /// The printed value at T = 10 differs from the sum, and the verdict's note says so.
 #[test]
 fn the_mean_over_rounds_is_distinguished_from_the_printed_value() {
@@ -93,18 +155,7 @@ fn the_mean_rate_is_compared_with_the_formula() {
 
 #[test]
 fn rates_make_verdicts() {
-    let row = |bits: f64, times: f64| RateRow {
-        bits,
-        map: "digest".into(),
-        state: "built".into(),
-        memory_bits: bits,
-        code_bits: 1.0,
-        keys: 1000,
-        queries: 1_000_000,
-        positives: (grf::rate(bits) * times * 1e6) as u64,
-        theory: grf::rate(bits),
-        model: grf::global_rate(bits, &[1.0]),
-    };
+    let row = rate_row;
     let findings = |rows: &[RateRow]| {
         view::view(rows, &[], &[], &[]).verdicts[..2].iter().map(|v| v.finding).collect::<Vec<_>>()
     };

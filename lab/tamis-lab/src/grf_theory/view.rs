@@ -273,7 +273,7 @@ fn rate_verdict(rows: &[RateRow]) -> Verdict {
                 ""
             };
             let text = format!("{low:.2}–{high:.2}×");
-            verdict.with(text, Some(high <= Verdict::SAME_SIZE), None, Some(mean)).noting(note)
+            verdict.near(text, Some(high <= Verdict::NEAR_RANGE), mean).noting(note)
         }
         None => verdict,
     }
@@ -294,9 +294,7 @@ fn halves_verdict(rows: &[RateRow]) -> Verdict {
         );
     }
     match range(halvings.into_iter().filter(|halving| halving.is_finite())) {
-        Some((low, high, mean)) => {
-            verdict.with(format!("{low:.2}–{high:.2}×"), Some(low > 1.5), None, Some(mean / 2.0))
-        }
+        Some((low, high, mean)) => verdict.near(format!("{low:.2}–{high:.2}×"), Some(low > 1.5), mean / 2.0),
         None => verdict,
     }
 }
@@ -347,11 +345,10 @@ fn mean_rate_verdict(rows: &[RoundRow]) -> Verdict {
         return verdict;
     };
     let paper = grf::paper_average_factor(ratio);
-    let verdict = verdict.with(
+    let verdict = verdict.near(
         format!("{mean:.2}× at T = {ratio}"),
-        Some(mean <= paper * Verdict::SAME_SIZE),
-        None,
-        Some(mean / paper),
+        Some(mean <= paper * Verdict::NEAR_RANGE),
+        mean / paper,
     );
     match over_rounds(rows, |row| row.mean_rate / row.model_rate) {
         Some((_, times)) => verdict.noting(format!("{times:.2} times what the entropy of the runs allows")),
@@ -374,7 +371,7 @@ fn code_verdict(codes: &[CodeRow], rates: &[RateRow]) -> Verdict {
         });
     match measured {
         Some((bits, printed, entropy)) => verdict
-            .with(format!("{bits:.2} bits per key"), Some(bits < 2.0), None, Some(bits / 1.6))
+            .near(format!("{bits:.2} bits per key"), Some(bits < 2.0), bits / 1.6)
             .noting(format!(
                 "the printed form gives {printed:.2}; with shares that sum to 1 it is 1.59, 1.67 in whole bits; the entropy of the runs \
                  is {entropy:.2}"
@@ -392,12 +389,7 @@ fn bits_verdict(rows: &[RateRow]) -> Verdict {
         Some((low, high, mean)) => {
             let over = rows.iter().map(|row| row.memory_bits - row.bits).fold(f64::NEG_INFINITY, f64::max);
             verdict
-                .with(
-                    format!("{low:.2}–{high:.2}×"),
-                    Some(high <= 1.12 * Verdict::SAME_SIZE),
-                    None,
-                    Some(mean / 1.12),
-                )
+                .near(format!("{low:.2}–{high:.2}×"), Some(high <= 1.12 * Verdict::NEAR_RANGE), mean / 1.12)
                 .noting(format!("at most {over:+.2} bits per key beyond the request"))
         }
         None => verdict,

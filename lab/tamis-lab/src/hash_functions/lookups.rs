@@ -13,6 +13,7 @@ use super::rates::{BITS, doubled, random_bytes, refused, rotated};
 use super::reference::{Reference, Scheme};
 use super::rows::{self, time};
 use super::timing::{Side, interleaved, paced};
+use crate::figures::compare::{first_memory, memory};
 use crate::figures::{
     About, Axis, Bar, Custom, Figure, Kind, Needs, Panel, Plan, Point, Row, Scale, Series, Sheet, Verdict,
     View,
@@ -42,6 +43,8 @@ struct LookupRow {
     hashes: String,
     units: bool,
     key_bytes: u64,
+    /// Filter bits per key in memory; `None` in rows of earlier versions.
+    filter_bits_per_key: Option<f64>,
     ns_per_op: f64,
     min_ns: f64,
     max_ns: f64,
@@ -87,6 +90,11 @@ impl Figure for Lookups {
 
     fn view(&self, rows: &[Row]) -> View {
         view(self.units, &rows::of_kind(rows, KIND))
+    }
+
+    #[cfg(test)]
+    fn trial(&self) -> crate::figures::trial::Trial {
+        tests::trial(self.units)
     }
 }
 
@@ -145,7 +153,7 @@ impl Plan for LookupsPlan {
         };
         for (name, scheme) in schemes {
             let filter = reference(scheme);
-            names.push(name);
+            names.push((name, filter.memory_bytes()));
             sides.push(paced(most, mask, move |at| filter.contains(key(at))));
         }
         // The filters of tamis itself.
@@ -153,7 +161,7 @@ impl Plan for LookupsPlan {
         for &function in products {
             let digests: Vec<_> = member_keys().map(|key| Digest::from_u64(function.hash(key))).collect();
             let filter = Bloom::build(&digests, BITS, BloomScheme::Rotation, 0).map_err(refused)?;
-            names.push(rotated(function));
+            names.push((rotated(function), filter.memory_bytes()));
             let contains = move |at| filter.contains(Digest::from_u64(function.hash(key(at))));
             sides.push(paced(most, mask, contains));
         }
@@ -161,8 +169,9 @@ impl Plan for LookupsPlan {
         progress.begin(&format!("keys of {size} bytes"), turns, "turns");
         let spreads = interleaved(self.rounds, &mut sides, || progress.advance(1));
         progress.end();
-        let rows = names.into_iter().zip(spreads).map(|(hashes, spread)| {
+        let rows = names.into_iter().zip(spreads).map(|((hashes, bytes), spread)| {
             let found = LookupRow {
+                filter_bits_per_key: Some(bytes as f64 * 8.0 / KEYS as f64),
                 hashes,
                 units: self.units,
                 key_bytes: size as u64,
@@ -192,11 +201,16 @@ fn view(units: bool, rows: &[LookupRow]) -> View {
     sizes.sort_unstable();
     let at = |name: &str, size: u64| rows.iter().find(|row| row.hashes == name && row.key_bytes == size);
     let headers: Vec<String> = sizes.iter().map(|size| format!("{size} B")).collect();
-    let columns: Vec<&str> = ["<hashes"].into_iter().chain(headers.iter().map(String::as_str)).collect();
+    let columns: Vec<&str> =
+        ["<hashes", "bits/key"].into_iter().chain(headers.iter().map(String::as_str)).collect();
     let mut sheet = Sheet::new("Lookup of an absent key by its size, median", &columns);
+    let bits = |name: &str| {
+        rows.iter().filter(|row| row.hashes == name).find_map(|row| row.filter_bits_per_key).unwrap_or(0.0)
+    };
+    let first = first_memory(names.iter().map(|name| bits(name)));
     for &name in &names {
         let cells = sizes.iter().map(|&size| at(name, size).map_or("–".into(), |row| time(row.ns_per_op)));
-        sheet.row([name.to_owned()].into_iter().chain(cells));
+        sheet.row([name.to_owned(), memory(bits(name), first)].into_iter().chain(cells));
     }
     let mut panels = Vec::new();
     if !sizes.is_empty() {
@@ -248,6 +262,9 @@ fn one_is_cheaper<'r>(sizes: &[u64], at: &dyn Fn(&str, u64) -> Option<&'r Lookup
         return verdict;
     };
     let ordered = rows.iter().flatten().all(|[seven, md5, mm64]| seven > md5 && md5 > mm64);
+    // Far cheaper is less than half, at most sizes.
+    let far = rows.iter().flatten().filter(|[seven, _, mm64]| *seven > 2.0 * mm64).count();
+    let cheaper = 2 * far > sizes.len();
     let grows = sizes.len() < 2 || (last[0] > first[0] && last[2] > first[2]);
     let text = format!(
         "seven cost {:.0}× MM64 + rotation at {} B, {:.0}× at {} B; MD5 {:.0}× and {:.0}×",
@@ -258,7 +275,7 @@ fn one_is_cheaper<'r>(sizes: &[u64], at: &dyn Fn(&str, u64) -> Option<&'r Lookup
         first[1] / first[2],
         last[1] / last[2]
     );
-    verdict.with(text, Some(grows), Some(ordered), None)
+    verdict.with(text, Some(cheaper && grows), Some(ordered), None)
 }
 
 fn rotation_is_faster<'r>(sizes: &[u64], at: &dyn Fn(&str, u64) -> Option<&'r LookupRow>) -> Verdict {
@@ -282,18 +299,38 @@ fn rotation_is_faster<'r>(sizes: &[u64], at: &dyn Fn(&str, u64) -> Option<&'r Lo
 mod tests {
     use super::*;
     use crate::figures::Finding;
+    use crate::figures::trial::Trial;
 
     fn row(hashes: &str, key_bytes: u64, ns: f64) -> LookupRow {
         LookupRow {
             hashes: hashes.into(),
             units: false,
             key_bytes,
+            filter_bits_per_key: Some(10.0),
             ns_per_op: ns,
             min_ns: ns,
             max_ns: ns,
             rounds: 3,
             most_ops: 100,
         }
+    }
+
+    /// Turned round, the cheapest hashes are the most expensive ones.
+    pub(super) fn trial(units: bool) -> Trial {
+        let mm64 = rotated(Function::Mm64);
+        let names: Vec<(String, f64)> = match units {
+            true => DOUBLE_FUNCTIONS.iter().map(|&(f, _)| (doubled(f), 2.5)).chain([(mm64, 1.0)]).collect(),
+            false => vec![(SEVEN.into(), 20.0), (rotated(Function::Md5), 5.0), (mm64, 1.0)],
+        };
+        let rows = |turned: bool| {
+            let of_size = |size: u64| {
+                let times = |times: f64| if turned { 1.0 / times } else { times };
+                let row = move |(name, by): &(String, f64)| row(name, size, times(*by) * size as f64);
+                names.iter().map(row).map(|row| rows::row(KIND, &row)).collect::<Vec<_>>()
+            };
+            [8, 64, 512].into_iter().flat_map(of_size).collect()
+        };
+        Trial { good: rows(false), bad: vec![rows(true)] }
     }
 
     #[test]
@@ -309,6 +346,7 @@ mod tests {
         };
         assert_eq!(view(false, &rows([300.0, 100.0, 20.0])).verdicts[0].finding, Finding::Holds);
         assert_eq!(view(false, &rows([300.0, 10.0, 20.0])).verdicts[0].finding, Finding::Partly);
+        assert_eq!(view(false, &rows([30.0, 25.0, 20.0])).verdicts[0].finding, Finding::Fails);
         assert_eq!(view(false, &rows([300.0, 10.0, 20.0])[..2]).verdicts[0].finding, Finding::Open);
     }
 

@@ -133,9 +133,10 @@ pub fn figures() -> Vec<Box<dyn Figure>> {
             about: about(
                 "hash-fig6",
                 "Figure 6",
-                "What hash sharing gains by the model, over devices",
+                "What hash sharing gains by the model and by counts of replayed gets, over devices",
                 "Negligible on a hard disk, small on an SSD, more than 40 % on the fastest devices; more with tiering.",
-                "T_P is not published: with none, with one access to memory, and with a probe measured here.",
+                "T_P is not published: with none, with one access to memory, and with a probe measured here. The paper shows \
+                 the model only; the replay counts digests, filters and blocks of gets in a tree.",
             ),
         }),
     ]

@@ -151,6 +151,11 @@ impl Figure for Rates {
     fn view(&self, rows: &[Row]) -> View {
         super::rates_view::view(self.what, &rows::of_kind(rows, KIND))
     }
+
+    #[cfg(test)]
+    fn trial(&self) -> crate::figures::trial::Trial {
+        super::rates_view::tests::trial(self.what)
+    }
 }
 
 struct RatesPlan {

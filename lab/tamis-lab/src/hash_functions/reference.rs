@@ -28,6 +28,11 @@ pub(super) struct Reference {
 }
 
 impl Reference {
+    /// Returns the bytes of its bits.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.words.len() * 8
+    }
+
     /// Builds a filter over `keys`. Each unit has its share of the bits and is probed once. At most seven probes.
     pub(super) fn build<'k>(
         keys: impl ExactSizeIterator<Item = &'k [u8]>,

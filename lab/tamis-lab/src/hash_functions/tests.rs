@@ -62,7 +62,9 @@ fn lookups_are_timed_at_every_size() {
     let custom = Custom { ops: Some(500), repeats: Some(1), key_bytes: vec![8, 64], ..Custom::default() };
     for (name, sides) in [("hash-fig4", 5), ("hash-fig5", 5)] {
         let view = view(name, &custom);
-        assert_eq!((view.sheets[0].rows.len(), view.sheets[0].columns.len()), (sides, 3));
+        assert_eq!((view.sheets[0].rows.len(), view.sheets[0].columns.len()), (sides, 4));
+        // All sides have the memory of the first one.
+        assert!(view.sheets[0].rows.iter().all(|row| row[1].starts_with("10.0")), "{:?}", view.sheets[0]);
     }
 }
 
@@ -107,10 +109,12 @@ fn hashes_and_devices_are_timed() {
 }
 
 #[test]
-fn the_model_is_shown_with_both_sets_of_constants() {
-    let custom = Custom { ops: Some(200), keys: Some(2_000), repeats: Some(1), ..Custom::default() };
+fn the_model_is_shown_with_both_sets_of_constants_and_beside_counts() {
+    let custom = Custom { ops: Some(200), keys: Some(40_000), repeats: Some(1), ..Custom::default() };
     let view = view("hash-fig6", &custom);
-    assert_eq!((view.panels.len(), view.verdicts.len()), (4, 16));
+    assert_eq!((view.panels.len(), view.verdicts.len()), (5, 20));
+    let counted = view.sheets.last().unwrap();
+    assert!(counted.title.starts_with("Gain by counts"), "{}", counted.title);
     assert!(
         view.verdicts[..8].iter().all(|verdict| verdict.finding == Finding::Holds),
         "{:?}",

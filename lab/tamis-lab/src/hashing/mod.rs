@@ -51,11 +51,14 @@ mod design;
 mod model;
 mod passes;
 mod plan;
+pub(crate) mod replay;
 mod rows;
 mod sums;
 #[cfg(test)]
 mod tests;
 mod tree;
+#[cfg(test)]
+mod trial;
 mod verdicts;
 mod view;
 
@@ -105,5 +108,10 @@ impl Figure for &'static HashFigure {
             sheets: view::sheets(&measured),
             verdicts: (self.judge)(&measured),
         }
+    }
+
+    #[cfg(test)]
+    fn trial(&self) -> crate::figures::trial::Trial {
+        trial::of(self)
     }
 }

@@ -12,6 +12,7 @@ use super::passes::{Piece, Probes, Sequence};
 use super::rows::{MissingRow, Setting, to_row};
 use super::sums::{Round, rows_of};
 use super::tree::{Pair, Side, Tree, Trees};
+use crate::elastic::memory::bits_per_key;
 use crate::figures::{Custom, Plan, Row, Scale};
 use crate::medium::{Medium, Way};
 
@@ -317,7 +318,8 @@ impl Plan for HashPlan {
             .collect::<Result<Vec<_>, _>>();
         progress.end();
         opened.pair.sides.iter().for_each(|side| side.fs.set_on(false));
-        Ok(rows_of(&self.setting_of(step, opened), &rounds?))
+        let memory = [0, 1].map(|at| bits_per_key(&opened.pair.sides[at].db.stats()));
+        Ok(rows_of(&self.setting_of(step, opened), memory, &rounds?))
     }
 }
 

@@ -52,6 +52,8 @@ pub(super) struct GetRow {
     pub(super) setting: Setting,
     /// `each` (a digest for each filter) or `shared`.
     pub(super) side: String,
+    /// Filter bits per key in memory, with all that the filters keep.
+    pub(super) filter_bits_per_key: f64,
     /// Duration of a get.
     pub(super) ns_per_op: f64,
     /// Minimum with any one round left out.

@@ -53,13 +53,13 @@ fn with_spread<R>(rounds: &[R], figure: impl Fn(&[&R]) -> f64) -> (f64, f64, f64
     (of_all, least, most)
 }
 
-/// Returns the rows of a point: each side, and the gain.
-pub(super) fn rows_of(setting: &Setting, rounds: &[[Round; 2]]) -> Vec<Row> {
+/// Returns the rows of a point: each side with its filter bits per key, and the gain.
+pub(super) fn rows_of(setting: &Setting, memory: [f64; 2], rounds: &[[Round; 2]]) -> Vec<Row> {
     let sides = [EACH, SHARED];
     let gets: Vec<GetRow> = (0..2)
         .map(|at| {
             let of_side: Vec<&Round> = rounds.iter().map(|round| &round[at]).collect();
-            get_row(setting, sides[at], &of_side)
+            GetRow { filter_bits_per_key: memory[at], ..get_row(setting, sides[at], &of_side) }
         })
         .collect();
     let (gain_percent, min_percent, max_percent) = with_spread(rounds, |rounds| {
@@ -113,6 +113,7 @@ fn get_row(setting: &Setting, side: &str, rounds: &[&Round]) -> GetRow {
         kind: "get".into(),
         setting: setting.clone(),
         side: side.into(),
+        filter_bits_per_key: 0.0,
         ns_per_op,
         min_ns,
         max_ns,

@@ -55,6 +55,8 @@ fn without_sharing_each_filter_needs_a_digest_and_with_it_each_get_needs_one() {
         let rows = rows_of(figure, &tiny(figure));
         for row in rows.iter().filter(|row| row["kind"] == "get") {
             let (digests, filters) = (number(row, "digests_per_op"), number(row, "filters_per_op"));
+            // All filters are those of tables, with whole cache lines in tiny runs.
+            assert!(number(row, "filter_bits_per_key") >= number(row, "bits_per_key"), "{row:?}");
             let (runs, absent) = (number(row, "runs"), number(row, "absent_percent"));
             match row["side"].as_str() {
                 Some("shared") => assert_eq!(digests, 1.0, "{row:?}"),

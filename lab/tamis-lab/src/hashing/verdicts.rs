@@ -65,23 +65,36 @@ fn costs(all: &Measured, row: &GainRow) -> String {
     )
 }
 
-/// Judges a claim about the gain at one point.
-fn at_point(all: &Measured, claim: &str, paper: &str, percents: f64, row: Option<&&GainRow>) -> Verdict {
-    let open = Verdict::open(claim, paper);
-    match row {
-        None => open,
-        Some(row) => open
-            .with(percent(row), gains(row), None, Some(row.digests_percent / percents))
-            .noting(costs(all, row)),
-    }
+/// What the paper says about the gain at one point, in percent.
+#[derive(Clone, Copy)]
+enum Paper {
+    /// About this.
+    About(f64),
+    /// More than this.
+    Above(f64),
 }
 
-/// Judges a claim that the gain rises along points.
+/// Judges a claim about the gain at one point; open where the rounds disagree about its sign.
+fn at_point(all: &Measured, claim: &str, paper: &str, size: Paper, row: Option<&&GainRow>) -> Verdict {
+    let open = Verdict::open(claim, paper);
+    let Some(row) = row else { return open };
+    let (Paper::About(percents) | Paper::Above(percents)) = size;
+    let ratio = row.digests_percent / percents;
+    let Some(gains) = gains(row) else { return open.undecided(percent(row), Some(ratio)) };
+    let verdict = match size {
+        Paper::About(_) => open.with(percent(row), Some(gains), None, Some(ratio)),
+        Paper::Above(_) => open.with_size(percent(row), Some(gains), None, Some(ratio > 1.0)),
+    };
+    Verdict { ratio: Some(ratio), ..verdict.noting(costs(all, row)) }
+}
+
+/// Judges a claim that the gain rises along points; open where its first and last one are within their spreads.
 fn rising(claim: &str, paper: &str, rows: &[&GainRow], label: impl Fn(&Setting) -> String) -> Verdict {
     let open = Verdict::open(claim, paper);
-    match rows.len() {
-        0 | 1 => open,
-        _ => open.with(percents(rows, label), rises(rows), in_order(rows), None),
+    match (rows.len(), rises(rows)) {
+        (0 | 1, _) => open,
+        (_, None) => open.undecided(percents(rows, label), None),
+        (_, rises) => open.with(percents(rows, label), rises, in_order(rows), None),
     }
 }
 
@@ -122,8 +135,8 @@ fn hash_shares(all: &Measured, shape: &str) -> Vec<Verdict> {
                         last.setting.absent_percent / 100.0
                     ),
                     Some(high > low),
-                    ascends(&shares),
-                    Some(high / 75.0),
+                    ascends(&shares).map(|ascends| ascends && high > 75.0),
+                    None,
                 )
                 .noting(format!(
                     "A digest took {:.0} ns, and would take about {:.0} ns with the paper's hash function.",
@@ -193,7 +206,7 @@ pub(super) fn figure_8a(all: &Measured) -> Vec<Verdict> {
     let rows = by_key(all, false);
     vec![
         rising("The gain rises with the size of keys", "from about nothing to 23 %", &rows, key_label),
-        at_point(all, "Keys of 1 KB gain most, on a PCIe SSD", "up to 23 %", 23.0, rows.last()),
+        at_point(all, "Keys of 1 KB gain most, on a PCIe SSD", "up to 23 %", Paper::About(23.0), rows.last()),
         hashing_falls(all, &rows),
     ]
 }
@@ -265,14 +278,17 @@ pub(super) fn figure_10(all: &Measured) -> Vec<Verdict> {
     let more =
         Verdict::open("Skewed queries gain more than uniform ones for keys of 1 KB", "> 60 % against 23 %");
     let more = match (zipf.last(), uniform.last()) {
-        (Some(skewed), Some(even)) if skewed.setting.key_bytes == even.setting.key_bytes => more
-            .with(
-                format!("{} against {}", percent(skewed), percent(even)),
-                rises(&[*even, *skewed]),
-                None,
-                Some(skewed.digests_percent / 60.0),
-            )
-            .noting(costs(all, skewed)),
+        (Some(skewed), Some(even)) if skewed.setting.key_bytes == even.setting.key_bytes => {
+            let (ours, ratio) =
+                (format!("{} against {}", percent(skewed), percent(even)), skewed.digests_percent / 60.0);
+            match rises(&[*even, *skewed]) {
+                None => more.undecided(ours, Some(ratio)),
+                rises => Verdict {
+                    ratio: Some(ratio),
+                    ..more.with_size(ours, rises, None, Some(ratio > 1.0)).noting(costs(all, skewed))
+                },
+            }
+        }
         _ => more,
     };
     let fewer = Verdict::open("Skewed queries meet fewer false positives", "0.08 % against 0.8 % a filter");
@@ -284,7 +300,7 @@ pub(super) fn figure_10(all: &Measured) -> Vec<Verdict> {
         (Some(skewed), Some(even)) => fewer
             .with(
                 format!("{skewed:.2} % against {even:.2} %"),
-                None,
+                Some(skewed < even),
                 None,
                 (even > 0.0).then_some(skewed / even / 0.1),
             )
@@ -317,9 +333,21 @@ pub(super) fn figure_11(all: &Measured) -> Vec<Verdict> {
         verdicts
             .push(rising(&claim, "SSD 10 % … RAM disk > 40 %", &devices, |setting| setting.device.clone()));
         let claim = format!("On a PCIe SSD; keys of {width} bytes");
-        verdicts.push(at_point(all, &claim, "> 10 %", 10.0, on(all, &["pcie-ssd"], of_width).as_ref()));
+        verdicts.push(at_point(
+            all,
+            &claim,
+            "> 10 %",
+            Paper::Above(10.0),
+            on(all, &["pcie-ssd"], of_width).as_ref(),
+        ));
         let claim = format!("On emulated NVM; keys of {width} bytes");
-        verdicts.push(at_point(all, &claim, "> 40 %", 40.0, on(all, &MEMORY_LIKE, of_width).as_ref()));
+        verdicts.push(at_point(
+            all,
+            &claim,
+            "> 40 %",
+            Paper::Above(40.0),
+            on(all, &MEMORY_LIKE, of_width).as_ref(),
+        ));
     }
     if verdicts.is_empty() {
         verdicts
@@ -344,30 +372,40 @@ pub(super) fn figure_12(all: &Measured) -> Vec<Verdict> {
             all,
             "On a PCIe SSD at 10 bits per key",
             "> 10 %",
-            10.0,
+            Paper::Above(10.0),
             on(all, &["pcie-ssd"], ten).as_ref(),
         ),
         at_point(
             all,
             "On emulated NVM at 10 bits per key",
             "> 40 %",
-            40.0,
+            Paper::Above(40.0),
             on(all, &MEMORY_LIKE, ten).as_ref(),
         ),
     ]
 }
 
-fn over_alpha(all: &Measured, device: &str, claim: &str, paper: &str, most: f64) -> Vec<Verdict> {
+fn over_alpha(all: &Measured, device: &str, claim: &str, paper: &str, most: Paper) -> Vec<Verdict> {
     let rows = sorted(all.gains_where(|setting| setting.device == device), |setting| setting.absent_percent);
     let empty = rows.iter().find(|row| row.setting.absent_percent == 100.0);
+    let at_most = match most {
+        Paper::About(percents) => format!("{percents} %"),
+        Paper::Above(percents) => format!("> {percents} %"),
+    };
     vec![
         rising(claim, paper, &rows, alpha),
-        at_point(all, &format!("At α = 1; {device}"), &format!("{most} %"), most, empty),
+        at_point(all, &format!("At α = 1; {device}"), &at_most, most, empty),
     ]
 }
 
 pub(super) fn figure_13(all: &Measured) -> Vec<Verdict> {
-    over_alpha(all, "ssd", "On an SSD the gain rises with the share of empty queries", "0 % … 17 %", 17.0)
+    over_alpha(
+        all,
+        "ssd",
+        "On an SSD the gain rises with the share of empty queries",
+        "0 % … 17 %",
+        Paper::About(17.0),
+    )
 }
 
 pub(super) fn figure_14(all: &Measured) -> Vec<Verdict> {
@@ -376,14 +414,14 @@ pub(super) fn figure_14(all: &Measured) -> Vec<Verdict> {
         "nvm",
         "On emulated NVM the gain rises with the share of empty queries",
         "10 % … > 40 %",
-        40.0,
+        Paper::Above(40.0),
     );
     verdicts.extend(over_alpha(
         all,
         "ram-disk",
         "On a RAM disk the gain rises with the share of empty queries",
         "10 % … > 40 %",
-        40.0,
+        Paper::Above(40.0),
     ));
     verdicts
 }

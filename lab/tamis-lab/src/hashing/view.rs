@@ -4,6 +4,7 @@ use tamis_bench::report;
 
 use super::design::{Across, Design};
 use super::rows::{EACH, GainRow, GetRow, Measured, SHARED, Setting};
+use crate::figures::compare::memory;
 use crate::figures::{Axis, Bar, Kind, Panel, Point, Series, Sheet};
 
 /// The parts of a get from the bottom up.
@@ -220,6 +221,7 @@ pub(super) fn sheets(all: &Measured) -> Vec<Sheet> {
         &[
             "<point",
             "<side",
+            "bits/key",
             "ns/get",
             "least",
             "most",
@@ -250,7 +252,9 @@ pub(super) fn sheets(all: &Measured) -> Vec<Sheet> {
         ];
         let rare = [row.false_positives_per_op, row.blocks_per_op].map(|value| format!("{value:.4}"));
         let times = [row.digest_ns, row.filter_ns, row.read_ns];
-        let words = [row.setting.point.clone(), row.side.clone()];
+        let first = all.side(&row.setting, EACH).map_or(0.0, |each| each.filter_bits_per_key);
+        let memory = memory(row.filter_bits_per_key, first);
+        let words = [row.setting.point.clone(), row.side.clone(), memory];
         let numbers = numbers.into_iter().map(number).chain(rare).chain(times.into_iter().map(number));
         sides.row(words.into_iter().chain(numbers));
     }

@@ -33,6 +33,7 @@ use tamis_bench::report::grouped;
 use tamis_model::lookup::{Costs, Form, Policy, RunShare, Sharing, Tree, Workload, counts, counts_of_runs};
 use tamis_testkit::Device;
 
+use crate::elastic::memory::bits_per_key;
 use crate::figures::{About, Custom, Figure, Needs, Paper, Plan, Row, Scale, View};
 use crate::hash_functions::rows;
 
@@ -143,6 +144,8 @@ struct TimeRow {
     device: String,
     sharing: bool,
     absent_percent: u64,
+    /// Filter bits per key in memory, with all that the filters keep; `None` in rows of earlier versions.
+    filter_bits_per_key: Option<f64>,
     /// T_H, T_P, T_D, and the get of an empty database.
     hash_ns: f64,
     probe_ns: f64,
@@ -223,6 +226,11 @@ impl Figure for ModelCheck {
 
     fn view(&self, rows: &[Row]) -> View {
         view::view(&rows::of_kind(rows, COUNT), &rows::of_kind(rows, TIME))
+    }
+
+    #[cfg(test)]
+    fn trial(&self) -> crate::figures::trial::Trial {
+        tests::trial()
     }
 }
 
@@ -402,7 +410,7 @@ impl CheckPlan {
             );
             let spreads = passes::time(&dbs, self.rounds, &asked, progress)?;
             progress.end();
-            for ((sharing, _), spread) in sides.iter().zip(spreads) {
+            for ((sharing, side), spread) in sides.iter().zip(spreads) {
                 let Predicted { model, ours } = Predicted::of(shape, runs, &built.rates, *sharing, absent);
                 let probe_ns = if *sharing { constants.probe_shared_ns } else { constants.probe_ns };
                 let costs = Costs { hash_ns: constants.hash_ns, probe_ns, access_ns: constants.access_ns };
@@ -414,6 +422,7 @@ impl CheckPlan {
                     device: place.name().into(),
                     sharing: *sharing,
                     absent_percent: absent,
+                    filter_bits_per_key: Some(bits_per_key(&side.db.stats())),
                     hash_ns: costs.hash_ns,
                     probe_ns,
                     access_ns: costs.access_ns,

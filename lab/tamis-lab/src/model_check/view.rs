@@ -1,7 +1,7 @@
 //! Comparison of predictions with measurements.
 
 use super::{CountRow, TimeRow};
-use crate::figures::compare::median;
+use crate::figures::compare::{first_memory, median, memory};
 use crate::figures::{Axis, Kind, Panel, Point, Series, Sheet, Verdict, View};
 use crate::hash_functions::rows::time;
 
@@ -100,6 +100,7 @@ fn times_sheet(rows: &[TimeRow]) -> Sheet {
         "<device",
         "<digests",
         "α %",
+        "bits/key",
         "T_H",
         "T_P",
         "T_D",
@@ -115,11 +116,14 @@ fn times_sheet(rows: &[TimeRow]) -> Sheet {
     let title = "Times of a get, predicted by the equations with steps and the get of an empty database";
     let mut sheet = Sheet::new(title, &columns);
     for row in rows {
+        let here = rows.iter().filter(|other| other.shape == row.shape && other.device == row.device);
+        let first = first_memory(here.filter_map(|other| other.filter_bits_per_key));
         sheet.row([
             row.shape.clone(),
             row.device.clone(),
             sharing(row.sharing).to_owned(),
             row.absent_percent.to_string(),
+            memory(row.filter_bits_per_key.unwrap_or(0.0), first),
             time(row.hash_ns),
             time(row.probe_ns),
             time(row.access_ns),

@@ -72,4 +72,9 @@ impl Figure for Ycsb {
     fn view(&self, rows: &[Row]) -> View {
         view::view(rows)
     }
+
+    #[cfg(test)]
+    fn trial(&self) -> crate::figures::trial::Trial {
+        view::tests::trial()
+    }
 }

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use tamis_bench::report::grouped;
 use tamis_bench::workload::Workload;
 
-use crate::figures::{Axis, Kind, Panel, Point, Row, Series, Sheet, Verdict, View};
+use crate::figures::compare::{Alike, Better, Claim, Gain, Unit, first_memory, memory, other_memory};
+use crate::figures::{Axis, Finding, Kind, Panel, Point, Row, Series, Sheet, Verdict, View};
 use crate::ycsb::plan::MIXES;
 use crate::ycsb::rows::{MixRow, mixes};
 
@@ -21,12 +22,6 @@ const ELASTIC_GAINS: [(Workload, f64, f64); 6] = [
     (Workload::YcsbE, 1.0, 1.0),
     (Workload::YcsbF, 1.08, 1.47),
 ];
-
-/// A filter whose memory exceeds the request by more than this factor is named.
-const MUCH_MORE: f64 = 1.15;
-
-/// The note where rounds differ more than sides do.
-const WITHIN: &str = "Within the spread of the rounds.";
 
 pub(super) fn view(rows: &[Row]) -> View {
     let rows = mixes(rows);
@@ -110,17 +105,20 @@ fn sheet(rows: &[MixRow]) -> Sheet {
     );
     let mut sorted: Vec<&MixRow> = rows.iter().collect();
     let place = |row: &MixRow| MIXES.iter().position(|mix| mix.name() == row.measurement.workload);
+    let at = |row: &MixRow| (row.measurement.workload.clone(), row.measurement.threads);
     // The sort is stable: sides keep their order.
     sorted.sort_by_key(|row| (place(row), row.measurement.threads));
     for row in sorted {
         let m = &row.measurement;
+        let here = rows.iter().filter(|other| at(other) == at(row));
+        let first = first_memory(here.map(|other| other.memory_bits_per_key));
         let spread = (row.max_ops_per_second - row.min_ops_per_second) / 2.0 / row.throughput();
         let ahead = peers_of(rows, row).filter(|other| row.is_dominated_by(other)).count();
         sheet.row([
             m.workload.clone(),
             m.threads.to_string(),
             row.side.clone(),
-            format!("{:.1}", row.memory_bits_per_key),
+            memory(row.memory_bits_per_key, first),
             grouped(row.throughput().round() as u64),
             format!("{:.0}", spread * 100.0),
             format!("{:.1}", m.p50_ns as f64 / 1e3),
@@ -181,7 +179,7 @@ fn front(rows: &[MixRow]) -> Verdict {
     };
     let memory = compared.iter().map(|row| row.memory_bits_per_key).fold(0.0, f64::max);
     let asked = compared[0].bits_asked;
-    if memory > asked * MUCH_MORE {
+    if memory > asked && other_memory(memory, asked) {
         note += &format!("GRF takes up to {memory:.1} bits per key here instead of {asked}.");
     }
     let note = note.trim_end();
@@ -201,19 +199,6 @@ fn title_of_name(workload: &str) -> String {
 /// Compares elastic filters with fixed ones of the same kind and memory, with the smallest number of threads measured.
 fn elastic_gain(rows: &[MixRow], mix: Workload, least: f64, most: f64) -> Verdict {
     let title = title_of(mix);
-    let unchanged = most == least;
-    let verdict = match unchanged {
-        true => Verdict::open(
-            format!("{title}: elastic filters change nothing at {ELASTIC_BITS} bits per key"),
-            "1×",
-        ),
-        false => Verdict::open(
-            format!(
-                "{title}: elastic filters gain {least}–{most}× over fixed ones at {ELASTIC_BITS} bits per key"
-            ),
-            format!("{least}–{most}×"),
-        ),
-    };
     let find = |selector: &str, threads: Option<usize>| {
         rows.iter()
             .filter(|row| row.measurement.workload == mix.name() && row.bits_asked == ELASTIC_BITS)
@@ -222,38 +207,59 @@ fn elastic_gain(rows: &[MixRow], mix: Workload, least: f64, most: f64) -> Verdic
             })
             .min_by_key(|row| row.measurement.threads)
     };
-    let elastic = find("elastic", None);
-    let Some((elastic, fixed)) =
-        elastic.and_then(|elastic| Some((elastic, find("bloom", Some(elastic.measurement.threads))?)))
-    else {
-        return verdict;
-    };
-    let gain = elastic.throughput() / fixed.throughput();
-    let ours = format!("{gain:.2}×");
-    let ratio = Some(gain / ((least + most) / 2.0));
-    match (elastic.differs(fixed), unchanged) {
-        (false, false) => Verdict { ours, ratio, ..verdict }.noting(WITHIN),
-        // Rounds that differ as much as sides permit no conclusion.
-        (false, true) if !(1.0 / Verdict::SAME_SIZE..=Verdict::SAME_SIZE).contains(&gain) => {
-            Verdict { ours, ratio, ..verdict }.noting(WITHIN)
-        }
-        (false, true) => verdict.with(ours, None, None, ratio).noting(WITHIN),
-        (true, true) => verdict.with(ours, None, None, ratio),
-        (true, false) => verdict
-            .with(ours, Some(gain > 1.0), None, ratio)
+    let gain = find("elastic", None).and_then(|elastic| {
+        let fixed = find("bloom", Some(elastic.measurement.threads))?;
+        Gain::of(elastic.rate(), fixed.rate(), Better::More)
+    });
+    if most == least {
+        let claim = format!("{title}: elastic filters change nothing at {ELASTIC_BITS} bits per key");
+        return Alike::UNCHANGED.judge(claim, "1×", gain.as_slice());
+    }
+    let claim = format!(
+        "{title}: elastic filters gain {least}–{most}× over fixed ones at {ELASTIC_BITS} bits per key"
+    );
+    let verdict = Claim::range(claim, Unit::Times, least, most).judge(gain.as_slice(), None);
+    match verdict.finding {
+        Finding::Open => verdict,
+        _ => verdict
             .noting("All queried keys exist; in the paper half of them do not, and filters matter more."),
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
-    use crate::figures::Finding;
     use crate::figures::rows::row;
+    use crate::figures::trial::Trial;
     use crate::ycsb::rows::tests::mix;
 
     fn verdicts(rows: &[MixRow]) -> Vec<Verdict> {
         view(&rows.iter().map(row).collect::<Vec<_>>()).verdicts
+    }
+
+    /// Turned round, the sides have each other's figures, and scans gain as well.
+    pub(in crate::ycsb) fn trial() -> Trial {
+        let steady = |side: &str, workload: &str, per_second: f64, p99_ns: u64| {
+            let made = mix(side, workload, 1, per_second, p99_ns);
+            let spread = (per_second * 0.999, per_second * 1.001);
+            row(&MixRow { min_ops_per_second: spread.0, max_ops_per_second: spread.1, ..made })
+        };
+        let rows = |turned: bool| {
+            let of_mix = |&(workload, least, most): &(Workload, f64, f64)| {
+                let (name, gain) = (workload.name(), f64::midpoint(least, most));
+                let gain = if turned && gain == 1.0 { 3.0 } else { gain };
+                let mut figures = [(200.0, 500), (100.0, 1000), (100.0 * gain, 10), (100.0, 10)];
+                if turned {
+                    figures.swap(0, 1);
+                    figures.swap(2, 3);
+                }
+                let sides = ["grf", "fuse", "elastic@4", "bloom@4"];
+                let made = sides.into_iter().zip(figures);
+                made.map(|(side, (rate, p99))| steady(side, name, rate, p99)).collect::<Vec<_>>()
+            };
+            ELASTIC_GAINS.iter().flat_map(of_mix).collect()
+        };
+        Trial { good: rows(false), bad: vec![rows(true)] }
     }
 
     #[test]
@@ -295,14 +301,23 @@ mod tests {
         for (per_second, finding, ours) in [
             (205.0, Finding::Holds, "2.05×"),
             (400.0, Finding::Partly, "4.00×"),
+            (150.0, Finding::Partly, "1.50×"),
             (50.0, Finding::Fails, "0.50×"),
             (105.0, Finding::Open, "1.05×"),
         ] {
             let verdict = gain(&[mix("elastic@4", "ycsb-c", 1, per_second, 10), fixed.clone()], 2);
             assert_eq!((verdict.finding, &verdict.ours[..]), (finding, ours));
         }
-        let same = [mix("elastic@4", "ycsb-e", 1, 104.0, 10), mix("bloom@4", "ycsb-e", 1, 100.0, 10)];
-        assert_eq!(gain(&same, 4).finding, Finding::Holds);
+        let of_scans = |per_second: f64, spread: f64| {
+            let steady = |side: &str, per_second: f64| MixRow {
+                min_ops_per_second: per_second / spread,
+                max_ops_per_second: per_second * spread,
+                ..mix(side, "ycsb-e", 1, per_second, 10)
+            };
+            gain(&[steady("elastic@4", per_second), steady("bloom@4", 100.0)], 4).finding
+        };
+        assert_eq!((of_scans(104.0, 1.01), of_scans(104.0, 1.05)), (Finding::Holds, Finding::Open));
+        assert_eq!((of_scans(150.0, 1.01), of_scans(60.0, 1.01)), (Finding::Fails, Finding::Fails));
         let noisy = MixRow { max_ops_per_second: 900.0, ..mix("elastic@4", "ycsb-e", 1, 40.0, 10) };
         assert_eq!(gain(&[noisy, mix("bloom@4", "ycsb-e", 1, 100.0, 10)], 4).finding, Finding::Open);
     }

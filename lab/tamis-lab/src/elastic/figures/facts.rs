@@ -3,18 +3,15 @@
 use tamis_bench::report::grouped;
 
 use crate::elastic::rounds::TIMED;
-use crate::elastic::rows::{MissingRow, ReadRow, RestartRow, ShiftRow, TableRow, WindowRow};
+use crate::elastic::rows::{MissingRow, ReadRow, RestartRow, ShiftRow, TableRow, WARMUP, WindowRow};
 use crate::elastic::{ElasticExperiment, LoadRow};
 use crate::figures::Row;
-use crate::figures::compare::{Better, Gain, Measured};
+use crate::figures::compare::{Better, Gain, Measured, other_memory};
 use crate::figures::compose::distinct;
 use crate::figures::rows::records;
 
 /// Elastic filters that do not inherit hotness: not the paper's subject.
 pub(super) const COLD: &str = "elastic-cold";
-
-/// Relative difference of filter memory from which sides are not compared at equal memory.
-const TOLERANCE: f64 = 0.02;
 
 /// Share of late reads from which they are reported.
 const MANY_LATE: f64 = 0.1;
@@ -25,6 +22,8 @@ pub(super) struct Facts<'a> {
     /// Each database once, with its first row.
     pub(super) loads: Vec<LoadRow>,
     pub(super) reads: Vec<ReadRow>,
+    /// Windows before the first round.
+    pub(super) warmups: Vec<WindowRow>,
     pub(super) windows: Vec<WindowRow>,
     pub(super) shifts: Vec<ShiftRow>,
     pub(super) restarts: Vec<RestartRow>,
@@ -49,6 +48,7 @@ impl<'a> Facts<'a> {
             experiment,
             loads,
             reads,
+            warmups: records(rows, WARMUP),
             windows: records(rows, "window"),
             shifts: records(rows, "shift"),
             restarts: records(rows, "restart"),
@@ -81,10 +81,8 @@ impl<'a> Facts<'a> {
 
     /// Reports whether a row's filters take another amount of memory than those of the fixed filter at its point.
     pub(super) fn spends_otherwise(&self, row: &ReadRow) -> bool {
-        let both = |fixed: &&ReadRow| fixed.memory_bits_per_key > 0.0 && row.memory_bits_per_key > 0.0;
-        self.fixed_for(row).filter(both).is_some_and(|fixed| {
-            (row.memory_bits_per_key / fixed.memory_bits_per_key - 1.0).abs() > TOLERANCE
-        })
+        let fixed = self.fixed_for(row);
+        fixed.is_some_and(|fixed| other_memory(row.memory_bits_per_key, fixed.memory_bits_per_key))
     }
 
     /// Returns the localities of the skewed points, ascending. Uniform gets belong to all of them.
@@ -101,6 +99,7 @@ impl<'a> Facts<'a> {
             experiment: self.experiment,
             loads: self.loads.clone(),
             reads: self.reads.iter().filter(here).cloned().collect(),
+            warmups: Vec::new(),
             windows: Vec::new(),
             shifts: Vec::new(),
             restarts: Vec::new(),
@@ -217,7 +216,19 @@ pub(super) fn digests(row: &ReadRow) -> Option<Measured> {
     Some(Measured::exact(row.measurement.digests_per_op))
 }
 
-/// Returns the wasted reads per operation.
+/// Returns the filters asked per operation, each with all its units.
+pub(super) fn probes(row: &ReadRow) -> Option<Measured> {
+    Some(Measured::exact(row.measurement.filter_probes_per_op))
+}
+
+/// Returns the wasted reads per operation, with those of the first and of the last round as their spread: which keys a
+/// filter takes for its own is chance.
 pub(super) fn in_vain(row: &ReadRow) -> Option<Measured> {
-    row.in_vain_per_op.map(Measured::exact)
+    let value = row.in_vain_per_op?;
+    let ends = [row.in_vain_first, row.in_vain_last].into_iter().flatten();
+    Some(
+        ends.fold(Measured::exact(value), |all, end| {
+            Measured::new(value, all.least.min(end), all.most.max(end))
+        }),
+    )
 }

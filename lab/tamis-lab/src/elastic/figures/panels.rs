@@ -1,9 +1,9 @@
 //! The paper's pictures.
 
-use super::facts::{Facts, blocks, digests, in_vain, rate, time};
+use super::facts::{Facts, blocks, digests, in_vain, probes, rate, time};
 use crate::elastic::catalogue::Kind;
 use crate::elastic::rounds::TIMED;
-use crate::elastic::rows::{ReadRow, TableRow};
+use crate::elastic::rows::{ReadRow, TableRow, WindowRow};
 use crate::figures::compare::Measured;
 use crate::figures::compose::{bars, distinct, lines};
 use crate::figures::{Axis, Panel, Point};
@@ -24,10 +24,35 @@ const RATE: Up = Up { name: "throughput", label: "throughput", unit: "ops/s", of
 const TIME: Up = Up { name: "latency", label: "time of an operation", unit: "ns", of: time };
 const BLOCKS: Up = Up { name: "blocks read", label: "blocks read per operation", unit: "", of: blocks };
 const DIGESTS: Up = Up { name: "digests", label: "digests per operation", unit: "", of: digests };
+const PROBES: Up = Up { name: "probes", label: "probes per operation", unit: "", of: probes };
 const IN_VAIN: Up = Up { name: "wasted reads", label: "wasted reads per operation", unit: "", of: in_vain };
 
-/// Returns all panels, those of the paper first.
+/// Returns all panels, those of the paper first, and what came before the first round last.
 pub(super) fn all(facts: &Facts<'_>) -> Vec<Panel> {
+    let mut panels = of_figure(facts);
+    panels.extend(warming_up(facts));
+    panels
+}
+
+/// Returns wasted reads over the unmeasured gets, of all points.
+fn warming_up(facts: &Facts<'_>) -> Option<Panel> {
+    let rows = || facts.warmups.iter().filter(|row| !row.side.is_empty());
+    let several = distinct(rows().map(|row| row.point.as_str())).len() > 1;
+    let name = |row: &WindowRow| match several {
+        true => format!("{}, {}", row.side, row.point),
+        false => row.side.clone(),
+    };
+    let placed = rows().map(|row| (name(row), Point::new(row.gets as f64, row.in_vain_per_get)));
+    lines(
+        "before the first round",
+        Axis::new("unmeasured gets", ""),
+        Axis::new(IN_VAIN.label, ""),
+        false,
+        placed,
+    )
+}
+
+fn of_figure(facts: &Facts<'_>) -> Vec<Panel> {
     let panels: Vec<Option<Panel>> = match facts.experiment.name {
         "elastic-fig2" | "elastic-fig3" => return skew(facts),
         "elastic-fig6" => by_locality(facts, "", |_| true, IN_VAIN, "skew", |row| row.skew),
@@ -83,7 +108,7 @@ pub(super) fn all(facts: &Facts<'_>) -> Vec<Panel> {
             [RATE, IN_VAIN].map(|up| over(facts.reads.iter(), up.name, axis(), up, locality)).into()
         }
         "elastic-shift" | "elastic-cold-curve" | "elastic-restart" => return windows(facts),
-        "hash-elastic" => [DIGESTS, TIME, IN_VAIN].map(|up| point_bars(facts, up)).into(),
+        "hash-elastic" => [DIGESTS, PROBES, TIME, IN_VAIN].map(|up| point_bars(facts, up)).into(),
         _ => varied(facts),
     };
     panels.into_iter().flatten().collect()

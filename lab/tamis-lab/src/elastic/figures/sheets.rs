@@ -4,9 +4,9 @@ use tamis_bench::report::{bytes, grouped, mean};
 
 use super::facts::Facts;
 use crate::elastic::catalogue::Kind;
-use crate::elastic::rows::{ReadRow, TableRow};
+use crate::elastic::rows::TableRow;
 use crate::figures::Sheet;
-use crate::figures::compare::{Better, Gain, Unit};
+use crate::figures::compare::{Better, Gain, Unit, first_memory, memory};
 use crate::figures::compose::distinct;
 
 /// Returns the databases, their measurements, comparisons of the sides, and warnings about misleading figures.
@@ -46,6 +46,7 @@ fn loads(facts: &Facts<'_>) -> Sheet {
             "<runs by\nlevel",
             "tables",
             "bytes",
+            "bits\n/key",
             "load\nns/key",
             "fastest–slowest\nload",
             "put p99\nns",
@@ -54,6 +55,8 @@ fn loads(facts: &Facts<'_>) -> Sheet {
         ],
     );
     for row in &facts.loads {
+        let here = facts.loads.iter().filter(|other| other.point == row.point);
+        let first = first_memory(here.map(|other| other.filter_bits_per_key));
         sheet.row([
             row.point.clone(),
             row.filter.clone(),
@@ -61,6 +64,7 @@ fn loads(facts: &Facts<'_>) -> Sheet {
             row.runs.clone(),
             row.tables.to_string(),
             bytes(row.table_bytes),
+            memory(row.filter_bits_per_key, first),
             ns(row.load_ns_per_key),
             format!("{}–{}", ns(row.min_ns_per_key), ns(row.max_ns_per_key)),
             grouped(row.put_p99_ns),
@@ -97,6 +101,8 @@ fn reads(facts: &Facts<'_>, workload: &str) -> Sheet {
             "blocks\nread/op",
             "of the\nfixed",
             "unit loads\n/block read",
+            "digests\n/op",
+            "probes\n/op",
             "ns/op",
             "fastest–slowest\nround",
             "p50\nns",
@@ -116,6 +122,7 @@ fn reads(facts: &Facts<'_>, workload: &str) -> Sheet {
             (Some(part), Some(of)) if of > 0.0 => percent(part / of),
             _ => "-".into(),
         };
+        let fixed_bits = facts.fixed_for(row).map_or(0.0, |fixed| fixed.memory_bits_per_key);
         let of_elastic = |text: String| if row.elastic { text } else { "-".into() };
         sheet.row([
             row.point.clone(),
@@ -128,13 +135,15 @@ fn reads(facts: &Facts<'_>, workload: &str) -> Sheet {
             mean(row.blocks_per_op),
             share(Some(row.blocks_per_op), fixed.map(|fixed| fixed.blocks_per_op)),
             of_elastic(share(Some(row.load_reads_per_op), Some(row.blocks_per_op))),
+            mean(m.digests_per_op),
+            mean(m.filter_probes_per_op),
             ns(m.ns_per_op),
             format!("{}–{}", ns(row.min_ns), ns(row.max_ns)),
             grouped(m.p50_ns),
             grouped(m.p99_ns),
             mean(m.wall_ops_per_second / 1000.0),
             bytes(row.filter_memory),
-            memory(facts, row),
+            memory(row.memory_bits_per_key, fixed_bits),
             of_elastic(mean(
                 row.memory_bits_per_key * row.index_bytes as f64 / row.filter_memory.max(1) as f64,
             )),
@@ -143,12 +152,6 @@ fn reads(facts: &Facts<'_>, workload: &str) -> Sheet {
         ]);
     }
     sheet
-}
-
-/// Returns the bits per key of a row's filters, marked if they differ from the fixed filter's.
-fn memory(facts: &Facts<'_>, row: &ReadRow) -> String {
-    let mark = if facts.spends_otherwise(row) { " ≠" } else { "" };
-    format!("{:.2}{mark}", row.memory_bits_per_key)
 }
 
 /// Compares elastic filters with each fixed one at every point.
@@ -176,7 +179,7 @@ fn standing(facts: &Facts<'_>) -> Sheet {
             _ if row.without_filter || fixed.without_filter => {
                 "one of them without its filter: not comparable"
             }
-            Some(Gain { clear: false, .. }) => "operations within the spread of the rounds",
+            Some(gain) if !gain.clear() => "operations within the spread of the rounds",
             _ => "",
         };
         sheet.row([
@@ -220,11 +223,16 @@ fn windows(facts: &Facts<'_>) -> Sheet {
 /// Returns the filter memory of each side in its last window.
 fn window_memory(facts: &Facts<'_>) -> Sheet {
     let mut sheet = Sheet::new("Filter memory after the last window", &["<at", "<filter", "bits\n/key"]);
-    for (point, side) in distinct(facts.windows.iter().map(|row| (row.point.as_str(), row.side.as_str()))) {
+    let last_of = |point: &str, side: &str| {
         let of_side = facts.windows.iter().filter(|row| row.point == point && row.side == side);
-        if let Some(last) = of_side.max_by_key(|row| row.gets) {
-            sheet.row([point.to_owned(), side.to_owned(), format!("{:.2}", last.memory_bits_per_key)]);
-        }
+        of_side.max_by_key(|row| row.gets)
+    };
+    for (point, side) in distinct(facts.windows.iter().map(|row| (row.point.as_str(), row.side.as_str()))) {
+        let sides =
+            distinct(facts.windows.iter().filter(|row| row.point == point).map(|row| row.side.as_str()));
+        let bits = |side: &str| last_of(point, side).map_or(0.0, |row| row.memory_bits_per_key);
+        let first = first_memory(sides.into_iter().map(bits));
+        sheet.row([point.to_owned(), side.to_owned(), memory(bits(side), first)]);
     }
     sheet
 }

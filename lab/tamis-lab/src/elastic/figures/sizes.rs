@@ -58,7 +58,8 @@ const TAKEN: [&str; 18] = [
 
 /// Returns the experiment and its sizes at a scale.
 pub(super) fn sized(experiment: &ElasticExperiment, scale: Scale) -> (ElasticExperiment, ElasticSettings) {
-    let (mut experiment, settings) = (experiment.clone(), ElasticSettings::default());
+    let settings = ElasticSettings { bits: experiment.bits, ..ElasticSettings::default() };
+    let mut experiment = experiment.clone();
     let times = experiment.half_keys;
     match scale {
         Scale::Small => {
@@ -79,6 +80,8 @@ pub(super) fn sized(experiment: &ElasticExperiment, scale: Scale) -> (ElasticExp
         Scale::Default => (experiment, ElasticSettings { keys: settings.keys / 2 * times, ..settings }),
         Scale::Paper => {
             if experiment.name == "elastic-fig10" {
+                // As in the paper, which begins cold.
+                experiment.warm = false;
                 experiment.grids = &[Grid {
                     skews: &[0.99],
                     absents: &[50],

@@ -133,7 +133,8 @@ fn every_scale_can_be_planned_and_has_costs() {
             let steps = plan.steps();
             assert_eq!(steps.iter().collect::<BTreeSet<_>>().len(), steps.len(), "{steps:?}");
             let told = plan.scaled().join(" ");
-            assert!(told.contains("Kept: 4 filter bits per key"), "{told}");
+            let bits = if figure.experiment.name == "hash-elastic" { 10 } else { 4 };
+            assert!(told.contains(&format!("Kept: {bits} filter bits per key")), "{told}");
             let theirs = match figure.experiment.name {
                 "elastic-fig14-large" => "instead of 400 million",
                 "elastic-fig16-size" => "instead of 100 / 200 / 400 million",
@@ -190,6 +191,36 @@ fn read(workload: &str, side: &str, (skew, absent_percent): (f64, u64), ops: f64
             ..Measurement::default()
         },
         ..ReadRow::default()
+    }
+}
+
+/// Other gets waste other reads: what the rounds of one side differ by is no difference of the sides.
+#[test]
+fn wasted_reads_have_the_spread_of_the_first_and_the_last_round() {
+    let finding = |ours: [f64; 2], theirs: [f64; 2]| {
+        let side = |side: &str, in_vain: f64, ends: [f64; 2]| {
+            row(&ReadRow {
+                in_vain_first: Some(ends[0]),
+                in_vain_last: Some(ends[1]),
+                ..read("ycsb-c", side, (0.99, 100), 100.0, in_vain)
+            })
+        };
+        let rows = [side("elastic", 0.46, ours), side("elastic-independent", 0.36, theirs)];
+        findings("hash-elastic", &rows)[3]
+    };
+    assert_eq!(finding([0.42, 0.5], [0.48, 0.24]), Finding::Open);
+    assert_eq!(finding([0.47, 0.45], [0.36, 0.36]), Finding::Fails);
+}
+
+/// Returns the row with rounds that hardly differ.
+fn steady(row: ReadRow) -> ReadRow {
+    let (ns, rate) = (row.measurement.ns_per_op, row.measurement.wall_ops_per_second);
+    ReadRow {
+        min_ns: ns * 0.999,
+        max_ns: ns * 1.001,
+        min_ops_per_second: rate * 0.999,
+        max_ops_per_second: rate * 1.001,
+        ..row
     }
 }
 
@@ -267,7 +298,8 @@ fn points_without_a_filter_are_ignored() {
     rows[1].memory_bits_per_key = 4.07;
     let equal = view(&rows);
     let text: String = equal.sheets.iter().map(|sheet| sheet.to_text()).collect();
-    assert!(text.contains("4.07") && !text.contains('≠') && equal.verdicts[0].note.is_empty(), "{text}");
+    assert!(text.contains("4.07") && !text.contains('≠'), "{text}");
+    assert!(!equal.verdicts[0].note.contains("memory"), "{:?}", equal.verdicts[0]);
 }
 
 #[test]
@@ -275,8 +307,14 @@ fn mixes_are_judged_one_by_one() {
     let rows = [("ycsb-c", 205.0), ("ycsb-a", 120.0), ("ycsb-b", 115.0), ("ycsb-d", 80.0), ("ycsb-e", 100.0)]
         .map(|(workload, ops)| pair(workload, (0.99, 50), (100.0, 1.0), (ops, 0.5)));
     use Finding::{Fails, Holds, Open, Partly};
-    // C, A, B, D, F, E: F was not measured.
-    assert_eq!(findings("elastic-fig13", &rows.concat()), [Holds, Holds, Partly, Fails, Open, Holds]);
+    // C, A, B, D, F, E: F was not measured, and rounds of E differ by more than no change.
+    assert_eq!(findings("elastic-fig13", &rows.concat()), [Holds, Holds, Partly, Fails, Open, Open]);
+    let scans = |ops: f64| {
+        let sides = [("bloom", 100.0), ("elastic", ops)];
+        sides.map(|(side, ops)| row(&steady(read("ycsb-e", side, (0.99, 50), ops, 1.0))))
+    };
+    let found = [101.0, 108.0, 120.0, 80.0].map(|ops| findings("elastic-fig13", &scans(ops))[5]);
+    assert_eq!(found, [Holds, Partly, Fails, Fails]);
 }
 
 #[test]
@@ -294,7 +332,7 @@ fn monkey_is_flat_and_the_gain_grows() {
 }
 
 #[test]
-fn costs_are_judged_with_a_tolerance_of_5_percent() {
+fn costs_are_judged_by_the_papers_1_percent() {
     let load = |filter: &str, ns: f64| {
         row(&LoadRow {
             kind: "load".into(),
@@ -307,8 +345,8 @@ fn costs_are_judged_with_a_tolerance_of_5_percent() {
         })
     };
     let of = |ns| findings("elastic-fig12", &[load("bloom", 1000.0), load("elastic", ns)]);
-    assert_eq!(of(1020.0), [Finding::Holds, Finding::Open]);
-    assert_eq!((of(1100.0)[0], of(2000.0)[0]), (Finding::Partly, Finding::Fails));
+    assert_eq!(of(1005.0), [Finding::Holds, Finding::Open]);
+    assert_eq!((of(1015.0)[0], of(1100.0)[0]), (Finding::Partly, Finding::Fails));
     // The loading time of a base does not count as a timed load.
     let base = row(&LoadRow { kind: "load".into(), filter: "elastic".into(), ..LoadRow::default() });
     assert_eq!(findings("elastic-fig12", &[base]), [Finding::Open; 2]);
@@ -437,6 +475,7 @@ fn sharing_of_digests_is_judged_by_counts_and_times() {
     let side = |side: &str, digests: f64, ops: f64| {
         let mut of = read("ycsb-c", side, (0.99, 100), ops, 0.2);
         of.measurement.digests_per_op = digests;
+        of.measurement.filter_probes_per_op = 8.0;
         row(&of)
     };
     let rows = |shared: f64, ops: f64| {
@@ -449,10 +488,13 @@ fn sharing_of_digests_is_judged_by_counts_and_times() {
     };
     use Finding::{Fails, Holds, Open};
     let found = verdicts("hash-elastic", &rows(1.0, 150.0));
-    assert_eq!(found.iter().map(|v| v.finding).collect::<Vec<_>>(), [Holds; 6], "{found:?}");
+    assert_eq!(found.iter().map(|v| v.finding).collect::<Vec<_>>(), [Holds; 7], "{found:?}");
     assert_eq!((&found[1].ours[..], &found[2].ours[..]), ("3.33×", "18.0×"));
-    assert_eq!(findings("hash-elastic", &rows(20.0, 50.0)), [Fails, Holds, Fails, Holds, Fails, Holds]);
-    assert_eq!(findings("hash-elastic", &rows(1.0, 102.0))[4], Open, "within the spread");
+    assert_eq!(
+        findings("hash-elastic", &rows(20.0, 50.0)),
+        [Fails, Holds, Fails, Holds, Holds, Fails, Holds]
+    );
+    assert_eq!(findings("hash-elastic", &rows(1.0, 102.0))[5], Open, "within the spread");
 }
 
 #[test]
@@ -514,6 +556,37 @@ fn windows_are_drawn_over_gets() {
     assert_eq!(view.sheets[0].rows[1], ["200", "moved", "0.90"].map(str::to_owned));
 }
 
+#[test]
+fn windows_before_the_first_round_are_drawn_and_a_placement_that_moves_is_noted() {
+    let window = |side: &str, gets: u64, in_vain: f64| {
+        row(&WindowRow {
+            kind: "warmup".into(),
+            side: side.into(),
+            gets,
+            in_vain_per_get: in_vain,
+            ..WindowRow::default()
+        })
+    };
+    let settled = |settled: bool| {
+        let made = ["bloom", "elastic"].map(|side| ReadRow {
+            warmup: 200,
+            warmup_settled: Some(settled),
+            ..read("ycsb-c", side, (0.99, 50), if side == "bloom" { 100.0 } else { 212.0 }, 0.5)
+        });
+        let windows = [window("bloom", 100, 0.5), window("elastic", 100, 0.4), window("elastic", 200, 0.2)];
+        figure("elastic-fig10").view(&[made.iter().map(row).collect(), windows.to_vec()].concat())
+    };
+    let view = settled(true);
+    let panel = view.panels.last().unwrap();
+    let Drawn::Lines(series) = &panel.kind else { panic!("{panel:?}") };
+    let lines: Vec<(&str, usize)> = series.iter().map(|line| (&line.name[..], line.points.len())).collect();
+    assert_eq!((&panel.title[..], lines), ("before the first round", vec![("bloom", 1), ("elastic", 2)]));
+    assert!(!view.verdicts[0].note.contains("settled"), "{:?}", view.verdicts[0]);
+    assert!(settled(false).verdicts[0].note.contains("had not settled at 1 points"));
+    // Rounds are no windows.
+    assert!(view.sheets.iter().all(|sheet| !sheet.title.contains("windows")));
+}
+
 /// Returns rows of both sides on a device, with the operations per second of the fixed and of the elastic filter.
 fn on_device(device: &str, (fixed, ours): (f64, f64)) -> [Row; 2] {
     [("bloom", fixed), ("elastic", ours)].map(|(side, ops)| {
@@ -523,7 +596,7 @@ fn on_device(device: &str, (fixed, ours): (f64, f64)) -> [Row; 2] {
             device_reads_per_op: (device != "disk").then_some(1.0),
             device_ns_per_op: (device != "disk").then_some(430.0),
             late_reads_per_op: (device != "disk").then_some(if device == "nvm" { 0.5 } else { 0.0 }),
-            ..read("ycsb-c", side, (0.99, 50), ops, 0.5)
+            ..steady(read("ycsb-c", side, (0.99, 50), ops, 0.5))
         })
     })
 }
@@ -537,7 +610,7 @@ fn the_gain_on_an_hdd_is_compared_with_that_on_an_ssd() {
     let found = verdicts("elastic-fig16-device", &at(2.35, 2.1));
     assert_eq!((found[0].finding, &found[0].ours[..]), (Holds, "2.35×"));
     assert_eq!((found[1].finding, &found[1].ours[..]), (Holds, "1.12×"));
-    assert_eq!(findings("elastic-fig16-device", &at(4.0, 2.0)), [Partly, Partly]);
+    assert_eq!(findings("elastic-fig16-device", &at(4.0, 2.0)), [Partly, Fails]);
     assert_eq!(findings("elastic-fig16-device", &at(0.5, 2.0))[0], Fails);
     // A single device permits no comparison.
     assert_eq!(findings("elastic-fig16-device", &on_device("hdd", (200.0, 470.0))), [Holds, Open]);
@@ -578,15 +651,16 @@ fn the_gain_stays_or_falls_with_the_size() {
         let sizes = [1e6, 2e6, 4e6].into_iter().zip(gains).map(|(keys, gain)| {
             [("bloom", 100.0), ("elastic", 100.0 * gain)].map(|(side, ops)| {
                 let of = read("ycsb-c", side, (0.99, 50), ops, 0.5);
-                row(&ReadRow { setting: Some(keys), point: format!("{keys} keys"), ..of })
+                row(&steady(ReadRow { setting: Some(keys), point: format!("{keys} keys"), ..of }))
             })
         });
         sizes.flatten().collect::<Vec<Row>>()
     };
     assert_eq!(findings("elastic-fig16-size", &at([2.0, 2.05, 2.08])), [Holds, Holds]);
-    assert_eq!(findings("elastic-fig16-size", &at([2.0, 1.3, 1.2])), [Partly, Partly]);
-    assert_eq!(findings("elastic-fig16-size", &at([2.0, 2.0, 1.2])), [Holds, Partly], "the largest counts");
-    assert_eq!(findings("elastic-fig16-size", &at([2.0, 2.0, 0.5])), [Partly, Open], "one size loses");
+    assert_eq!(findings("elastic-fig16-size", &at([2.0, 1.3, 1.2])), [Partly, Fails]);
+    assert_eq!(findings("elastic-fig16-size", &at([2.0, 2.0, 1.2])), [Holds, Fails], "the largest counts");
+    assert_eq!(findings("elastic-fig16-size", &at([2.0, 2.05, 2.12])), [Holds, Partly], "6 % more");
+    assert_eq!(findings("elastic-fig16-size", &at([2.0, 2.0, 0.5])), [Partly, Fails], "one size loses");
     assert_eq!(findings("elastic-fig16-size", &at([1.0, 2.0, 1.0])), [Fails, Open], "no gain stays no gain");
     assert_eq!(findings("elastic-fig16-size", &at([2.0, 2.0, 2.0])[..2]), [Holds, Open]);
     let view = figure("elastic-fig16-size").view(&at([2.0, 2.0, 2.0]));

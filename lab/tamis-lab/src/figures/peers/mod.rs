@@ -78,6 +78,16 @@ impl Figure for WithPeers {
         view::add(&mut view, &theirs, &self.setting.claim);
         view
     }
+
+    #[cfg(test)]
+    fn trial(&self) -> crate::figures::trial::Trial {
+        let (own, theirs) = (self.figure.trial(), view::trial(&self.setting.claim));
+        let both = |own: Vec<Row>, theirs: &[Row]| [own, theirs.to_vec()].concat();
+        crate::figures::trial::Trial {
+            good: both(own.good, &theirs.good),
+            bad: own.bad.into_iter().map(|rows| both(rows, &theirs.bad[0])).collect(),
+        }
+    }
 }
 
 struct PlanWithPeers<'f> {

@@ -61,6 +61,7 @@ fn sheet(rows: &[&PeerRow], notes: &[&str]) -> Sheet {
         "threads",
         "<side",
         "<version",
+        "bits/key asked",
         "operations/s",
         "× reference",
         "± %",
@@ -78,6 +79,7 @@ fn sheet(rows: &[&PeerRow], notes: &[&str]) -> Sheet {
                 row.threads.to_string(),
                 row.side.clone(),
                 row.version.clone(),
+                row.filter_bits.to_string(),
                 grouped(row.ops_per_second.round() as u64),
                 times.map_or(String::new(), |times| format!("{times:.2}")),
                 format!("{:.0}", spread * 100.0),
@@ -147,4 +149,28 @@ fn pairs<'a>(rows: &[&'a PeerRow], side: &str, claim: &Claim) -> Vec<(&'a PeerRo
 fn mean_of(pairs: &[(&PeerRow, &PeerRow)]) -> f64 {
     let logs = pairs.iter().map(|(a, b)| (a.ops_per_second / b.ops_per_second).ln());
     (logs.sum::<f64>() / pairs.len().max(1) as f64).exp()
+}
+
+/// Returns rows of the two sides of a claim, with the paper's ratio, or turned round.
+#[cfg(test)]
+pub(super) fn trial(claim: &Claim) -> crate::figures::trial::Trial {
+    let times = claim.ratio.unwrap_or(2.0);
+    let rows = |ours: f64, theirs: f64| {
+        let made = |(side, rate): (&str, f64)| {
+            let workload = claim.workloads.first().map_or("get-empty", |workload| workload.name());
+            crate::figures::rows::row(&PeerRow {
+                kind: READ.into(),
+                from: crate::figures::peers::FROM.1.into(),
+                side: side.into(),
+                workload: workload.into(),
+                threads: 1,
+                ops_per_second: rate,
+                min_ops_per_second: rate,
+                max_ops_per_second: rate,
+                ..PeerRow::default()
+            })
+        };
+        [(claim.side, ours), (claim.against, theirs)].map(made).to_vec()
+    };
+    crate::figures::trial::Trial { good: rows(times, 1.0), bad: vec![rows(1.0, times)] }
 }

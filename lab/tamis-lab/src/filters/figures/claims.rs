@@ -1,13 +1,13 @@
 //! The paper's claims on each figure, and verdicts on them.
 //!
 //! Times and rates depend on the machine; counters (false positives, runs searched, blocks) do not, and have verdicts
-//! of their own. Sides that keep no filter in memory are ignored; those whose memory differs from the requested amount
+//! of their own. Sides that keep no filter in memory are ignored; those whose memory differs from the first one's
 //! are named in the note.
 
 use super::facts::{At, Facts, HUFFMAN, OURS, is_grf, is_local, rate, sought, time};
 use crate::figures::Verdict;
 use crate::figures::compare::{
-    self, Better, Claim, Gain, Measured, Place, Unit, alike, first_at_all, median, place,
+    self, Alike, Better, Claim, Gain, Measured, Place, Unit, first_at_all, median, more, place,
 };
 use crate::figures::compose::distinct;
 use crate::filters::{LoadRow, ReadRow};
@@ -26,7 +26,7 @@ pub(super) fn all(facts: &Facts<'_>) -> Vec<Verdict> {
         "grf-fig18" => shifted(facts),
         _ => Vec::new(),
     };
-    let other_memory = |row: &&LoadRow| row.without_filter || row.spends_otherwise();
+    let other_memory = |row: &&LoadRow| row.without_filter || facts.spends_otherwise(row);
     let unequal = distinct(facts.loads.iter().filter(other_memory).map(|row| row.filter.as_str()));
     compare::note_unequal_memory(&mut verdicts, &unequal);
     verdicts
@@ -120,8 +120,28 @@ impl Facts<'_> {
 
 const LOADED_ONCE: &str = "Every database is loaded once, so loading times have no spread.";
 
+/// The time of asking the filters alone; 0 where it was not measured.
+fn asked(row: &ReadRow) -> Measured {
+    Measured::exact(row.filter_ns.unwrap_or(0.0))
+}
+
+/// Judges the claim that the filters' own time hardly counts on a disk: their part of the time, over all sides that have one.
+fn hardly_counts(facts: &Facts<'_>) -> Verdict {
+    let open =
+        Verdict::open("Asking filters contributes little to the time of empty queries and seeks.", "little");
+    let share =
+        |row: &ReadRow| row.filter_ns.map(|_| facts.shade(row).unwrap_or(0.0) / row.measurement.ns_per_op);
+    let fair = facts.reads.iter().filter(|row| !facts.is_bare(row));
+    let shares: Vec<f64> = fair.filter_map(share).collect();
+    let Some(middle) = median(shares.iter().copied()) else { return open };
+    let most = shares.iter().copied().fold(0.0, f64::max);
+    let percent = |share: f64| format!("{:.1} %", share * 100.0);
+    let ours = format!("{} at the median, at most {}", percent(middle), percent(most));
+    // A tenth is little, a quarter is not.
+    open.with_size(ours, Some(middle < 0.25), None, Some(middle < 0.1 && most < 0.25))
+}
+
 fn absent_keys(facts: &Facts<'_>) -> Vec<Verdict> {
-    let asked: Of = |row| Measured::exact(row.filter_ns.unwrap_or(0.0));
     vec![
         first_at_all(
             "GRF answers for absent keys fastest at every number of bits; only Chucky comes close.",
@@ -138,23 +158,12 @@ fn absent_keys(facts: &Facts<'_>) -> Vec<Verdict> {
     ]
 }
 
-/// Judges a claim about a direction without a number.
-fn more(text: &str, gains: &[Gain]) -> Verdict {
-    let open = Verdict::open(text, "yes");
-    let Some(times) = median(gains.iter().map(|gain| gain.times)) else { return open };
-    let ours = crate::figures::compare::span(gains);
-    match gains.iter().any(|gain| gain.clear) {
-        true => open.with(ours, Some(times > 1.0), None, None),
-        false => Verdict { ours, ..open }.noting("The differences are within the spread of the rounds."),
-    }
-}
-
 /// Judges a claim that a global filter has fewer false positives for keys, or ranges, than filters of tables.
 fn fewest(facts: &Facts<'_>, side: &str, workload: &str) -> Verdict {
     let name = if side == OURS { "GRF" } else { "Chucky" };
     let what = if workload == "get-empty" { "absent keys" } else { "empty ranges" };
     more(
-        &format!("{name} passes fewer {what} than filters of single tables (a counter)."),
+        format!("{name} passes fewer {what} than filters of single tables (a counter)."),
         &facts.gains_of(side, &[workload], is_local, let_through, Better::Less),
     )
 }
@@ -180,7 +189,11 @@ fn ranges(facts: &Facts<'_>) -> Vec<Verdict> {
             &facts.gains(&["seek"], |side| ["remix", "snarf"].contains(&side), time, Better::Less),
             None,
         ),
-        alike(
+        more(
+            "Within a seek, querying SNARF takes more time than querying GRF.",
+            &facts.gains(&["seek"], |side| side == "snarf", asked, Better::Less),
+        ),
+        Alike::ABOUT.judge(
             "Scans of 50 are about equal with GRF, REMIX, SNARF and SuRF.",
             "equal",
             &facts.gains(&["seek-next50"], is_scanned, time, Better::Less),
@@ -207,6 +220,7 @@ fn direct(facts: &Facts<'_>) -> Vec<Verdict> {
         ),
         Claim::about("Seeks take about the time of SNARF's, slightly less.", Unit::Times, 1.05)
             .judge(&facts.gains(&["seek"], |side| side == "snarf", time, Better::Less), None),
+        hardly_counts(facts),
         more(
             "REMIX and SuRF have more wasted searches for empty ranges than SNARF does (a counter).",
             &facts.gains_of("snarf", &["range-absent"], fell_back, sought, Better::Less),
@@ -351,7 +365,7 @@ fn leveling(facts: &Facts<'_>) -> Vec<Verdict> {
             "GRF reads fastest under every policy.",
             &facts.standing(&workloads, time, Better::Less),
         ),
-        alike("GRF is written as fast as local filters.", "equal", &as_fast).noting(LOADED_ONCE),
+        Alike::ABOUT.judge("GRF is written as fast as local filters.", "equal", &as_fast).noting(LOADED_ONCE),
         more(
             "The Huffman-coded variant is much slower to write, as merges change its run numbers.",
             &huffman,
@@ -373,7 +387,7 @@ fn skewed(facts: &Facts<'_>) -> Vec<Verdict> {
             10.0,
         )
         .judge(&facts.gains(&["get-zipf"], is_local, time, Better::Less), None),
-        alike(
+        Alike::ABOUT.judge(
             "Local filters hardly help: they only save the search of a block in memory.",
             "equal to no filter",
             &local,

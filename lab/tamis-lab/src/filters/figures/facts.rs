@@ -1,7 +1,7 @@
 //! The readable rows of a figure, and queries on them.
 
 use crate::figures::Row;
-use crate::figures::compare::{Better, Measured};
+use crate::figures::compare::{Better, Measured, first_memory, other_memory};
 use crate::figures::compose::distinct;
 use crate::figures::rows::records;
 use crate::filters::{Axis, Experiment, LoadRow, Metric, ReadRow, Side};
@@ -146,6 +146,25 @@ impl<'a> Facts<'a> {
         })
     }
 
+    /// Returns the filter bits per key of the first side at the same place that has a filter.
+    pub(super) fn first_memory(&self, key_set: &str, point: &str) -> f64 {
+        let here = self.loads.iter().filter(|load| load.key_set == key_set && load.point == point);
+        first_memory(here.map(|load| load.filter_bits_per_key))
+    }
+
+    /// Returns the filter bits per key of a row's side.
+    pub(super) fn memory(&self, row: &ReadRow) -> f64 {
+        let of = |load: &&LoadRow| {
+            load.filter == row.side && load.key_set == row.measurement.key_set && load.point == row.point
+        };
+        self.loads.iter().find(of).map_or(0.0, |load| load.filter_bits_per_key)
+    }
+
+    /// Reports whether a side's filter takes another amount of memory than the first one at its place.
+    pub(super) fn spends_otherwise(&self, row: &LoadRow) -> bool {
+        other_memory(row.filter_bits_per_key, self.first_memory(&row.key_set, &row.point))
+    }
+
     /// Returns warnings about misleading figures, one sentence each.
     pub(super) fn warnings(&self) -> Vec<String> {
         let several = self.key_sets().len() > 1;
@@ -161,14 +180,22 @@ impl<'a> Facts<'a> {
                 at(row)
             )
         });
-        let other = self.loads.iter().filter(|row| row.spends_otherwise()).map(|row| {
-            format!(
-                "{}{} takes {:.1} bits per key instead of {}: not the same memory as the others.",
-                row.filter,
-                at(row),
-                row.filter_bits_per_key,
-                row.bits_asked
-            )
+        let spending = distinct(self.loads.iter().map(|row| row.filter.as_str()));
+        let other = spending.into_iter().filter_map(|side| {
+            let of_side = self.loads.iter().filter(|row| row.filter == side);
+            let others: Vec<&LoadRow> = of_side.clone().filter(|row| self.spends_otherwise(row)).collect();
+            let times = others.iter().map(|row| {
+                row.filter_bits_per_key / self.first_memory(&row.key_set, &row.point)
+            });
+            let (least, most) =
+                times.fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), n| (least.min(n), most.max(n)));
+            (!others.is_empty()).then(|| {
+                format!(
+                    "{side} takes {least:.2} to {most:.2} times the memory of the first side at {} of {} points.",
+                    others.len(),
+                    of_side.count()
+                )
+            })
         });
         bare.chain(other).collect()
     }

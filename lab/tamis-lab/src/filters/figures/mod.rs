@@ -7,6 +7,8 @@ mod facts;
 mod panels;
 mod sheets;
 mod sizes;
+#[cfg(test)]
+mod trial;
 
 use tamis_bench::BenchError;
 use tamis_bench::progress::Progress;
@@ -65,6 +67,11 @@ impl Figure for GrfFigure {
     fn view(&self, rows: &[Row]) -> View {
         let facts = Facts::new(&self.experiment, rows);
         View { panels: panels::all(&facts), sheets: sheets::all(&facts), verdicts: claims::all(&facts) }
+    }
+
+    #[cfg(test)]
+    fn trial(&self) -> crate::figures::trial::Trial {
+        trial::of(self)
     }
 }
 

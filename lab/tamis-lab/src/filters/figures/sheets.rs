@@ -4,7 +4,7 @@ use tamis_bench::report::{bytes, grouped, mean};
 
 use super::facts::{Facts, is_grf};
 use crate::figures::Sheet;
-use crate::figures::compare::{Better, Gain, Unit};
+use crate::figures::compare::{Better, Gain, Unit, memory};
 
 /// Returns the databases, a table for each workload, the rank of GRF, and warnings about misleading figures.
 pub(super) fn all(facts: &Facts<'_>) -> Vec<Sheet> {
@@ -47,7 +47,7 @@ fn loads(facts: &Facts<'_>) -> Sheet {
             row.runs.to_string(),
             row.runs_at_end.to_string(),
             bytes(row.filter_bytes),
-            mean(row.filter_bits_per_key),
+            memory(row.filter_bits_per_key, facts.first_memory(&row.key_set, &row.point)),
             ns(row.load_ns_per_key),
             grouped(row.put_p50_ns),
             grouped(row.put_p99_ns),
@@ -74,6 +74,7 @@ fn reads(facts: &Facts<'_>, workload: &str) -> Sheet {
             "<at",
             "<filter",
             "threads",
+            "bits\n/key",
             "ns/op",
             "fastest–slowest\nround",
             "filter\nns",
@@ -95,6 +96,7 @@ fn reads(facts: &Facts<'_>, workload: &str) -> Sheet {
             row.point.clone(),
             row.side.clone(),
             m.threads.to_string(),
+            memory(facts.memory(row), facts.first_memory(&m.key_set, &row.point)),
             ns(m.ns_per_op),
             format!("{}–{}", ns(row.min_ns), ns(row.max_ns)),
             row.filter_ns.map_or_else(|| "-".to_owned(), ns),
@@ -133,7 +135,7 @@ fn standing(facts: &Facts<'_>) -> Sheet {
             let Some(gain) = Gain::of(facts.metric(ours), facts.metric(best), better) else { continue };
             let note = if facts.is_bare(ours) || facts.is_bare(best) {
                 "one of them without its filter: not comparable"
-            } else if !gain.clear {
+            } else if !gain.clear() {
                 "within the spread of the rounds"
             } else {
                 ""
