@@ -49,7 +49,7 @@ impl Measured {
 }
 
 /// Relative difference of filter memory from which a side is not compared at equal memory.
-const SAME_MEMORY: f64 = 0.02;
+pub const SAME_MEMORY: f64 = 0.02;
 
 /// Returns the filter bits per key of the first side that has a filter, with which the others are compared; 0 if none has.
 pub fn first_memory(bits: impl IntoIterator<Item = f64>) -> f64 {

@@ -16,10 +16,9 @@ use super::load;
 use super::pieces::Round;
 use super::plan::{Job, KEY_BYTES, Point};
 use super::rows::{LOAD, LoadRow, OP, OpRow};
-use super::verdicts::SAME_MEMORY;
 use crate::elastic::memory::filter_bytes_of;
 use crate::figures::Row;
-use crate::figures::compare::median;
+use crate::figures::compare::{SAME_MEMORY, median};
 use crate::figures::rows::row;
 use crate::filters::Side;
 

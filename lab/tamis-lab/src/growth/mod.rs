@@ -101,4 +101,9 @@ impl Figure for Growth {
             Over::Runs => view::runs(&ops, &loads),
         }
     }
+
+    #[cfg(test)]
+    fn trial(&self) -> crate::figures::trial::Trial {
+        tests::trial(self.over)
+    }
 }

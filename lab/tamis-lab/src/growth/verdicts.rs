@@ -8,7 +8,7 @@ use super::measure::{PUT, READS};
 use super::plan::SIDES;
 use super::rows::OpRow;
 use super::view::{name_of, number};
-use crate::figures::compare::{Better, Gain, Measured, note_unequal_memory};
+use crate::figures::compare::{Better, Gain, Measured, note_unequal_memory, other_memory};
 use crate::figures::{Finding, Verdict};
 
 /// Blocks that a filter of ten bits may cost a get that finds nothing in its run: twice what is expected.
@@ -19,9 +19,6 @@ const PER_DECADE: f64 = 2.0;
 
 /// Tolerance of counters: keys outside of a run's range skip its filter.
 const SLACK: f64 = 0.02;
-
-/// Sides differ in memory if by more than this share.
-pub(super) const SAME_MEMORY: f64 = 0.02;
 
 /// Returns the rows of an operation, in order of points.
 fn of<'r>(rows: &'r [OpRow], side: &str, workload: Workload) -> Vec<&'r OpRow> {
@@ -199,14 +196,14 @@ fn faster(op: Workload, global: &[&OpRow], local: &[&OpRow]) -> Verdict {
         .collect();
     let Some((most, last)) = gains.last() else { return open };
     let ours = format!("{:.2}× at {most} runs", last.times);
-    let is_faster = |(_, gain): &&(u64, Gain)| gain.clear && gain.times > 1.0;
+    let is_faster = |(_, gain): &&(u64, Gain)| gain.clear() && gain.times > 1.0;
     let since = gains.iter().rev().take_while(is_faster).last();
     let note = match since {
         Some((1, _)) => "Faster at every number of runs.".to_owned(),
         Some((runs, _)) => format!("Faster from {runs} runs on."),
         None => String::new(),
     };
-    if last.clear {
+    if last.clear() {
         open.with(ours, Some(last.times > 1.0), None, None).noting(note)
     } else {
         Verdict { ours, ..open }.noting("The difference is within the spread of the rounds.")
@@ -214,9 +211,9 @@ fn faster(op: Workload, global: &[&OpRow], local: &[&OpRow]) -> Verdict {
 }
 
 /// Returns the sides whose filters differ in memory from the first side's at the same point.
-pub(super) fn unequal_memory(rows: &[OpRow]) -> Vec<&str> {
+fn unequal_memory(rows: &[OpRow]) -> Vec<&str> {
     let mut unequal: Vec<&str> = Vec::new();
-    for row in rows.iter().filter(|row| is_unequal(rows, row)) {
+    for row in rows.iter().filter(|row| other_memory(row.memory_bits_per_key, memory_of_first(rows, row))) {
         if !unequal.contains(&&row.side[..]) {
             unequal.push(&row.side);
         }
@@ -224,11 +221,9 @@ pub(super) fn unequal_memory(rows: &[OpRow]) -> Vec<&str> {
     unequal
 }
 
-/// Reports whether a row's filters differ in memory from those of the first side at the same point by more than
-/// [`SAME_MEMORY`].
-pub(super) fn is_unequal(rows: &[OpRow], row: &OpRow) -> bool {
+/// Returns the filter bits per key of the first side at a row's point.
+pub(super) fn memory_of_first(rows: &[OpRow], row: &OpRow) -> f64 {
     let at =
         |other: &&OpRow| (other.measurement.keys, other.runs_asked) == (row.measurement.keys, row.runs_asked);
-    let first = rows.iter().find(at).map_or(0.0, |first| first.memory_bits_per_key);
-    (row.memory_bits_per_key - first).abs() > SAME_MEMORY * first
+    rows.iter().find(at).map_or(0.0, |first| first.memory_bits_per_key)
 }

@@ -5,7 +5,8 @@ use tamis_bench::workload::Workload;
 
 use super::measure::{PUT, READS};
 use super::rows::{LoadRow, OpRow};
-use super::verdicts::{self, is_unequal};
+use super::verdicts::{self, memory_of_first};
+use crate::figures::compare::memory;
 use crate::figures::compose::{distinct, lines};
 use crate::figures::{Axis, Kind, Panel, Point, Series, Sheet, View};
 
@@ -225,14 +226,13 @@ fn sheets(ops: &[OpRow], loads: &[LoadRow]) -> [Sheet; 3] {
     let place = |row: &OpRow| (row.side.clone(), row.measurement.keys, row.runs_asked);
     for at in distinct(ops.iter().map(place)) {
         let Some(row) = ops.iter().find(|row| place(row) == at) else { continue };
-        let unequal = if is_unequal(ops, row) { "≠ " } else { "" };
         trees.row([
             grouped(row.measurement.keys),
             runs_of(row.runs_asked),
             row.side.clone(),
             row.shape.clone(),
             format!("{:.2}", row.bits_asked),
-            format!("{unequal}{:.2}", row.memory_bits_per_key),
+            memory(row.memory_bits_per_key, memory_of_first(ops, row)),
             format!("{:.2}", row.index_bits_per_key),
             bytes(row.table_bytes),
             bytes(row.database_bytes),
