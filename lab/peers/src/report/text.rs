@@ -103,7 +103,7 @@ pub(super) fn had(group: &Group, system: &str) -> String {
     if let Some(filters) = of(Figure::FilterBits) {
         parts.push(format!("filters {}", mean(filters.median)));
     }
-    if let Some(indexes) = of(Figure::Indexes).filter(|_| keys_known) {
+    if let Some(indexes) = of(Figure::Indexes).filter(|indexes| keys_known && indexes.median > 0.0) {
         parts.push(format!("indexes {} bits", bits(indexes.median)));
     }
     if let Some(runs) = of(Figure::Runs) {
