@@ -124,7 +124,30 @@ fn transactions(args: &TransactionsArgs) -> Result<(), Failure> {
     transactions::run(args, &command_line(), &place, dir.path())
 }
 
-/// Returns the arguments, quoted for a shell.
+/// Arguments with a path of this machine, and the words that stand for it in what is kept.
+const PATHS: [(&str, &str); 4] =
+    [("--out", "DIR"), ("--dir", "DIR"), ("--native", "PROGRAM"), ("--key-file", "FILE")];
+
+/// Replaces paths of this machine by words.
+fn without_paths(arguments: impl IntoIterator<Item = String>) -> Vec<String> {
+    let mut value_of = None;
+    let word = |argument: String| {
+        if let Some(word) = value_of.take() {
+            return String::from(word);
+        }
+        if let Some((name, word)) = PATHS.into_iter().find(|(name, _)| argument.starts_with(name)) {
+            match &argument[name.len()..] {
+                "" => value_of = Some(word),
+                rest if rest.starts_with('=') => return format!("{name}={word}"),
+                _ => {}
+            }
+        }
+        argument
+    };
+    arguments.into_iter().map(word).collect()
+}
+
+/// Returns the arguments, quoted for a shell, with words for paths of this machine.
 fn command_line() -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=.,:/+".contains(c);
     let quoted = |argument: String| match !argument.is_empty() && argument.chars().all(plain) {
@@ -132,8 +155,8 @@ fn command_line() -> String {
         false => format!("'{}'", argument.replace('\'', "'\\''")),
     };
     // Paths need not be UTF-8.
-    let arguments =
-        std::env::args_os().skip(1).map(|argument| quoted(argument.to_string_lossy().into_owned()));
+    let arguments = std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned());
+    let arguments = without_paths(arguments).into_iter().map(quoted);
     std::iter::once("tamis-peers".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
 }
 
@@ -223,4 +246,17 @@ fn serve(system: &System) -> Result<(), Failure> {
     }
 
     system.with(Serve).map_err(|error| Failure::System(format!("the conductor is gone: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_kept_without_paths() {
+        let arguments =
+            "run --out /a/b --keys 5 --native=/c/d --outer x --key-file /e".split(' ').map(str::to_owned);
+        let kept = without_paths(arguments).join(" ");
+        assert_eq!(kept, "run --out DIR --keys 5 --native=PROGRAM --outer x --key-file FILE");
+    }
 }
