@@ -31,7 +31,7 @@ const DIRECTORIES: [&str; 5] = [".", "docs", "lab", "lab/peers", "lab/results"];
 /// Directory of rows.
 const RESULTS: &str = "lab/results";
 
-/// The rows of the front table: a name, a suite and a workload, with the first size of its values.
+/// The rows of the front table: a name, a suite and a workload.
 const FRONT: [(&str, &str, &str); 10] = [
     ("get of an absent key", "settled", "get-empty"),
     ("get of a present key", "settled", "get-existing"),
