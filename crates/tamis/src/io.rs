@@ -8,6 +8,6 @@
 
 pub(crate) use tamis_env::io::batch;
 pub use tamis_env::io::{
-    Access, DirLock, DirectFs, DiskFs, FileSystem, Mapping, MemFs, Overlap, ReadFile, SCRATCH_PREFIX, Submit,
-    Ticket, Usage, WriteFile, memory_bytes, read_file, write_file_atomically,
+    Access, DirLock, DirectFs, DiskFs, FileSystem, MappedPages, Mapping, MemFs, Overlap, ReadFile,
+    SCRATCH_PREFIX, Submit, Ticket, Usage, WriteFile, memory_bytes, read_file, write_file_atomically,
 };

@@ -17,13 +17,15 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 #[cfg(target_os = "linux")]
 use super::mapped::MappedWriter;
-use super::{Access, DirLock, FileSystem, Mapping, Overlap, ReadFile, Usage, WriteFile};
+use super::read_around::ReadAround;
+use super::{Access, DirLock, FileSystem, MappedPages, Mapping, Overlap, ReadFile, Usage, WriteFile};
 
 /// The operating system's files, through its page cache.
 #[derive(Clone, Debug)]
@@ -36,10 +38,10 @@ pub struct DiskFs {
 
 /// The number of bytes mapped, and the memory available to cache them.
 ///
-/// While all mapped files fit in half of the memory, a fault may read ahead around its page: after opening, and after
-/// the system reclaims pages, files are back in memory after a few faults. Beyond that a random fault should read
-/// only its own page, since the others would be evicted before they are used. Counts are `Relaxed`: they only inform
-/// a hint.
+/// While all mapped files fit in half of the memory, more is read than what is touched, so that files are soon in memory: a [piece](ReadAround)
+/// at the first touch, and as much as the kernel likes for faults after that, when it has reclaimed pages. Beyond that a random fault
+/// should read only its own page, since the others would be evicted before they are used. Counts are `Relaxed`: they only inform a
+/// hint.
 #[derive(Debug)]
 struct MappedBytes {
     now: AtomicU64,
@@ -81,7 +83,40 @@ pub fn memory_bytes() -> u64 {
 struct CountedMap {
     map: memmap2::Mmap,
     mapped: Arc<MappedBytes>,
+    /// `None`: nothing is read but what is touched.
+    around: Option<ReadAround>,
 }
+
+/// The kernel cuts longer requests to what it reads ahead, or to the longest request of the device.
+#[cfg(unix)]
+const ONE_REQUEST: usize = 256 << 10;
+
+impl MappedPages for CountedMap {
+    fn will_need(&self, part: Range<usize>) {
+        #[cfg(unix)]
+        {
+            let part = match &self.around {
+                Some(around) => around.ask(part),
+                // A single page is read by the fault as well.
+                None => Some(part).filter(|part| part.start / PAGE != part.end.saturating_sub(1) / PAGE),
+            };
+            let Some(part) = part else { return };
+            let (mut at, end) = (part.start / PAGE * PAGE, part.end.min(self.map.len()));
+            while at < end {
+                let len = (end - at).min(ONE_REQUEST);
+                // Only a hint: errors are ignored.
+                let _ = self.map.advise_range(memmap2::Advice::WillNeed, at, len);
+                at += len;
+            }
+        }
+        #[cfg(not(unix))]
+        let _ = part;
+    }
+}
+
+/// The smallest page of any system; where pages are larger, the advice covers them all the same.
+#[cfg(unix)]
+const PAGE: usize = 4096;
 
 impl AsRef<[u8]> for CountedMap {
     fn as_ref(&self) -> &[u8] {
@@ -294,7 +329,8 @@ impl ReadFile for DiskReader {
             }
         };
         let fits = self.mapped.add(map.len() as u64);
-        let map = CountedMap { map, mapped: self.mapped.clone() };
+        let around = (self.access == Access::Random && fits).then(|| ReadAround::new(map.len()));
+        let map = CountedMap { map, mapped: self.mapped.clone(), around };
         #[cfg(unix)]
         {
             let advice = match self.access {
@@ -307,7 +343,7 @@ impl ReadFile for DiskReader {
         }
         #[cfg(not(unix))]
         let _ = (self.access, fits);
-        Ok(Some(Mapping::new(Arc::new(map))))
+        Ok(Some(Mapping::of_pages(Arc::new(map))))
     }
 }
 

@@ -24,6 +24,7 @@
 
 use std::fmt::Debug;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -34,6 +35,7 @@ mod disk;
 #[cfg(target_os = "linux")]
 mod mapped;
 mod memory;
+mod read_around;
 
 /// Files of this prefix, followed by anything and `.tmp`, are scratch files in a database's directory: programs that time its device
 /// may create them, and the next opening removes what is left.
@@ -212,13 +214,27 @@ pub trait FileSystem: Send + Sync + Debug {
     fn available_space(&self, path: &Path) -> io::Result<Option<u64>>;
 }
 
+/// Bytes of a file that may have to be read from a device when they are touched.
+pub trait MappedPages: AsRef<[u8]> + Send + Sync {
+    /// Begins to read `part` from the device, and perhaps bytes around it, which are touched next. A hint: it may do nothing, and
+    /// errors are left to the touch.
+    fn will_need(&self, part: Range<usize>);
+}
+
+/// Who keeps the bytes of a mapping.
+#[derive(Clone)]
+enum Owner {
+    Bytes { _bytes: Arc<dyn AsRef<[u8]> + Send + Sync> },
+    Pages(Arc<dyn MappedPages>),
+}
+
 /// A whole file as memory.
 #[derive(Clone)]
 pub struct Mapping {
     /// The owner's bytes, cached: asking `owner` each time is a call that cannot be inlined, a few for each entry
     /// that a cursor passes. Never handed out for longer than the mapping is borrowed.
     bytes: NonNull<[u8]>,
-    _owner: Arc<dyn AsRef<[u8]> + Send + Sync>,
+    owner: Owner,
 }
 
 impl Mapping {
@@ -227,7 +243,22 @@ impl Mapping {
         // A pointer, not a reference: a reference passed to a call must stay valid until the call returns, and
         // dropping the last mapping frees the bytes within one.
         let bytes = NonNull::from((*owner).as_ref());
-        Mapping { bytes, _owner: owner }
+        Mapping { bytes, owner: Owner::Bytes { _bytes: owner } }
+    }
+
+    /// Wraps bytes that are better [announced](Self::will_need) before they are touched. Their address and content do not change while
+    /// the owner lives.
+    pub fn of_pages(owner: Arc<dyn MappedPages>) -> Self {
+        let bytes = NonNull::from((*owner).as_ref());
+        Mapping { bytes, owner: Owner::Pages(owner) }
+    }
+
+    /// Announces that `part` is touched next, for the first time: see [`MappedPages::will_need`].
+    #[inline]
+    pub fn will_need(&self, part: Range<usize>) {
+        if let Owner::Pages(pages) = &self.owner {
+            pages.will_need(part);
+        }
     }
 }
 

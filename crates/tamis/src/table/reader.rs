@@ -279,6 +279,16 @@ impl Table {
         Ok(BlockRef::Heap(HeapBlock { bytes, start: 0, len }))
     }
 
+    /// Announces bytes that are touched next and may be on the device. They need not lie within the file.
+    fn announce(&self, offset: u64, span: u64) {
+        if let Some(mapped) = &self.mapped {
+            let part = usize::try_from(offset).ok().zip(usize::try_from(offset.saturating_add(span)).ok());
+            if let Some((start, end)) = part {
+                mapped.mapping.will_need(start..end);
+            }
+        }
+    }
+
     /// Fills `buf` with bytes of the file as they are.
     pub(crate) fn read_stored(&self, buf: &mut [u8], offset: u64) -> std::io::Result<()> {
         match &self.mapped {
@@ -305,6 +315,7 @@ impl Table {
 
     /// Reads a part of the file that is not a data block, verified.
     fn read_part(&self, at: Part) -> Result<BlockRef<'_>, StorageError> {
+        self.announce(at.offset, at.span);
         let stored = self.stored(at.offset, at.span)?;
         frame::verify(&stored, at.offset).map_err(|damage| self.damaged(at.offset, damage))?;
         self.opened(stored, at.offset)
@@ -434,6 +445,7 @@ impl Table {
             let at = self.filter_offset(offset);
             return Err(self.damaged(at, Damage("a part of a filter beyond its end")));
         }
+        self.announce(self.filter_offset(offset), len);
         self.stored(self.filter_offset(offset), len).map(|stretch| self.pinned(stretch))
     }
 
@@ -550,7 +562,7 @@ impl Table {
         self.block_through_cache(at, fill_cache, trace).map(BlockRef::Heap)
     }
 
-    /// Verifies a mapped block unless it was verified before and once is enough.
+    /// Verifies a mapped block unless it was verified before and once is enough. The first time, it may be on the device.
     ///
     /// Relaxed suffices for the bits: the bytes they describe are constant and existed before the table was shared. Seeing a
     /// bit late only repeats the check, and the bit guards no other data.
@@ -563,12 +575,16 @@ impl Table {
     ) -> Result<(), StorageError> {
         let word = &self.verified[at.index / 64];
         let bit = 1 << (at.index % 64);
-        if self.verify == ChecksumMode::Once && word.load(Ordering::Relaxed) & bit != 0 {
+        let touched = word.load(Ordering::Relaxed) & bit != 0;
+        if touched && self.verify == ChecksumMode::Once {
             return Ok(());
+        }
+        if !touched {
+            self.announce(at.offset, at.span);
         }
         trace.checksum_verified();
         frame::verify(stored, at.offset).map_err(|damage| self.damaged(at.offset, damage))?;
-        if self.verify == ChecksumMode::Once {
+        if !touched {
             word.fetch_or(bit, Ordering::Relaxed);
         }
         Ok(())

@@ -210,6 +210,35 @@ fn a_mapped_get_touches_one_block_verifies_it_once_and_reads_nothing() {
     }
 }
 
+/// A mapped block on a device took a page fault for each of its pages, of as many bytes as the system reads ahead: 8 MiB on some.
+#[test]
+fn what_a_mapped_table_touches_for_the_first_time_is_announced() {
+    let fs = TestFs::default();
+    let model = numbered(5000, 100);
+    let filter = vec![7; 3000];
+    write(&fs, &model, &TableOptions::default(), Some(filter), None);
+    for verify in [ChecksumMode::Once, ChecksumMode::Always] {
+        fs.announced.lock().clear();
+        let table = open(&fs, ReaderConfig { verify, ..mapped() }).unwrap();
+        let parts = std::mem::take(&mut *fs.announced.lock());
+        assert_eq!(parts.len(), 2, "properties and index: {parts:?}");
+        table.filter_bytes().unwrap();
+        let filter = table.footer().filter;
+        let whole = filter.offset as usize..(filter.offset + filter.span) as usize;
+        assert_eq!(std::mem::take(&mut *fs.announced.lock()), vec![whole]);
+
+        let touched = traced(&table, &model[1234].key).touches[0];
+        let block = touched.offset as usize..(touched.offset + touched.stored_bytes) as usize;
+        assert_eq!(std::mem::take(&mut *fs.announced.lock()), vec![block]);
+        traced(&table, &model[1234].key);
+        assert_eq!(*fs.announced.lock(), vec![], "it was touched before");
+
+        scan(&table, CursorOptions { fill_cache: true, read_ahead: 1 }).unwrap();
+        let parts = std::mem::take(&mut *fs.announced.lock());
+        assert_eq!(parts.len() as u64, table.properties().data_blocks - 1, "every block but one");
+    }
+}
+
 #[test]
 fn an_unmapped_get_reads_once_and_then_hits_the_cache() {
     let fs = TestFs::default();

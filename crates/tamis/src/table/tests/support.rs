@@ -3,6 +3,7 @@
 use crate::collections::HashMap;
 use crate::sync::Mutex;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,19 +11,37 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tamis_filter::Digest;
 
 use crate::error::StorageError;
-use crate::io::{Access, DirLock, FileSystem, Mapping, ReadFile, Usage, WriteFile};
+use crate::io::{Access, DirLock, FileSystem, MappedPages, Mapping, ReadFile, Usage, WriteFile};
 use crate::key::{Entry, Kind, SeqNo};
 use crate::table::cache::BlockCache;
 use crate::table::*;
 
 type Contents = Arc<Mutex<HashMap<PathBuf, Arc<Vec<u8>>>>>;
 
-/// In-memory files; counts reads and the appends' lengths.
+type Announced = Arc<Mutex<Vec<Range<usize>>>>;
+
+/// In-memory files; counts reads and the appends' lengths, and notes what is announced of mappings.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TestFs {
     files: Contents,
     pub(super) reads: Arc<AtomicU64>,
     pub(super) appends: Arc<Mutex<Vec<usize>>>,
+    pub(super) announced: Announced,
+}
+
+/// A mapping that notes what is announced.
+struct Pages(Arc<Vec<u8>>, Announced);
+
+impl AsRef<[u8]> for Pages {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl MappedPages for Pages {
+    fn will_need(&self, part: Range<usize>) {
+        self.1.lock().push(part);
+    }
 }
 
 #[derive(Debug)]
@@ -51,7 +70,7 @@ impl WriteFile for Writing {
 }
 
 #[derive(Debug)]
-struct Reading(Arc<Vec<u8>>, Arc<AtomicU64>);
+struct Reading(Arc<Vec<u8>>, Arc<AtomicU64>, Announced);
 
 impl ReadFile for Reading {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
@@ -65,7 +84,7 @@ impl ReadFile for Reading {
         Ok(self.0.len() as u64)
     }
     fn map(&self) -> io::Result<Option<Mapping>> {
-        Ok(Some(Mapping::new(self.0.clone())))
+        Ok(Some(Mapping::of_pages(Arc::new(Pages(self.0.clone(), self.2.clone())))))
     }
 }
 
@@ -90,7 +109,7 @@ impl FileSystem for TestFs {
     fn open(&self, path: &Path, _: Access) -> io::Result<Arc<dyn ReadFile>> {
         let files = self.files.lock();
         let bytes = files.get(path).ok_or(io::ErrorKind::NotFound)?;
-        Ok(Arc::new(Reading(bytes.clone(), self.reads.clone())))
+        Ok(Arc::new(Reading(bytes.clone(), self.reads.clone(), self.announced.clone())))
     }
     fn reuse(&self, _: &Path, _: &Path) -> io::Result<Box<dyn WriteFile>> {
         unsupported()
