@@ -1,4 +1,4 @@
-//! The circumstances of rows: machine, command, date. Stored as `machine.json` beside the rows, so that a report made
+//! The circumstances of rows: machine, command, commit, date. Stored as `machine.json` beside the rows, so that a report made
 //! later, or elsewhere, describes the machine that measured instead of the one that writes.
 
 use std::fs;
@@ -10,6 +10,9 @@ use tamis_lab::machine::{Machine, now};
 
 use super::ReportError;
 
+/// The commit that this program and the engine in it were built from.
+const COMMIT: &str = env!("TAMIS_COMMIT");
+
 /// The file's name.
 const FILE: &str = "machine.json";
 
@@ -18,6 +21,9 @@ const FILE: &str = "machine.json";
 pub struct Context {
     /// The command lines that measured them. Several if a run was resumed with other arguments.
     pub commands: Vec<String>,
+    /// The commits of the programs that did. Empty if that was not recorded.
+    #[serde(default)]
+    pub commits: Vec<String>,
     /// The date of the first of them in UTC: `2026-11-21`.
     pub date: String,
     /// The machine.
@@ -26,7 +32,7 @@ pub struct Context {
 
 impl Context {
     /// Records beside the rows in `dir` that `command` measures on this machine, now, with databases below `place`.
-    /// Earlier records are kept: the date is that of the first command, and a command is listed once. Must be called
+    /// Earlier records are kept: the date is that of the first command, and commands and commits are listed once. Must be called
     /// before the first row is appended, by one process at a time.
     ///
     /// # Errors
@@ -35,10 +41,16 @@ impl Context {
     pub fn note(dir: &Path, command: &str, place: &Path) -> Result<Context, ReportError> {
         let now = now();
         let day = now.split_once('T').map_or(&*now, |(day, _)| day);
-        Context::note_at(dir, command, Machine::read(Some(place)), day)
+        Context::note_at(dir, command, COMMIT, Machine::read(Some(place)), day)
     }
 
-    fn note_at(dir: &Path, command: &str, here: Machine, date: &str) -> Result<Context, ReportError> {
+    fn note_at(
+        dir: &Path,
+        command: &str,
+        commit: &str,
+        here: Machine,
+        date: &str,
+    ) -> Result<Context, ReportError> {
         let path = dir.join(FILE);
         let mut context = match Context::load(dir) {
             Ok(context) if !context.machine.is_same(&here) => {
@@ -47,12 +59,17 @@ impl Context {
             }
             Ok(context) => context,
             Err(ReportError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
-                Context { commands: Vec::new(), date: date.to_owned(), machine: here }
+                Context { commands: Vec::new(), commits: Vec::new(), date: date.to_owned(), machine: here }
             }
             Err(error) => return Err(error),
         };
-        if !context.commands.iter().any(|known| known == command) {
-            context.commands.push(command.to_owned());
+        let known = context.clone();
+        for (list, this) in [(&mut context.commands, command), (&mut context.commits, commit)] {
+            if !list.iter().any(|known| known == this) {
+                list.push(this.to_owned());
+            }
+        }
+        if context != known {
             context.save(dir)?;
         }
         Ok(context)
@@ -96,13 +113,15 @@ mod tests {
         assert!(matches!(Context::load(dir.path()), Err(ReportError::Io { .. })));
         let machine = context().machine;
         let note = |command: &str, machine: Machine, date: &str| {
-            Context::note_at(dir.path(), command, machine, date)
+            Context::note_at(dir.path(), command, &date[8..], machine, date)
         };
         note("run a", machine.clone(), "2026-11-21").unwrap();
         note("run b", Machine { memory_bytes: 1, ..machine.clone() }, "2026-11-22").unwrap();
         note("run a", machine.clone(), "2026-11-23").unwrap();
+        note("run a", machine.clone(), "2026-12-22").unwrap();
         let there = Context::load(dir.path()).unwrap();
         assert_eq!(there.commands, ["run a", "run b"]);
+        assert_eq!(there.commits, ["21", "22", "23"]);
         assert_eq!((there.date.as_str(), &there.machine), ("2026-11-21", &machine));
 
         let other = note("run a", Machine { cores: 64, ..machine }, "2026-11-24").unwrap_err().to_string();

@@ -180,7 +180,11 @@ fn table(summary: &Summary, context: &Context, kind: &str) -> Result<String, Str
     match kind {
         "front" => markdown::titled(&mut out, &front(summary)?),
         "run" => {
-            out += &format!("{}, {}:\n\n", escaped(&context.date), escaped(&context.machine.describe()));
+            out += &format!("{}, {}", escaped(&context.date), escaped(&context.machine.describe()));
+            if !context.commits.is_empty() {
+                out += &format!(", commit {}", escaped(&context.commits.join(", ")));
+            }
+            out += ":\n\n";
             markdown::commands(&mut out, &context.commands);
         }
         "times" => {

@@ -126,6 +126,7 @@ pub(super) fn comparison() -> Vec<Row> {
 pub(super) fn context() -> Context {
     Context {
         commands: vec!["tamis-peers run --keys 1000000 --suites settled,runs,load,ycsb".to_owned()],
+        commits: vec!["0123456789ab".to_owned()],
         date: "2026-11-21".to_owned(),
         machine: Machine {
             cpu: "AMD EPYC 7B13".to_owned(),

@@ -1,0 +1,22 @@
+//! Tells the program which commit it was built from, for the record beside its rows.
+
+use std::process::Command;
+
+/// What the program is built from, besides the Rust toolchain and other engines.
+const SOURCES: [&str; 4] = ["../../crates", "..", "../../Cargo.toml", "../../Cargo.lock"];
+
+fn main() {
+    // Written by git at every commit, checkout and reset.
+    println!("cargo:rerun-if-changed=../../.git/logs/HEAD");
+    println!("cargo:rerun-if-changed=build.rs");
+    let git = |arguments: &[&str]| {
+        let output =
+            Command::new("git").args(arguments).output().ok().filter(|output| output.status.success())?;
+        Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
+    };
+    let commit = git(&["rev-parse", "--short=12", "HEAD"]).map(|commit| {
+        let changed = git(&[&["status", "--porcelain", "--"], &SOURCES[..]].concat());
+        if changed.is_none_or(|changed| !changed.is_empty()) { commit + " with changes" } else { commit }
+    });
+    println!("cargo:rustc-env=TAMIS_COMMIT={}", commit.as_deref().unwrap_or("unknown"));
+}
