@@ -3,7 +3,7 @@
 //! Rounds are interleaved: each step of a round visits the systems one after the other, so that other activity on the
 //! machine affects all of them. The first system rotates from round to round. Databases are loaded and measured by
 //! different processes, so that memory left over from a load does not count. Databases that are only read are loaded
-//! once for all plans.
+//! once for all plans, unless the plan wants them anew in each round.
 //!
 //! A wrong answer ends the whole run. A worker that fails otherwise is excluded until the end of the plan; rows give
 //! the reason, and the others continue.
@@ -208,49 +208,82 @@ impl Conductor<'_> {
         Ok(Ok(self.row(plan, step, i, round, options, figures)))
     }
 
-    /// Executes all other plans, whose databases last for the whole plan.
+    /// Executes all other plans, whose databases last for the whole plan, or for a round.
     fn run(&mut self, plan: &Plan) -> Result<(), Failure> {
-        let mut sides = Vec::new();
-        for i in 0..self.stage.systems.len() {
-            sides.push(match self.prepare(plan, i)? {
-                Ok(Standing::Ready(side)) => Some(side),
-                Ok(Standing::Refused(why)) => {
-                    self.refuse(plan, &plan.steps, i, 0, &why)?;
-                    None
-                }
-                Err(trouble) => {
-                    self.stop(plan, &plan.steps, i, 0, trouble)?;
-                    None
-                }
-            });
+        let all = vec![true; self.stage.systems.len()];
+        if !plan.reload {
+            let mut sides = self.sides(plan, &all, 0)?;
+            for round in 0..plan.rounds {
+                self.round(plan, &mut sides, round)?;
+            }
+            return self.finish(plan, sides, true).map(drop);
         }
+        let mut left = all;
         for round in 0..plan.rounds {
-            for (at, step) in plan.steps.iter().enumerate() {
-                for i in rotated(sides.len(), round) {
-                    let Some(side) = &mut sides[i] else { continue };
-                    self.doing(plan, step.workload.name(), &self.stage.systems[i].clone(), Some(round));
-                    match self.run_once(plan, step, i, side, round) {
-                        Ok(row) => self.stage.audience.row(&row)?,
-                        Err(trouble) => {
-                            sides[i] = None;
-                            self.stop(plan, &plan.steps[at..], i, round, trouble)?;
-                        }
+            let mut sides = self.sides(plan, &left, round)?;
+            self.round(plan, &mut sides, round)?;
+            left = self.finish(plan, sides, round + 1 == plan.rounds)?;
+            let unshared = self.stock.iter().filter(|database| database.loading.is_none());
+            let unshared: Vec<PathBuf> = unshared.map(|database| database.dir.clone()).collect();
+            unshared.iter().try_for_each(|dir| self.discard(dir))?;
+        }
+        Ok(())
+    }
+
+    /// Loads and opens the databases of the systems that are `wanted`.
+    fn sides(&mut self, plan: &Plan, wanted: &[bool], round: u32) -> Result<Vec<Option<Box<Side>>>, Failure> {
+        let mut sides: Vec<Option<Box<Side>>> = wanted.iter().map(|_| None).collect();
+        for i in rotated(wanted.len(), round).filter(|&i| wanted[i]) {
+            match self.prepare(plan, i)? {
+                Ok(Standing::Ready(side)) => sides[i] = Some(side),
+                Ok(Standing::Refused(why)) => self.refuse(plan, &plan.steps, i, round, &why)?,
+                Err(trouble) => self.stop(plan, &plan.steps, i, round, trouble)?,
+            }
+        }
+        Ok(sides)
+    }
+
+    /// Executes the steps of a round. A side that fails is none from then on.
+    fn round(&mut self, plan: &Plan, sides: &mut [Option<Box<Side>>], round: u32) -> Result<(), Failure> {
+        for (at, step) in plan.steps.iter().enumerate() {
+            for i in rotated(sides.len(), round) {
+                let Some(side) = &mut sides[i] else { continue };
+                self.doing(plan, step.workload.name(), &self.stage.systems[i].clone(), Some(round));
+                match self.run_once(plan, step, i, side, round) {
+                    Ok(row) => self.stage.audience.row(&row)?,
+                    Err(trouble) => {
+                        sides[i] = None;
+                        self.stop(plan, &plan.steps[at..], i, round, trouble)?;
                     }
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Closes the databases and, if `last`, counts instructions. Returns which systems can go on.
+    fn finish(
+        &mut self,
+        plan: &Plan,
+        sides: Vec<Option<Box<Side>>>,
+        last: bool,
+    ) -> Result<Vec<bool>, Failure> {
+        let mut left = vec![false; sides.len()];
         for (i, side) in sides.into_iter().enumerate() {
             let Some(side) = side else { continue };
             let Side { link, dir, loaded, .. } = *side;
             match self.quit(i, link) {
                 Ok(()) => {
-                    let done = self.count(plan, &plan.steps, i, &dir, loaded);
-                    self.uncounted(done)?;
+                    left[i] = true;
+                    if last {
+                        let done = self.count(plan, &plan.steps, i, &dir, loaded);
+                        self.uncounted(done)?;
+                    }
                 }
                 Err(trouble) => self.stop(plan, &[], i, plan.rounds, trouble)?,
             }
         }
-        Ok(())
+        Ok(left)
     }
 
     /// Counts instructions of steps with one thread that insert no keys, on a database with `loaded` keys, which may be written to: for
@@ -285,6 +318,10 @@ impl Conductor<'_> {
             Answer::Refused { why } => return Err(Trouble::Failed(format!("{system}: {why}")).into()),
             other => return Err(self.strange(i, &other).into()),
         };
+        if loaded > 0 {
+            // Filters may be made after the opening, which takes its time here.
+            counting.link.ask(&Request::Settle)?;
+        }
         for step in steps {
             let request = if step.workload.is_fill() {
                 let order = order_of(step.workload);
@@ -399,6 +436,9 @@ impl Conductor<'_> {
                     seed: plan.seed,
                 };
                 self.measured(i, &mut link, &run)?;
+            }
+            if plan.compact {
+                link.ask(&Request::Compact)?;
             }
             self.quit(i, link)?;
             link = self.spawn(i)?;

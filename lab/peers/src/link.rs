@@ -1,4 +1,7 @@
 //! The conductor's end of a worker: sends requests, waits, and reports what happened to a worker that does not answer.
+//!
+//! A worker is stopped whenever it has nothing to do: what its engine would do in the background then, it would do while another one is
+//! measured.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -7,6 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -97,6 +101,7 @@ impl Link {
     pub(crate) fn exchange<Q: Serialize, A: DeserializeOwned>(&mut self, request: &Q) -> Result<A, Trouble> {
         let mut line = serde_json::to_string(request).map_err(|error| self.failed(error.to_string()))?;
         line.push('\n');
+        self.signal(Signal::CONT);
         let sent = self.requests.write_all(line.as_bytes()).and_then(|()| self.requests.flush());
         if sent.is_err() {
             return Err(self.gone());
@@ -111,13 +116,22 @@ impl Link {
                 );
             }
         };
+        self.signal(Signal::STOP);
         serde_json::from_str(&line)
             .map_err(|error| self.failed(format!("its worker does not speak the protocol: {error}: {line}")))
+    }
+
+    /// Stops the process, or lets it continue. It may have ended, which the next request finds out.
+    fn signal(&self, signal: Signal) {
+        if let Some(process) = &self.process {
+            let _ = kill_process(Pid::from_child(&process.child), signal);
+        }
     }
 
     /// Lets it close its database and exit; returns its standard error, if not empty.
     pub(crate) fn quit(mut self) -> Result<Option<String>, Trouble> {
         self.ask(&Request::Quit)?;
+        self.signal(Signal::CONT);
         let Some(mut process) = self.process.take() else { return Ok(None) };
         let status = process.child.wait().map_err(|error| self.failed(error.to_string()))?;
         let said = process.said();
@@ -222,6 +236,24 @@ mod tests {
         let mut link = script("read request; exec sleep 600", Duration::from_millis(50));
         let text = text_of(link.ask(&Request::Settle).unwrap_err());
         assert!(text.contains("longer than"), "{text}");
+    }
+
+    #[test]
+    fn a_worker_without_a_request_does_nothing() {
+        let done = r#"{"answer":"done"}"#;
+        let mut link = script(&format!("read request; echo '{done}'; read request; echo '{done}'"), LONG);
+        assert_eq!(link.ask(&Request::Settle), Ok(Answer::Done));
+        let state = || {
+            let pid = link.process.as_ref().unwrap().child.id();
+            let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+            text.rsplit_once(") ").unwrap().1.chars().next().unwrap()
+        };
+        let stopped = (0..200).any(|_| {
+            std::thread::sleep(Duration::from_millis(5));
+            state() == 'T'
+        });
+        assert!(stopped, "state {}", state());
+        assert_eq!(link.quit(), Ok(None));
     }
 
     #[test]

@@ -113,6 +113,8 @@ pub(crate) enum Request {
     },
     /// Waits until compaction has finished.
     Settle,
+    /// Merges everything, by the engine's own command for that.
+    Compact,
     /// Reads all files of the open database once, which brings them into the page cache.
     Warm,
     /// Syncs the files of the closed database and evicts them from the page cache.

@@ -123,6 +123,8 @@ pub(crate) enum Suite {
     Writers,
     /// A fill, and the size of its files when nothing changes any more.
     Space,
+    /// Reads after everything was merged into one run.
+    Compacted,
     /// Reads after compaction has finished.
     Settled,
     /// The same after overwrites.
@@ -160,6 +162,10 @@ pub(crate) struct Plan {
     pub loaded: u64,
     /// Number of overwrites before the first step.
     pub overwrites: u64,
+    /// Whether everything is merged before the first step.
+    pub compact: bool,
+    /// Whether databases are loaded anew for each round: which runs a load leaves is chance.
+    pub reload: bool,
     /// See [`Setup`].
     pub cache_bytes: u64,
     /// See [`Setup`].
@@ -213,6 +219,7 @@ pub(crate) struct Loading {
     data: Data,
     loaded: u64,
     overwrites: u64,
+    compact: bool,
     memtable_bytes: u64,
     filter_bits: u32,
     compression: Compression,
@@ -222,12 +229,13 @@ pub(crate) struct Loading {
 
 impl Suite {
     /// All suites in execution order.
-    pub(crate) const ALL: [Suite; 17] = [
+    pub(crate) const ALL: [Suite; 18] = [
         Suite::Load,
         Suite::Inline,
         Suite::Batch,
         Suite::Writers,
         Suite::Space,
+        Suite::Compacted,
         Suite::Settled,
         Suite::Overwritten,
         Suite::Runs,
@@ -250,6 +258,7 @@ impl Suite {
             Suite::Batch => "batch",
             Suite::Writers => "writers",
             Suite::Space => "space",
+            Suite::Compacted => "compacted",
             Suite::Settled => "settled",
             Suite::Overwritten => "overwritten",
             Suite::Runs => "runs",
@@ -273,8 +282,15 @@ impl Suite {
             Suite::Batch => "a fill in batches of 100 puts",
             Suite::Writers => "fills by 2 and 8 threads",
             Suite::Space => "a fill, and the size of its files until they have been at rest for seconds",
-            Suite::Settled => "reads after compaction has finished",
-            Suite::Overwritten => "the same after as many overwrites as keys, and compaction after these",
+            Suite::Compacted => {
+                "reads after everything was merged into one run, by each engine's own command"
+            }
+            Suite::Settled => {
+                "the same after compaction has finished by its own rules; loaded anew in each round"
+            }
+            Suite::Overwritten => {
+                "the same after as many overwrites as keys, and compaction after these; loaded anew in each round"
+            }
             Suite::Runs => "the same with compaction held back, so that there are 16 sorted runs or more",
             Suite::Ycsb => "the standard mixes A to F with a cache of 1 GiB",
             Suite::Mixgraph => "RocksDB's model of a social graph's store, values of 10 to 1024 bytes",
@@ -298,7 +314,7 @@ impl Suite {
         match self {
             Suite::Load => vec![FillRandom, FillSeq],
             Suite::Inline | Suite::Batch | Suite::Writers | Suite::Space => vec![FillRandom],
-            Suite::Settled | Suite::Overwritten | Suite::Runs => READS.to_vec(),
+            Suite::Compacted | Suite::Settled | Suite::Overwritten | Suite::Runs => READS.to_vec(),
             Suite::Ycsb => YCSB.to_vec(),
             Suite::Mixgraph => vec![Mixgraph],
             Suite::Cold => vec![GetExisting, GetEmpty, Seek],
@@ -334,10 +350,12 @@ impl Suite {
             Suite::Batch => vec![Plan { batch: BATCH, ..plan(&[1]) }],
             Suite::Writers => vec![plan(&WRITERS)],
             Suite::Space => vec![Plan { rest: true, ..plan(&[1]) }],
-            Suite::Settled | Suite::Ycsb | Suite::Mixgraph | Suite::Direct => vec![plan(&sizes.threads)],
+            Suite::Ycsb | Suite::Mixgraph => vec![plan(&sizes.threads)],
+            Suite::Compacted | Suite::Direct => vec![Plan { compact: true, ..plan(&sizes.threads) }],
+            Suite::Settled => vec![Plan { reload: true, ..plan(&sizes.threads) }],
             Suite::Overwritten => {
                 let reads = plan(&sizes.threads);
-                vec![Plan { overwrites: reads.loaded, ..reads }]
+                vec![Plan { overwrites: reads.loaded, reload: true, ..reads }]
             }
             Suite::Runs => {
                 let mut runs = plan(&sizes.threads);
@@ -345,13 +363,13 @@ impl Suite {
                 runs.memtable_bytes = runs.memtable_bytes_for_runs();
                 vec![runs]
             }
-            Suite::Cold => vec![Plan { cold: true, ..plan(&[1]) }],
+            Suite::Cold => vec![Plan { cold: true, compact: true, ..plan(&[1]) }],
             Suite::Keys => {
                 let of_length = |&key_bytes: &u64| {
                     let mut longer = Sizes { key_bytes, ..sizes.clone() };
                     let fewer = sizes.keys as f64 * sizes.entry_bytes() / longer.entry_bytes();
                     longer.keys = (fewer as u64).max(1);
-                    Plan::new(self, &longer, &workloads, &[1])
+                    Plan { compact: true, ..Plan::new(self, &longer, &workloads, &[1]) }
                 };
                 KEY_LENGTHS.iter().map(of_length).collect()
             }
@@ -365,6 +383,7 @@ impl Suite {
                     let own = Sizes { keys: keys.len(), key_bytes, ..sizes.clone() };
                     let mut plan = Plan::new(self, &own, &workloads, &[1]);
                     (plan.data.source, plan.data.asked) = (source, sizes.keys);
+                    plan.compact = true;
                     // Some of these sets are so small that they would fit into one memtable.
                     plan.memtable_bytes = plan.memtable_bytes_for_runs();
                     Ok(plan)
@@ -471,6 +490,8 @@ impl Plan {
             data,
             loaded: sizes.keys,
             overwrites: 0,
+            compact: false,
+            reload: false,
             cache_bytes: suite.default_cache_bytes(sizes),
             memtable_bytes: sizes.memtable_bytes,
             filter_bits: sizes.filter_bits,
@@ -518,11 +539,12 @@ impl Plan {
 
     /// Returns the properties for sharing its database with other plans, if its steps do not modify it.
     pub(crate) fn shared_loading(&self) -> Option<Loading> {
-        let unchanged = self.steps.iter().all(|step| !step.workload.writes());
+        let unchanged = !self.reload && self.steps.iter().all(|step| !step.workload.writes());
         unchanged.then(|| Loading {
             data: self.data.clone(),
             loaded: self.loaded,
             overwrites: self.overwrites,
+            compact: self.compact,
             memtable_bytes: self.memtable_bytes,
             filter_bits: self.filter_bits,
             compression: self.compression,
@@ -626,11 +648,12 @@ pub(crate) mod tests {
 
     #[test]
     fn unmodified_databases_are_loaded_once() {
-        let [settled, cold, direct] = [Suite::Settled, Suite::Cold, Suite::Direct].map(only);
-        assert!(settled.shared_loading().is_some());
-        assert_eq!(settled.shared_loading(), cold.shared_loading());
-        assert_eq!(settled.shared_loading(), direct.shared_loading());
-        assert_ne!(settled.shared_loading(), only(Suite::Runs).shared_loading());
+        let [compacted, cold, direct] = [Suite::Compacted, Suite::Cold, Suite::Direct].map(only);
+        assert!(compacted.shared_loading().is_some());
+        assert_eq!(compacted.shared_loading(), cold.shared_loading());
+        assert_eq!(compacted.shared_loading(), direct.shared_loading());
+        assert_ne!(compacted.shared_loading(), only(Suite::Runs).shared_loading());
+        assert_eq!(only(Suite::Settled).shared_loading(), None, "they are loaded in each round");
         assert!(cold.cold && direct.direct_io && direct.cache_bytes == 4_000_000 * 264 / 32);
         let load = direct.setup_of_load("x".into(), &[]);
         assert!(!load.direct_io && direct.setup("x".into(), &[]).direct_io);

@@ -140,6 +140,10 @@ impl<E: Engine> Worker<E> {
                 self.opened()?.engine.settle()?;
                 Ok(Answer::Done)
             }
+            Request::Compact => {
+                self.opened()?.engine.compact()?;
+                Ok(Answer::Done)
+            }
             Request::Warm => {
                 directory::warm(&self.opened()?.setup.dir)?;
                 Ok(Answer::Done)

@@ -1,4 +1,6 @@
 //! The execution of prepared operations: the timed part, with the checks of the answers.
+//!
+//! Every value is read, a byte of each of its cache lines: what a store lends costs its reader as much as what it copies.
 
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -183,10 +185,10 @@ impl Checks<'_> {
     fn is_right(&mut self, tag: u64, value_bytes: usize, value: &[u8]) -> bool {
         self.found += 1;
         if self.found.is_multiple_of(WHOLE_CHECK_EVERY) {
-            value::check_whole(tag, value_bytes, value)
-        } else {
-            value::check(tag, value_bytes, value)
+            return value::check_whole(tag, value_bytes, value);
         }
+        value::touch(value);
+        value::check(tag, value_bytes, value)
     }
 
     fn empty_range(&self, low: &[u8], high: &[u8], found: &[u8]) -> Result<(), BenchError> {
@@ -230,6 +232,7 @@ impl Checks<'_> {
             return Err(self.wrong(scan.start, expected, hex(key)));
         }
         self.found += 1;
+        value::touch(value);
         if self.found.is_multiple_of(WHOLE_CHECK_EVERY) && !self.is_whole(key, value) {
             return Err(self.wrong(key, "an existing key with its value".into(), hex(value)));
         }

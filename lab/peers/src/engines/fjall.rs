@@ -129,7 +129,14 @@ impl Engine for Fjall {
     fn settle(&self) -> Result<(), BenchError> {
         self.keyspace.rotate_memtable().map_err(failed)?;
         self.wait_until_at_rest()?;
-        if self.compaction { self.compact() } else { Ok(()) }
+        if self.compaction { self.compact_by_strategy() } else { Ok(()) }
+    }
+
+    fn compact(&self) -> Result<(), BenchError> {
+        self.keyspace.rotate_memtable().map_err(failed)?;
+        self.wait_until_at_rest()?;
+        self.keyspace.major_compact().map_err(failed)?;
+        self.wait_until_at_rest()
     }
 
     fn inside(&self) -> Result<Inside, BenchError> {
@@ -158,7 +165,7 @@ impl Fjall {
     }
 
     /// Compacts with the keyspace's strategy until there is nothing to do.
-    fn compact(&self) -> Result<(), BenchError> {
+    fn compact_by_strategy(&self) -> Result<(), BenchError> {
         let tree = &self.keyspace.tree;
         loop {
             let before = tree.current_version().id();

@@ -11,7 +11,7 @@
 //!
 //! `settle`: LevelDB offers no flush, no wait and no information on its background thread. Compacting a range without
 //! keys begins with flushing the memtable, and then finds nothing to compact. Compacting all keys would merge the whole
-//! tree into one level, which its own rules never do. After the flush the tree is polled until no level is full enough
+//! tree into one level, which its own rules never do (`compact` does that). After the flush the tree is polled until no level is full enough
 //! for LevelDB to compact it, and it has not changed for a while. (LevelDB also compacts after many wasted reads of one
 //! table; this cannot be predicted.)
 //!
@@ -121,6 +121,11 @@ impl Engine for LevelDb {
             last = now;
         }
         Ok(())
+    }
+
+    fn compact(&self) -> Result<(), BenchError> {
+        self.db.compact_all();
+        self.settle()
     }
 
     /// Returns the runs only, since LevelDB reports its memory only as a total.

@@ -46,7 +46,7 @@ pub struct Setup {
     /// Whether compaction runs, as it does by default. Otherwise it is held back: every flushed memtable stays a sorted
     /// run, and writers are not slowed down because of it.
     pub compaction: bool,
-    /// Values of at least so many bytes go to files of their own, in engines that have this. tamis does so by overrides.
+    /// Values of at least so many bytes go to files of their own, in engines that have this.
     pub separated_bytes: Option<u64>,
     /// `OPTION=VALUE` as tamis spells them, beyond its defaults. Other engines accept none.
     pub overrides: Vec<String>,
@@ -102,6 +102,11 @@ pub trait Engine: Store + Sized {
 
     /// Flushes memtables and, if compaction is on, waits until it has nothing left to do by its own rules.
     fn settle(&self) -> Result<(), BenchError>;
+
+    /// Flushes memtables and merges everything into one sorted run, by the engine's own command for that. B-trees have nothing to merge.
+    fn compact(&self) -> Result<(), BenchError> {
+        self.settle()
+    }
 
     /// Returns how many bytes it has written through mappings, which no write call counts.
     fn mapped_bytes(&self) -> u64 {

@@ -26,7 +26,8 @@
 //! [`NativeRocksDb`] is the same, built for the present processor, with tables mapped (`allow_mmap_reads`). RocksDB
 //! then reads blocks in the mapping, without copying them into the cache, and would verify their checksums at each
 //! read: its documentation says that this is meant for use without verification, so `verify_checksums` is off. Direct
-//! I/O is not possible with it.
+//! I/O is not possible with it. It also has what `OptimizeForPointLookup` sets, and tamis has by default: hash indexes in data blocks, and
+//! filters of whole keys in memtables.
 //!
 //! Threads: any may use the database; every session has its own options of reads and writes.
 
@@ -37,8 +38,8 @@ use std::path::Path;
 
 use ::rocksdb::{
     BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, DBRawIterator,
-    DEFAULT_COLUMN_FAMILY_NAME, Options, ReadOptions, WaitForCompactOptions, WriteBatch, WriteOptions,
-    properties,
+    DEFAULT_COLUMN_FAMILY_NAME, DataBlockIndexType, Options, ReadOptions, WaitForCompactOptions, WriteBatch,
+    WriteOptions, properties,
 };
 use tamis_bench::BenchError;
 use tamis_bench::store::{Session, Store};
@@ -58,6 +59,9 @@ const LEVELS: usize = 7;
 const LEVEL0_RUNS: u64 = 4;
 
 const MEMTABLES: i32 = 3;
+
+/// The share of a memtable that its filter takes, as in RocksDB's `OptimizeForPointLookup`.
+const MEMTABLE_FILTER_SHARE: f64 = 0.02;
 const BYTES_PER_SYNC: u64 = 1 << 20;
 
 /// RocksDB as the crate builds it.
@@ -113,7 +117,7 @@ impl<const NATIVE: bool> Engine for RocksDb<NATIVE> {
         // Each database has its own cache; RocksDB keeps it as long as necessary.
         let capacity = shared::size(setup.cache_bytes);
         let cache = (capacity > 0).then(|| Cache::new_hyper_clock_cache(capacity, 0));
-        let mut options = options_of(setup, cache.as_ref());
+        let mut options = options_of(setup, cache.as_ref(), NATIVE);
         options.set_allow_mmap_reads(NATIVE);
         // Only a named column family gives the handle that the batched `MultiGet` needs.
         let family = ColumnFamilyDescriptor::new(DEFAULT_COLUMN_FAMILY_NAME, options.clone());
@@ -141,6 +145,11 @@ impl<const NATIVE: bool> Engine for RocksDb<NATIVE> {
             ("disable_auto_compactions", (!setup.compaction).to_string()),
             ("WriteOptions::sync", setup.sync.to_string()),
             ("allow_mmap_reads", NATIVE.to_string()),
+            ("data_block_index_type", if NATIVE { "BinaryAndHash" } else { "BinarySearch" }.into()),
+            (
+                "memtable_prefix_bloom_size_ratio",
+                if NATIVE { MEMTABLE_FILTER_SHARE } else { 0.0 }.to_string(),
+            ),
             ("ReadOptions::verify_checksums", (!NATIVE).to_string()),
             (
                 "blob files",
@@ -170,6 +179,12 @@ impl<const NATIVE: bool> Engine for RocksDb<NATIVE> {
             true => self.db.wait_for_compact(&WaitForCompactOptions::default()).map_err(failed),
             false => Ok(()),
         }
+    }
+
+    fn compact(&self) -> Result<(), BenchError> {
+        self.db.flush().map_err(failed)?;
+        self.db.compact_range::<&[u8], &[u8]>(None, None);
+        self.settle()
     }
 
     /// Filters have the same size in memory as in their files; the remaining memory of table readers is approximately
@@ -212,7 +227,7 @@ fn property(text: &str, name: &str) -> Option<u64> {
 }
 
 /// Returns the options for a setup.
-pub(crate) fn options_of(setup: &Setup, cache: Option<&Cache>) -> Options {
+pub(crate) fn options_of(setup: &Setup, cache: Option<&Cache>, for_points: bool) -> Options {
     let mut tables = BlockBasedOptions::default();
     match cache {
         Some(cache) => tables.set_block_cache(cache),
@@ -225,6 +240,11 @@ pub(crate) fn options_of(setup: &Setup, cache: Option<&Cache>) -> Options {
     tables.set_cache_index_and_filter_blocks(false);
 
     let mut options = Options::default();
+    if for_points {
+        tables.set_data_block_index_type(DataBlockIndexType::BinaryAndHash);
+        options.set_memtable_prefix_bloom_ratio(MEMTABLE_FILTER_SHARE);
+        options.set_memtable_whole_key_filtering(true);
+    }
     options.create_if_missing(true);
     options.set_block_based_table_factory(&tables);
     options.set_max_open_files(-1);

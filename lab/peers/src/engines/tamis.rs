@@ -73,6 +73,11 @@ impl Engine for Tamis {
         Ok(())
     }
 
+    fn compact(&self) -> Result<(), BenchError> {
+        self.db.compact()?;
+        self.settle()
+    }
+
     fn mapped_bytes(&self) -> u64 {
         self.db.stats().write.log_mapped_bytes
     }
@@ -125,6 +130,9 @@ fn options_of(setup: &Setup) -> Result<(Options, BTreeMap<String, String>), Benc
     match setup.filter_bits {
         0 => texts.push("keyspace.filter=none".to_owned()),
         bits => texts.push(format!("keyspace.bits_per_key={bits}")),
+    }
+    if let Some(least) = setup.separated_bytes {
+        texts.push(format!("keyspace.blob_threshold={least}"));
     }
     if !setup.compaction {
         // The order matters: a limit may not be below the preceding one.

@@ -6,7 +6,7 @@ use super::tables::{self, Grid, Tally};
 use super::text::{self, HOW_TO_READ, Labels};
 
 /// The suites of the short form.
-const MAIN: [&str; 4] = ["settled", "runs", "load", "ycsb"];
+const MAIN: [&str; 5] = ["compacted", "settled", "runs", "load", "ycsb"];
 
 /// Returns the whole report.
 pub(super) fn report(summary: &Summary, context: &Context) -> String {

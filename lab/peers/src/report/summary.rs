@@ -6,14 +6,15 @@
 
 use std::collections::BTreeMap;
 
-use super::figure::Figure;
+use super::figure::{Figure, Unit};
 use crate::record::{Conditions, Row};
 
 /// The systems that tamis is compared with.
 pub(super) const PEERS: [&str; 4] = ["rocksdb", "rocksdb-native", "leveldb", "fjall"];
 
 /// Suites in the order of reports; others follow by name.
-const SUITES: [&str; 17] = [
+const SUITES: [&str; 18] = [
+    "compacted",
     "settled",
     "overwritten",
     "runs",
@@ -189,6 +190,10 @@ impl Group {
     pub(super) fn compare(&self, system: &str, figure: Figure) -> Option<Comparison<'_>> {
         let ours = self.spread(system, figure)?;
         let best = self.best(figure)?;
+        // Fractions of a byte are shown as none.
+        if figure.unit() == Unit::Bytes && ours.median < 1.0 && best.1.median < 1.0 {
+            return None;
+        }
         Some(Comparison { ours, best, ratio: figure.ratio(ours.median, best.1.median) })
     }
 }

@@ -362,8 +362,8 @@ mod tests {
             let names: Vec<&str> = grid.rows.iter().map(|row| row.cells[0].as_str()).collect();
             assert_eq!(names, ["get-empty §", "with", "seek", "with"]);
             let had = |row: usize, cell: usize| grid.rows[row].cells[cell].as_str();
-            assert_eq!(had(1, 1), "filters 10.00, indexes 1.00 bits, 4–5 runs, 64.0 MiB, 1,234 instructions");
-            assert_eq!(had(1, 2), "filters 14.24, indexes 1.00 bits, 4–5 runs, 64.0 MiB");
+            assert_eq!(had(1, 1), "10.00 + 1.00 bits, 4–5 runs, 64.0 MiB, 1,234 instr.");
+            assert_eq!(had(1, 2), "14.24 + 1.00 bits, 4–5 runs, 64.0 MiB");
         }
         assert_eq!(durability(&summary.suites[0]), ["tamis, tamis-grf: with the operating system"]);
     }

@@ -30,7 +30,7 @@ pub(super) const HOW_TO_READ: [&str; 7] = [
     "* fewer than 5 rounds. † the rounds differ by more than 20 % of the median. ‡ the rounds of tamis and of the \
      best overlap, so the ratio is not certain. § the filters of some system take more than 2 % more or less memory per key \
      than those of the first.",
-    "Below each time or throughput is what the system had: bits per key of all filters in memory, and of all indexes; sorted \
+    "Below each time or throughput is what the system had: bits per key of all filters in memory + of all indexes; sorted \
      runs; anonymous memory of the process; instructions of the calling thread per operation, counted by callgrind in a pass \
      of its own, without background threads, and with the check of the answer. LevelDB, LMDB and redb do not report filters and \
      indexes: LevelDB's are in mapped tables, the others are B-trees.",
@@ -98,13 +98,11 @@ pub(super) fn cell(group: &Group, system: &str, figure: Figure, brief: bool) -> 
 pub(super) fn had(group: &Group, system: &str) -> String {
     let of = |figure| group.spread(system, figure);
     let bits = |bytes: f64| mean(bytes * 8.0 / group.conditions.keys as f64);
-    let keys_known = of(Figure::FilterBits).is_some();
     let mut parts = Vec::new();
     if let Some(filters) = of(Figure::FilterBits) {
-        parts.push(format!("filters {}", mean(filters.median)));
-    }
-    if let Some(indexes) = of(Figure::Indexes).filter(|indexes| keys_known && indexes.median > 0.0) {
-        parts.push(format!("indexes {} bits", bits(indexes.median)));
+        let indexes = of(Figure::Indexes).filter(|indexes| indexes.median > 0.0);
+        let indexes = indexes.map_or(String::new(), |indexes| format!(" + {}", bits(indexes.median)));
+        parts.push(format!("{}{indexes} bits", mean(filters.median)));
     }
     if let Some(runs) = of(Figure::Runs) {
         let (from, to) = (runs.min.round() as u64, runs.max.round() as u64);
@@ -115,7 +113,7 @@ pub(super) fn had(group: &Group, system: &str) -> String {
         parts.push(bytes(memory.median.round() as u64));
     }
     if let Some(instructions) = of(Figure::Instructions) {
-        parts.push(format!("{} instructions", grouped(instructions.median.round() as u64)));
+        parts.push(format!("{} instr.", grouped(instructions.median.round() as u64)));
     }
     if parts.is_empty() { "—".to_owned() } else { parts.join(", ") }
 }
@@ -174,6 +172,7 @@ fn percent(share: f64) -> String {
 /// Returns a suite's heading.
 pub(super) fn suite(name: &str) -> String {
     match name {
+        "compacted" => "Compacted: everything merged into one run".to_owned(),
         "settled" => "Settled: compaction has finished".to_owned(),
         "overwritten" => "Overwritten: compaction has finished after as many overwrites as keys".to_owned(),
         "runs" => "Many runs: compaction held back".to_owned(),

@@ -311,6 +311,13 @@ impl Db {
         unsafe { leveldb_compact_range(self.db.raw(), empty, 0, empty, 0) }
     }
 
+    /// Flushes the memtable and merges all tables into one level.
+    pub(super) fn compact_all(&self) {
+        let all = std::ptr::null();
+        // SAFETY: the database is open. Null means an open end.
+        unsafe { leveldb_compact_range(self.db.raw(), all, 0, all, 0) }
+    }
+
     pub(super) fn property(&self, name: &CStr) -> Option<String> {
         // SAFETY: the database is open; the result is null or a string for the caller to free.
         unsafe { text(leveldb_property_value(self.db.raw(), name.as_ptr())) }

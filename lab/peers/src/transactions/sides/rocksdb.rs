@@ -131,7 +131,7 @@ impl<D: Kind> Side for RocksSide<D> {
         shared::make_dir(setup)?;
         let capacity = shared::size(setup.cache_bytes);
         let cache = (capacity > 0).then(|| Cache::new_hyper_clock_cache(capacity, 0));
-        let db = D::open(&options_of(setup, cache.as_ref()), setup).map_err(failed)?;
+        let db = D::open(&options_of(setup, cache.as_ref(), false), setup).map_err(failed)?;
         Ok(RocksSide { db, sync: setup.sync })
     }
 
