@@ -120,7 +120,7 @@ fn table(out: &mut String, grid: &Grid) {
     let rule = |at: usize| if at < grid.names { "---" } else { "---:" };
     line(&mut (0..grid.head.len()).map(|at| rule(at).to_owned()));
     for row in &grid.rows {
-        let stressed = |(at, cell): (usize, &String)| match row.strong == Some(at) {
+        let stressed = |(at, cell): (usize, &String)| match row.strong.contains(&at) {
             true => format!("**{}**", escaped(cell)),
             false => escaped(cell),
         };

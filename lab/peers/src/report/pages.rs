@@ -227,17 +227,18 @@ fn front(summary: &Summary) -> Result<Grid, String> {
     let mut rows = Vec::new();
     for (name, group) in groups {
         let spread = |system: &str| group.spread(system, Figure::NsPerOp);
-        let medians = || systems.iter().map(|(system, _)| spread(system).map_or(f64::INFINITY, |s| s.median));
-        let best = medians().fold(f64::INFINITY, f64::min);
-        let strong = medians().position(|median| median <= best).map(|at| at + 1);
+        let spreads: Vec<_> = systems.iter().map(|(system, _)| spread(system)).collect();
+        let best = spreads.iter().flatten().min_by(|a, b| a.median.total_cmp(&b.median));
+        let even = |at: &usize| spreads[*at].as_ref().zip(best).is_some_and(|(its, best)| its.min <= best.max);
+        let strong = (0..spreads.len()).filter(even).map(|at| at + 1).collect();
         let mut cells = vec![name.to_owned() + &text::memory(group, &names)];
         cells.extend(systems.iter().map(|(system, _)| text::cell(group, system, Figure::NsPerOp, true)));
         let mut with = vec![text::HAD.to_owned()];
         with.extend(systems.iter().map(|(system, _)| text::had(group, system)));
         rows.push(GridRow { cells, ratio: None, strong });
-        rows.push(GridRow { cells: with, ratio: None, strong: None });
+        rows.push(GridRow { cells: with, ratio: None, strong: Vec::new() });
     }
-    Ok(Grid { caption: "Medians; the best of each row in bold".to_owned(), head, rows, names: 1 })
+    Ok(Grid { caption: "Medians; in bold the best of each row, and those whose rounds overlap with its".to_owned(), head, rows, names: 1 })
 }
 
 #[cfg(test)]

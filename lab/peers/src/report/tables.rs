@@ -23,7 +23,7 @@ pub(crate) struct GridRow {
     /// The ratio if the row is a single comparison: above 1 for tamis.
     pub(crate) ratio: Option<f64>,
     /// The cell to stress.
-    pub(crate) strong: Option<usize>,
+    pub(crate) strong: Vec<usize>,
 }
 
 /// The results of one variant of tamis over all rows.
@@ -118,7 +118,7 @@ pub(super) fn overview(summary: &Summary) -> Grid {
                 text::had(group, comparison.best.0)
             ),
         ];
-        GridRow { cells, ratio: Some(comparison.ratio), strong: None }
+        GridRow { cells, ratio: Some(comparison.ratio), strong: Vec::new() }
     });
     Grid {
         caption: "Every row, tamis against the best of RocksDB, LevelDB and fjall, worst first".to_owned(),
@@ -137,7 +137,7 @@ pub(super) fn missed(summary: &Summary) -> Grid {
             let cells =
                 vec![summary.suites[at].name.clone(), labels[at].name(group), text::verdict(&verdict)];
             let share = ratio / verdict.target.at_least;
-            found.push((share, GridRow { cells, ratio: Some(share), strong: None }));
+            found.push((share, GridRow { cells, ratio: Some(share), strong: Vec::new() }));
         }
     }
     found.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -227,7 +227,7 @@ fn compared(
             cells.push(verdicts.join("; "));
         }
         let had = (figure == suite.headline()).then(|| had(suite, group, width));
-        [Some(GridRow { cells, ratio: None, strong: None }), had]
+        [Some(GridRow { cells, ratio: None, strong: Vec::new() }), had]
     });
     Grid { caption: figure.title().to_owned(), head, rows: rows.flatten().collect(), names: 1 }
 }
@@ -237,7 +237,7 @@ fn had(suite: &Suite, group: &Group, width: usize) -> GridRow {
     let mut cells = vec![text::HAD.to_owned()];
     cells.extend(suite.systems.iter().map(|system| text::had(group, system)));
     cells.resize(width, String::new());
-    GridRow { cells, ratio: None, strong: None }
+    GridRow { cells, ratio: None, strong: Vec::new() }
 }
 
 /// Returns where puts are when they return, a line for each answer with its systems.
@@ -259,7 +259,7 @@ pub(super) fn latencies(suite: &Suite) -> Option<Grid> {
         GridRow {
             cells: std::iter::once(labels.name(group)).chain(cells).collect(),
             ratio: None,
-            strong: None,
+            strong: Vec::new(),
         }
     });
     let caption = "p50 / p99 / p99.9 of single operations, ns, medians over the rounds".to_owned();
@@ -291,7 +291,7 @@ pub(super) fn options(options: &std::collections::BTreeMap<String, String>, suit
     let rows = options.iter().map(|(name, value)| GridRow {
         cells: vec![name.clone(), value.clone()],
         ratio: None,
-        strong: None,
+        strong: Vec::new(),
     });
     Grid {
         caption: format!("in {}", suites.join(", ")),

@@ -126,7 +126,7 @@ fn table(workload: Workload, groups: &Groups) -> Grid {
             if workload.scans() {
                 cells.extend([whole(line.scans_per_second), grouped(line.failed_scans)]);
             }
-            rows.push(GridRow { cells, ratio: others.map(|(by, _)| by), strong: None });
+            rows.push(GridRow { cells, ratio: others.map(|(by, _)| by), strong: Vec::new() });
         }
     }
     let head = head.into_iter().map(str::to_owned).collect();
@@ -163,7 +163,7 @@ fn targets(groups: &Groups) -> Grid {
 fn target(workload: Workload, threads: usize, side: Name, what: String, by: f64, met: bool) -> GridRow {
     let met = if met { "yes" } else { "no" }.to_owned();
     let cells = vec![workload.to_string(), threads.to_string(), side.to_string(), what, ratio(by), met];
-    GridRow { cells, ratio: Some(by), strong: None }
+    GridRow { cells, ratio: Some(by), strong: Vec::new() }
 }
 
 fn whole(number: f64) -> String {

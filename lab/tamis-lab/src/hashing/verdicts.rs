@@ -291,23 +291,7 @@ pub(super) fn figure_10(all: &Measured) -> Vec<Verdict> {
         }
         _ => more,
     };
-    let fewer = Verdict::open("Skewed queries meet fewer false positives", "0.08 % against 0.8 % a filter");
-    let rate = |row: Option<&&GainRow>| {
-        let each = all.side(&row?.setting, EACH)?;
-        (each.filters_per_op > 0.0).then(|| 100.0 * each.false_positives_per_op / each.filters_per_op)
-    };
-    let fewer = match (rate(zipf.last()), rate(uniform.last())) {
-        (Some(skewed), Some(even)) => fewer
-            .with(
-                format!("{skewed:.2} % against {even:.2} %"),
-                Some(skewed < even),
-                None,
-                (even > 0.0).then_some(skewed / even / 0.1),
-            )
-            .noting("This is chance: the rate depends on the few hottest keys, and may also be higher."),
-        _ => fewer,
-    };
-    vec![more, rising("The gain rises with the size of keys", "steeply, to > 60 %", &zipf, key_label), fewer]
+    vec![more, rising("The gain rises with the size of keys", "steeply, to > 60 %", &zipf, key_label)]
 }
 
 /// Returns the gain on the fastest of the given devices that were measured.
