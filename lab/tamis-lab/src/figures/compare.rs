@@ -228,12 +228,15 @@ fn weighed(open: Verdict, ours: String, gains: &[Gain], order: Option<bool>, siz
     }
     let above = median(gains.iter().map(|gain| gain.times)).is_some_and(|times| times > 1.0);
     let worse = gains.iter().filter(|gain| gain.is_worse()).count();
+    let within = gains.iter().filter(|gain| !gain.clear()).count();
     let mut verdict = open.with_size(ours, Some(above && 2 * worse < gains.len()), order, sized);
+    if verdict.finding == Finding::Holds && (worse > 0 || 2 * within > gains.len()) {
+        verdict.finding = Finding::Partly;
+    }
     if worse > 0 {
-        if verdict.finding == Finding::Holds {
-            verdict.finding = Finding::Partly;
-        }
         verdict.note = format!("The opposite at {worse} of {} points.", gains.len());
+    } else if 2 * within > gains.len() {
+        verdict.note = format!("Within the spreads at {within} of {} points.", gains.len());
     }
     verdict
 }
