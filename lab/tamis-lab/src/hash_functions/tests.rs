@@ -112,12 +112,8 @@ fn hashes_and_devices_are_timed() {
 fn the_model_is_shown_with_both_sets_of_constants_and_beside_counts() {
     let custom = Custom { ops: Some(200), keys: Some(40_000), repeats: Some(1), ..Custom::default() };
     let view = view("hash-fig6", &custom);
-    assert_eq!((view.panels.len(), view.verdicts.len()), (5, 20));
+    // What the equation makes of the paper's own constants is shown, not judged: a test of the equation does that.
+    assert_eq!((view.panels.len(), view.verdicts.len()), (5, 12));
     let counted = view.sheets.last().unwrap();
     assert!(counted.title.starts_with("Gain by counts"), "{}", counted.title);
-    assert!(
-        view.verdicts[..8].iter().all(|verdict| verdict.finding == Finding::Holds),
-        "{:?}",
-        view.verdicts
-    );
 }
