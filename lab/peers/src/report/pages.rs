@@ -229,7 +229,8 @@ fn front(summary: &Summary) -> Result<Grid, String> {
         let spread = |system: &str| group.spread(system, Figure::NsPerOp);
         let spreads: Vec<_> = systems.iter().map(|(system, _)| spread(system)).collect();
         let best = spreads.iter().flatten().min_by(|a, b| a.median.total_cmp(&b.median));
-        let even = |at: &usize| spreads[*at].as_ref().zip(best).is_some_and(|(its, best)| its.min <= best.max);
+        let even =
+            |at: &usize| spreads[*at].as_ref().zip(best).is_some_and(|(its, best)| its.min <= best.max);
         let strong = (0..spreads.len()).filter(even).map(|at| at + 1).collect();
         let mut cells = vec![name.to_owned() + &text::memory(group, &names)];
         cells.extend(systems.iter().map(|(system, _)| text::cell(group, system, Figure::NsPerOp, true)));
@@ -238,7 +239,12 @@ fn front(summary: &Summary) -> Result<Grid, String> {
         rows.push(GridRow { cells, ratio: None, strong });
         rows.push(GridRow { cells: with, ratio: None, strong: Vec::new() });
     }
-    Ok(Grid { caption: "Medians; in bold the best of each row, and those whose rounds overlap with its".to_owned(), head, rows, names: 1 })
+    Ok(Grid {
+        caption: "Medians; in bold the best of each row, and those whose rounds overlap with its".to_owned(),
+        head,
+        rows,
+        names: 1,
+    })
 }
 
 #[cfg(test)]
