@@ -430,6 +430,21 @@ mod tests {
         assert_eq!(group.compare("tamis", Figure::Resident).unwrap().ratio, 1.0);
     }
 
+    /// Some pages of a whole load, 0 B beside 0 B in the table, had a ratio of 2.50.
+    #[test]
+    fn fractions_of_a_byte_are_not_compared() {
+        let read = |tamis: f64, rocksdb: f64| {
+            let mut rows = rows_of("load", "fill-random", &[("tamis", &[10.0]), ("rocksdb", &[10.0])]);
+            for (row, bytes) in rows.iter_mut().zip([tamis, rocksdb]) {
+                row.figures.device_read_bytes_per_op = bytes;
+            }
+            group(&rows).compare("tamis", Figure::DeviceReadBytes).map(|comparison| comparison.ratio)
+        };
+        assert_eq!(read(0.2, 0.5), None);
+        assert_eq!(read(0.5, 2.0), Some(4.0));
+        assert_eq!(read(4.0, 2.0), Some(0.5));
+    }
+
     #[test]
     fn a_round_refused_among_others_does_not_count() {
         let mut rows = rows_of("settled", "seek", &[("rocksdb", &[4.0, 6.0])]);
