@@ -30,6 +30,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+use tamis_lab::documents::DocumentError;
 
 use crate::args::{Cli, Command, RunArgs};
 use crate::conduct::{Audience, Stage, conduct, version_of};
@@ -38,7 +39,7 @@ use crate::engines::system::{System, Visitor};
 use crate::failure::Failure;
 use crate::instructions::Start;
 use crate::link::Link;
-use crate::report::pages::{self, PageError};
+use crate::report::pages;
 use crate::report::{Context, ReportError};
 use crate::rows::Writer;
 use crate::show::Show;
@@ -182,7 +183,7 @@ fn condense(dir: &Path, out: &Path) -> Result<(), Failure> {
 }
 
 fn tables(root: &Path, check: bool) -> Result<(), Failure> {
-    let failed = |error: PageError| Failure::Usage(error.to_string());
+    let failed = |error: DocumentError| Failure::Usage(error.to_string());
     let outdated = || Ok(pages::outdated(root).map_err(failed)?.into_iter().map(|(path, _)| path).collect());
     let found: Vec<PathBuf> = if check { outdated()? } else { pages::refresh(root).map_err(failed)? };
     let names = || found.iter().map(|path| format!("{}\n", path.display())).collect::<String>();

@@ -4,6 +4,7 @@
 //! defines what an experiment is; the other modules are the experiments.
 
 pub mod advised;
+pub mod documents;
 pub mod elastic;
 pub mod figures;
 pub mod filters;

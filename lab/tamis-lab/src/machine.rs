@@ -10,6 +10,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use tamis_bench::report::bytes;
 
+/// The commit that the program and the engine in it were built from: twelve digits, ` with changes` if there were some, or `unknown`.
+pub const COMMIT: &str = env!("TAMIS_COMMIT");
+
 /// Where figures were measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
@@ -23,7 +26,7 @@ pub struct Machine {
     /// reported.
     #[serde(default)]
     pub caches: Vec<String>,
-    /// Operating system, release and instruction set: `Linux 6.1.0 x86_64`.
+    /// Operating system, the first two numbers of its release, and instruction set: `Linux 6.1 x86_64`.
     #[serde(alias = "kernel")]
     pub system: String,
     /// The disk of the databases: model, kind and file system, as far as known: `SAMSUNG MZVL2512, solid state, ext4`;
@@ -35,9 +38,11 @@ pub struct Machine {
 impl Machine {
     /// Returns this machine, with the disk below `place`, which need not exist yet. Reads a few small system files.
     pub fn read(place: Option<&Path>) -> Machine {
-        let release = [text("/proc/sys/kernel/ostype"), text("/proc/sys/kernel/osrelease")];
-        let named = release.iter().all(|part| !part.is_empty());
-        let system = if named { release.join(" ") } else { std::env::consts::OS.to_owned() };
+        let kind = text("/proc/sys/kernel/ostype");
+        let system = match release(&text("/proc/sys/kernel/osrelease")) {
+            Some(release) if !kind.is_empty() => format!("{kind} {release}"),
+            _ => std::env::consts::OS.to_owned(),
+        };
         Machine {
             cpu: model_name(&text("/proc/cpuinfo")).unwrap_or_else(|| "unknown".to_owned()),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
@@ -48,7 +53,7 @@ impl Machine {
         }
     }
 
-    /// Returns a one-line description: `AMD EPYC 7B13, 2 cores, 23.5 GiB, Linux 6.1.0 x86_64; disk: solid state, ext4`.
+    /// Returns a one-line description: `AMD EPYC 7B13, 2 cores, 23.5 GiB, Linux 6.1 x86_64; disk: solid state, ext4`.
     pub fn describe(&self) -> String {
         let cores = if self.cores == 1 { "1 core".to_owned() } else { format!("{} cores", self.cores) };
         let memory =
@@ -73,6 +78,16 @@ impl Machine {
 /// Returns the trimmed contents of a file; empty if it cannot be read.
 fn text(path: impl AsRef<Path>) -> String {
     fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
+}
+
+/// Returns the first two numbers of a kernel's release. What follows them names a build, or who made it.
+fn release(text: &str) -> Option<String> {
+    let digits = |part: &&str| part.bytes().next().is_some_and(|byte| byte.is_ascii_digit());
+    let mut parts = text.split(['.', '-', '+', '_', ' ']).take_while(digits);
+    match (parts.next(), parts.next()) {
+        (Some(major), Some(minor)) => Some(format!("{major}.{minor}")),
+        (major, _) => major.map(str::to_owned),
+    }
 }
 
 /// Returns the caches of the first processor as `L1 48K`.
@@ -240,6 +255,17 @@ mod tests {
         for (seconds, text) in days {
             assert_eq!(moment(seconds).split_once('T').unwrap().0, text);
         }
+    }
+
+    /// A release named the provider of the machine.
+    #[test]
+    fn of_a_release_two_numbers_are_kept() {
+        let kept = |text| release(text);
+        assert_eq!(kept("6.18.44-somebody-v657").as_deref(), Some("6.18"));
+        assert_eq!(kept("6.1-cloud").as_deref(), Some("6.1"));
+        assert_eq!(kept("7").as_deref(), Some("7"));
+        assert_eq!(kept("somebody-6.1").as_deref(), None);
+        assert_eq!(kept("").as_deref(), None);
     }
 
     #[test]

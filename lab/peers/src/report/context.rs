@@ -6,12 +6,9 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use tamis_lab::machine::{Machine, now};
+use tamis_lab::machine::{COMMIT, Machine, now};
 
 use super::ReportError;
-
-/// The commit that this program and the engine in it were built from.
-const COMMIT: &str = env!("TAMIS_COMMIT");
 
 /// The file's name.
 const FILE: &str = "machine.json";

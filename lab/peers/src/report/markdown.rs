@@ -1,5 +1,7 @@
 //! The report as (GitHub) Markdown: for the repository, and a short form for its front page.
 
+use tamis_lab::documents::{commands, escaped, table_line};
+
 use super::context::Context;
 use super::summary::{Suite, Summary, is_tamis};
 use super::tables::{self, Grid, Tally};
@@ -12,7 +14,7 @@ const MAIN: [&str; 5] = ["compacted", "settled", "runs", "load", "ycsb"];
 pub(super) fn report(summary: &Summary, context: &Context) -> String {
     let mut out = String::from("# tamis compared with other engines\n\n");
     out += &format!("{}, on {}.\n\n", escaped(&context.date), escaped(&context.machine.describe()));
-    commands(&mut out, &context.commands);
+    out += &commands(&context.commands);
     for paragraph in HOW_TO_READ {
         out += &format!("* {}\n", escaped(paragraph));
     }
@@ -62,7 +64,7 @@ pub(super) fn short(summary: &Summary, context: &Context) -> String {
         escaped(&context.machine.describe()),
         escaped(HOW_TO_READ[3])
     );
-    commands(&mut out, &context.commands);
+    out += &commands(&context.commands);
     ended(out)
 }
 
@@ -89,20 +91,6 @@ pub(super) fn below(out: &mut String, suite: &Suite) {
     }
 }
 
-/// Appends command lines, fenced.
-pub(crate) fn commands(out: &mut String, commands: &[String]) {
-    let lines: Vec<String> = commands.iter().map(|command| one_line(command)).collect();
-    // A fence longer than any sequence of backticks within.
-    let runs = lines.iter().flat_map(|line| line.split(|c| c != '`')).map(str::len);
-    let fence = "`".repeat(runs.max().unwrap_or(0).max(2) + 1);
-    *out += &format!("{fence}sh\n");
-    for line in lines {
-        *out += &line;
-        out.push('\n');
-    }
-    *out += &format!("{fence}\n\n");
-}
-
 /// Appends a table with its caption.
 pub(crate) fn titled(out: &mut String, grid: &Grid) {
     *out += &format!("**{}**\n\n", escaped(&grid.caption));
@@ -110,47 +98,17 @@ pub(crate) fn titled(out: &mut String, grid: &Grid) {
 }
 
 fn table(out: &mut String, grid: &Grid) {
-    let mut line = |cells: &mut dyn Iterator<Item = String>| {
-        for cell in cells {
-            *out += &format!("| {cell} ");
-        }
-        *out += "|\n";
-    };
-    line(&mut grid.head.iter().map(|cell| escaped(cell)));
+    *out += &table_line(grid.head.iter().map(|cell| escaped(cell)));
     let rule = |at: usize| if at < grid.names { "---" } else { "---:" };
-    line(&mut (0..grid.head.len()).map(|at| rule(at).to_owned()));
+    *out += &table_line((0..grid.head.len()).map(|at| rule(at).to_owned()));
     for row in &grid.rows {
         let stressed = |(at, cell): (usize, &String)| match row.strong.contains(&at) {
             true => format!("**{}**", escaped(cell)),
             false => escaped(cell),
         };
-        line(&mut row.cells.iter().enumerate().map(stressed));
+        *out += &table_line(row.cells.iter().enumerate().map(stressed));
     }
     out.push('\n');
-}
-
-/// Replaces line breaks.
-fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
-}
-
-/// Escapes any text: no markup, no HTML, no end of a cell or a line.
-pub(crate) fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let text: Vec<char> = one_line(text).chars().collect();
-    let word = |at: Option<usize>| at.and_then(|at| text.get(at)).is_some_and(|c| c.is_alphanumeric());
-    for (at, c) in text.iter().enumerate() {
-        match c {
-            '<' => out += "&lt;",
-            '>' => out += "&gt;",
-            '&' => out += "&amp;",
-            // Between letters it has no special meaning.
-            '_' if word(at.checked_sub(1)) && word(at.checked_add(1)) => out.push('_'),
-            '\\' | '|' | '`' | '*' | '_' | '[' | ']' | '~' => out.extend(['\\', *c]),
-            c => out.push(*c),
-        }
-    }
-    out
 }
 
 /// Ends text with a single newline.
@@ -160,6 +118,8 @@ pub(crate) fn ended(out: String) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tamis_lab::documents::one_line;
+
     use super::*;
     use crate::report::synthetic::{comparison, context, rows_of};
 

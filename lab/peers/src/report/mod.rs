@@ -32,7 +32,7 @@ mod text;
 
 pub use context::Context;
 // For the tables of `transactions`.
-pub(crate) use markdown::{commands, ended, escaped, titled};
+pub(crate) use markdown::{ended, titled};
 pub(crate) use summary::Spread;
 pub(crate) use tables::{Grid, GridRow};
 pub(crate) use text::{marks, ratio};

@@ -10,26 +10,20 @@
 //! A test compares all of them with their rows, and refuses tables in the README with another engine's name that are not made from rows.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
+
+use tamis_lab::documents::{DocumentError, Marker, Section, commands, escaped};
 
 use super::context::Context;
 use super::figure::Figure;
-use super::markdown::{self, escaped};
+use super::load;
+use super::markdown;
 use super::summary::{Group, Summary};
 use super::tables::{self, Grid, GridRow};
 use super::text::{self, Labels};
-use super::{ReportError, load};
 use crate::rows::FILE;
 
-const BEGIN: &str = "<!-- rows: ";
-const END: &str = "<!-- end of rows -->";
-
-/// Directories with documents, below that of the project.
-const DIRECTORIES: [&str; 5] = [".", "docs", "lab", "lab/peers", "lab/results"];
-
-/// Directory of rows.
-const RESULTS: &str = "lab/results";
+const MARKER: Marker = Marker("rows");
 
 /// The rows of the front table: a name, a suite and a workload.
 const FRONT: [(&str, &str, &str); 10] = [
@@ -58,116 +52,33 @@ const NAMES: [(&str, &str); 6] = [
     ("redb", "redb"),
 ];
 
-/// The reason why a document cannot be made.
-#[derive(Debug, thiserror::Error)]
-pub enum PageError {
-    /// Rows or documents cannot be read or written.
-    #[error(transparent)]
-    Report(#[from] ReportError),
-    /// A line that asks for something unknown.
-    #[error("{}: line {line}: {reason}", path.display())]
-    Line {
-        /// The document.
-        path: PathBuf,
-        /// The line, from 1.
-        line: usize,
-        /// What is wrong with it.
-        reason: String,
-    },
-}
-
 /// Writes the tables of all documents below `root` again, and returns those that have changed.
 ///
 /// # Errors
 ///
 /// A document asks for an unknown table, or rows are missing or damaged. No document is written then.
-pub fn refresh(root: &Path) -> Result<Vec<PathBuf>, PageError> {
-    let changed = outdated(root)?;
-    for (path, text) in &changed {
-        fs::write(path, text).map_err(|source| ReportError::io(path, source))?;
-    }
-    Ok(changed.into_iter().map(|(path, _)| path).collect())
+pub fn refresh(root: &Path) -> Result<Vec<PathBuf>, DocumentError> {
+    MARKER.refresh(root, &mut section(&mut BTreeMap::new()))
 }
 
 /// Returns the documents that differ from their rows, with what they should contain.
-pub fn outdated(root: &Path) -> Result<Vec<(PathBuf, String)>, PageError> {
-    let mut known = BTreeMap::new();
-    let mut changed = Vec::new();
-    for path in documents(root)? {
-        let text = fs::read_to_string(&path).map_err(|source| ReportError::io(&path, source))?;
-        let fresh = renewed(root, &path, &text, &mut known)?;
-        if fresh != text {
-            changed.push((path, fresh));
-        }
-    }
-    Ok(changed)
+pub fn outdated(root: &Path) -> Result<Vec<(PathBuf, String)>, DocumentError> {
+    MARKER.outdated(root, &mut section(&mut BTreeMap::new()))
 }
 
-fn documents(root: &Path) -> Result<Vec<PathBuf>, ReportError> {
-    let mut all = Vec::new();
-    for directory in DIRECTORIES {
-        let directory = root.join(directory);
-        if !directory.is_dir() {
-            continue;
-        }
-        let entries = fs::read_dir(&directory).map_err(|source| ReportError::io(&directory, source))?;
-        for entry in entries {
-            let path = entry.map_err(|source| ReportError::io(&directory, source))?.path();
-            if path.extension().is_some_and(|extension| extension == "md") {
-                all.push(path);
-            }
-        }
-    }
-    all.sort();
-    Ok(all)
-}
+/// Rows that were read, by their directory.
+type Known = BTreeMap<PathBuf, (Summary, Context)>;
 
-/// Rows that were read.
-type Known = BTreeMap<String, (Summary, Context)>;
-
-fn renewed(root: &Path, path: &Path, text: &str, known: &mut Known) -> Result<String, PageError> {
-    if !text.contains(BEGIN) {
-        return Ok(text.to_owned());
-    }
-    let mut out = String::with_capacity(text.len());
-    let mut lines = text.lines().enumerate();
-    while let Some((at, line)) = lines.next() {
-        out += line;
-        out.push('\n');
-        let Some(request) = line.strip_prefix(BEGIN) else { continue };
-        let bad = |reason: String| PageError::Line { path: path.to_owned(), line: at + 1, reason };
-        let request = request.strip_suffix("-->").ok_or_else(|| bad("it has no end".to_owned()))?;
-        let (rows, kind) =
-            request.trim().split_once(' ').ok_or_else(|| bad("it names no table".to_owned()))?;
-        if !known.contains_key(rows) {
-            known.insert(rows.to_owned(), read(root, rows).map_err(|error| bad(error.to_string()))?);
+fn section(known: &mut Known) -> impl FnMut(&Path, &str) -> Result<Section, String> {
+    |dir, kind| {
+        if !known.contains_key(dir) {
+            let rows = load(&dir.join(FILE)).map_err(|error| error.to_string())?;
+            let context = Context::load(dir).map_err(|error| error.to_string())?;
+            known.insert(dir.to_owned(), (Summary::of(&rows), context));
         }
-        let (summary, context) = &known[rows];
-        out += "\n";
-        out += table(summary, context, kind.trim()).map_err(bad)?.trim();
-        out += "\n\n";
-        if !lines.any(|(_, line)| line == END) {
-            return Err(PageError::Line {
-                path: path.to_owned(),
-                line: at + 1,
-                reason: format!("there is no `{END}` after it"),
-            });
-        }
-        out += END;
-        out.push('\n');
+        let (summary, context) = &known[dir];
+        Ok(table(summary, context, kind)?.into())
     }
-    Ok(out)
-}
-
-fn read(root: &Path, rows: &str) -> Result<(Summary, Context), ReportError> {
-    let asked = Path::new(rows);
-    let plain = asked.components().all(|part| matches!(part, Component::Normal(_)));
-    let dir = root.join(asked);
-    if !plain || !asked.starts_with(RESULTS) {
-        let source = std::io::Error::other(format!("rows are below {RESULTS}"));
-        return Err(ReportError::io(&dir, source));
-    }
-    Ok((Summary::of(&load(&dir.join(FILE))?), Context::load(&dir)?))
 }
 
 fn table(summary: &Summary, context: &Context, kind: &str) -> Result<String, String> {
@@ -185,7 +96,7 @@ fn table(summary: &Summary, context: &Context, kind: &str) -> Result<String, Str
                 out += &format!(", commit {}", escaped(&context.commits.join(", ")));
             }
             out += ":\n\n";
-            markdown::commands(&mut out, &context.commands);
+            out += &commands(&context.commands);
         }
         "times" => {
             let suite = found()?;
@@ -249,9 +160,11 @@ fn front(summary: &Summary) -> Result<Grid, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
+    use crate::report::condense;
     use crate::report::synthetic::{comparison, context};
-    use crate::report::{condense, markdown::commands};
 
     fn root() -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -270,7 +183,7 @@ mod tests {
         let text = fs::read_to_string(root().join("README.md")).unwrap();
         let mut made = false;
         for line in text.lines() {
-            made = line.starts_with(BEGIN) || made && line != END;
+            made = MARKER.begins(line) || made && line != MARKER.end();
             let names_one = NAMES.iter().any(|(_, name)| line.contains(&format!("| {name} |")));
             assert!(made || !names_one, "{line}");
         }
@@ -298,9 +211,9 @@ mod tests {
 
     #[test]
     fn tables_follow_their_rows_and_the_rest_stays() {
-        let begin = |kind: &str| format!("{BEGIN}lab/results/all {kind} -->");
+        let (begin, end) = (|kind: &str| MARKER.begin("lab/results/all", kind), MARKER.end());
         let document = format!(
-            "# A\n\n{}\nstale\n{END}\n\nbetween\n\n{}\n{END}\n{}\n{END}\nafter\n",
+            "# A\n\n{}\nstale\n{end}\n\nbetween\n\n{}\n{end}\n{}\n{end}\nafter\n",
             begin("times settled"),
             begin("front"),
             begin("run")
@@ -314,9 +227,7 @@ mod tests {
         assert!(!fresh.contains("stale") && fresh.contains("| get-empty, 2 threads"), "{fresh}");
         assert!(fresh.contains("| ns per operation | tamis | RocksDB | LevelDB | fjall | redb |"), "{fresh}");
         assert!(fresh.contains("| get of an absent key | **218** | 1,186† |"), "{fresh}");
-        let mut run = String::new();
-        commands(&mut run, &context().commands);
-        assert!(fresh.contains(run.trim()));
+        assert!(fresh.contains(commands(&context().commands).trim()));
         assert_eq!(refresh(dir.path()).unwrap(), Vec::<PathBuf>::new(), "nothing has changed since");
         // A figure that somebody corrects by hand is found.
         fs::write(dir.path().join("docs/comparison.md"), fresh.replacen("**218**", "**118**", 1)).unwrap();
@@ -325,19 +236,15 @@ mod tests {
 
     #[test]
     fn what_cannot_be_made_is_refused() {
-        for (line, what) in [
-            (format!("{BEGIN}lab/results/all -->\n{END}"), "names no table"),
-            (format!("{BEGIN}lab/results/all poem -->\n{END}"), "poem"),
-            (format!("{BEGIN}lab/results/all times cold -->\n{END}"), "no suite `cold`"),
-            (format!("{BEGIN}lab/results/none front -->\n{END}"), "rows.jsonl"),
-            (format!("{BEGIN}lab/results/../../x front -->\n{END}"), "rows are below"),
-            (format!("{BEGIN}lab/results/all front\n{END}"), "no end"),
-            (format!("{BEGIN}lab/results/all front -->\n"), "after it"),
+        for (dir, kind, what) in [
+            ("all", "poem", "poem"),
+            ("all", "times cold", "no suite `cold`"),
+            ("none", "front", "rows.jsonl"),
         ] {
-            let dir = project(&format!("text\n{line}\n"));
+            let begin = MARKER.begin(&format!("lab/results/{dir}"), kind);
+            let dir = project(&format!("text\n{begin}\n{}\n", MARKER.end()));
             let error = refresh(dir.path()).unwrap_err().to_string();
-            assert!(error.contains(what) && error.contains("line 2"), "{line}: {error}");
-            assert_eq!(text(&dir), format!("text\n{line}\n"));
+            assert!(error.contains(what) && error.contains("line 2"), "{begin}: {error}");
         }
     }
 }

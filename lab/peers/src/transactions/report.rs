@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use tamis_bench::report::{Align, Table, bytes, grouped, mean};
+use tamis_lab::documents::{commands, escaped};
 
 use super::conduct::{Plan, Row};
 use super::measure::Figures;
 use super::sides::Name;
 use super::workload::Workload;
-use crate::report::{Context, Grid, GridRow, Spread, commands, ended, escaped, marks, ratio, titled};
+use crate::report::{Context, Grid, GridRow, Spread, ended, marks, ratio, titled};
 
 /// The share of plain writes that transactions without contention should reach.
 const TARGET: f64 = 0.9;
@@ -210,7 +211,7 @@ pub(super) fn markdown(tables: &[Grid], plan: &Plan, context: &Context, command:
     let mut out = String::from("# Transactions compared\n\n");
     let machine = escaped(&context.machine.describe());
     out += &format!("{}, on {machine}. {}.\n\n", escaped(&context.date), escaped(&sizes(plan)));
-    commands(&mut out, &[command.to_owned()]);
+    out += &commands(&[command.to_owned()]);
     HOW_TO_READ.iter().for_each(|line| out += &format!("* {}\n", escaped(line)));
     out.push('\n');
     plan.sides.iter().for_each(|side| out += &format!("* {}: {}\n", side.name(), side.about()));

@@ -2,8 +2,11 @@
 //!
 //! * `list`, `show`: the experiments and their costs;
 //! * `run`: measures into a directory of results, and continues where an earlier run was interrupted;
-//! * `report`: writes all results of a directory as one page.
+//! * `report`: writes all results of a directory as one page;
+//! * `keep`: copies results into the form that the repository keeps;
+//! * `tables`: makes the parts of the documents again that come from kept results.
 
+mod keep;
 mod list;
 mod report;
 mod run;
@@ -38,6 +41,10 @@ enum What {
     Run(Box<run::RunArgs>),
     /// Write all results as one page of HTML
     Report(report::ReportArgs),
+    /// Copy complete results into the form that the repository keeps: the setup, and compressed rows
+    Keep(keep::KeepArgs),
+    /// Make the tables and pictures of the documents below a directory again, from kept results
+    Tables(keep::TablesArgs),
     #[command(external_subcommand)]
     Other(Vec<OsString>),
 }
@@ -49,11 +56,13 @@ pub(crate) fn run(args: ExperimentArgs, out: &mut Out) -> Result<Outcome, Failur
         What::Show(args) => list::show(&args, &figures, out),
         What::Run(args) => run::run(*args, &figures, out),
         What::Report(args) => report::run(&args, out),
+        What::Keep(args) => keep::run(&args, out),
+        What::Tables(args) => keep::tables(&args, out),
         What::Other(words) => {
             let word = words.first().map_or_else(String::new, |word| word.to_string_lossy().into_owned());
             let hint = match select(&figures, &[&word]) {
                 Ok(_) => format!("`tamis-lab experiment run {word}` measures it"),
-                Err(_) => "known are list, show, run and report".to_owned(),
+                Err(_) => "known are list, show, run, report, keep and tables".to_owned(),
             };
             Err(Failure::usage(format!("tamis-lab experiment does not know `{word}`: {hint}")))
         }

@@ -34,6 +34,16 @@ impl Paper {
         }
     }
 
+    /// Returns its name on the command line.
+    pub fn word(self) -> &'static str {
+        match self {
+            Paper::HashSharing => "hash-sharing",
+            Paper::ElasticBf => "elastic",
+            Paper::Grf => "grf",
+            Paper::Ours => "ours",
+        }
+    }
+
     /// Returns title and venue; empty for none.
     pub fn source(self) -> &'static str {
         match self {

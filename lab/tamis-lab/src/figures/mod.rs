@@ -17,6 +17,7 @@ pub mod compare;
 pub mod compose;
 mod custom;
 pub mod draw;
+pub mod pages;
 mod panel;
 pub mod peers;
 pub mod report;

@@ -29,6 +29,7 @@ fn loaded(about: About, scale: Scale, (done, steps): (usize, usize), view: View)
             format: 1,
             figure: about.name.to_owned(),
             scale,
+            commit: String::new(),
             version: "0.1.0".to_owned(),
             build: if scale == Scale::Small { "debug" } else { "release" }.to_owned(),
             seed: 7,

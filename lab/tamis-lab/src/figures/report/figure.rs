@@ -173,7 +173,8 @@ fn measured(page: &mut Page, figure: &Loaded) {
             _ => format!(", took {}", duration(figure.seconds())),
         };
         say("Begun", &format!("{}{took}", moment(&setup.began)));
-        say("Program", &format!("tamis {} ({}), seed {}", setup.version, setup.build, setup.seed));
+        let commit = if setup.commit.is_empty() { String::new() } else { format!(" {}", setup.commit) };
+        say("Program", &format!("tamis {}{commit} ({}), seed {}", setup.version, setup.build, setup.seed));
         page.text_tag("dt", &[], "Command");
         page.tag("dd", &[], |page| {
             page.tag("pre", &[], |page| page.tag("code", &[], |page| command(page, &setup.command)));

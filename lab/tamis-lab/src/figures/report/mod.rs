@@ -43,7 +43,7 @@ pub fn html(figures: &[Loaded], unreadable: &[String]) -> String {
 }
 
 /// Groups figures by paper, without papers that have none.
-fn by_paper(figures: &[Loaded]) -> Vec<(Paper, Vec<&Loaded>)> {
+pub(super) fn by_paper(figures: &[Loaded]) -> Vec<(Paper, Vec<&Loaded>)> {
     let of = |paper| figures.iter().filter(|figure| figure.about.paper == paper).collect::<Vec<_>>();
     Paper::ALL
         .map(|paper| (paper, of(paper)))

@@ -7,6 +7,8 @@
 //! * `rows.jsonl`: the rows of each step, each followed by a line `{"kind":"done", …}` (`store` has the rules);
 //! * `rows.csv`, `verdicts.json`, `*.svg`: derived from the rows when all steps are done, each replaced as a whole.
 //!
+//! Results that are kept in the repository ([`keep`]) have the setup, and the rows in `rows.jsonl.gz`.
+//!
 //! The contents of all files are untrusted: damage is an error that names the file and the line.
 //!
 //! One process at a time runs in a directory: it holds the lock of its file `lock`. Reading takes no lock: rows are
@@ -25,6 +27,8 @@ use super::{About, Figure, Row, Scale, View, catalogue};
 
 pub use setup::Setup;
 pub use store::Done;
+#[cfg(test)]
+pub(super) use store::keep as store_keep;
 pub(super) use store::{Store, Stored, there};
 
 /// The results of one figure at one scale, as stored on disk.
@@ -60,6 +64,28 @@ impl Loaded {
     pub fn seconds(&self) -> f64 {
         self.done.iter().map(|done| done.seconds).sum()
     }
+}
+
+/// Writes all complete results below `from` to `to` in the form that the repository keeps, and returns the names of what was
+/// written and of what is unfinished.
+///
+/// # Errors
+///
+/// Some results are damaged or belong to no known figure; a file cannot be read or written.
+pub fn keep(from: &Path, to: &Path) -> Result<(Vec<String>, Vec<String>), BenchError> {
+    let fs = DiskFs::without_mapping();
+    let present = load_all(from)?;
+    if let Some(reason) = present.unreadable.first() {
+        return Err(BenchError::Request(reason.clone()));
+    }
+    let (mut kept, mut unfinished) = (Vec::new(), Vec::new());
+    for loaded in present.loaded {
+        let (name, scale) = (loaded.about.name, loaded.scale);
+        let complete = store::keep(&fs, &directory(from, name, scale), &directory(to, name, scale))?;
+        let list = if complete { &mut kept } else { &mut unfinished };
+        list.push(format!("{name}/{scale}"));
+    }
+    Ok((kept, unfinished))
 }
 
 /// All results of a directory.

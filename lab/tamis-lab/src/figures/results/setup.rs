@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde::{Deserialize, Serialize};
 
 use crate::figures::{Custom, Plan, Scale};
-use crate::machine::{Machine, now};
+use crate::machine::{COMMIT, Machine, now};
 
 /// Version of this layout. Others are refused, since their rows would be misread.
 const FORMAT: u32 = 1;
@@ -21,6 +21,9 @@ pub struct Setup {
     pub scale: Scale,
     /// The program's version.
     pub version: String,
+    /// The commit that the program was built from when the first step began; empty if that was not recorded.
+    #[serde(default)]
+    pub commit: String,
     /// `release`, or `debug`, whose times are meaningless.
     pub build: String,
     /// Seed of keys and all random choices.
@@ -51,6 +54,7 @@ impl Setup {
             figure: figure.to_owned(),
             scale,
             version: tamis_bench::VERSION.to_owned(),
+            commit: COMMIT.to_owned(),
             build: if cfg!(debug_assertions) { "debug" } else { "release" }.to_owned(),
             seed: custom.seed,
             command: command(figure, scale, custom.seed, &arguments),
@@ -63,8 +67,8 @@ impl Setup {
         }
     }
 
-    /// Returns what makes rows of this setup incomparable with rows of `other`; `None` if nothing does. The time and
-    /// the machine's memory are ignored.
+    /// Returns what makes rows of this setup incomparable with rows of `other`; `None` if nothing does. The time, the
+    /// commit and the machine's memory are ignored.
     pub(in crate::figures) fn difference(&self, other: &Setup) -> Option<String> {
         let mut found = Vec::new();
         let mut differ = |what: &str, there: &str, here: &str| {

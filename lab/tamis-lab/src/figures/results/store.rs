@@ -10,10 +10,17 @@
 //! * Resuming writes the rows that count to a new file, which replaces the old one, and appends to it.
 //! * Starting over removes the rows before the setup is replaced: rows never coexist with another setup.
 //!
+//! Kept results ([`keep`]) have their rows compressed in `rows.jsonl.gz`. They are read like others where there are no rows beside
+//! them.
+//!
 //! All file operations go through a [`FileSystem`]. A [`Store`] holds the directory's lock; one thread uses it.
 
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
+use flate2::Compression;
+use flate2::read::MultiGzDecoder;
+use flate2::write::GzEncoder;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tamis::io::{DirLock, FileSystem, Usage, WriteFile, read_file, write_file_atomically};
@@ -26,6 +33,10 @@ use crate::figures::Row;
 pub(super) const SETUP: &str = "setup.json";
 /// The file of rows.
 const ROWS: &str = "rows.jsonl";
+/// The file of rows of kept results.
+const KEPT: &str = "rows.jsonl.gz";
+/// Kept rows must not be larger than this, in bytes: a small file could otherwise fill all memory.
+const LARGEST: u64 = 256 << 20;
 /// The lock file, which excludes concurrent runs.
 const LOCK: &str = "lock";
 /// The `kind` of the line after a finished step.
@@ -60,8 +71,7 @@ pub(super) fn read(fs: &dyn FileSystem, dir: &Path) -> Result<Option<Stored>, Be
     let path = dir.join(SETUP);
     let Some(bytes) = read_if_there(fs, &path)? else { return Ok(None) };
     let setup: Setup = serde_json::from_slice(&bytes).map_err(|error| damaged(&path, error))?;
-    let path = dir.join(ROWS);
-    let mut lines = read_if_there(fs, &path)?.unwrap_or_default();
+    let (path, mut lines) = rows_of(fs, dir)?;
     let (rows, done, kept) = parse(&lines).map_err(|reason| damaged(&path, reason))?;
     lines.truncate(kept);
     for (number, done) in done.iter().enumerate() {
@@ -72,6 +82,49 @@ pub(super) fn read(fs: &dyn FileSystem, dir: &Path) -> Result<Option<Stored>, Be
         }
     }
     Ok(Some(Stored { setup, rows, done, lines }))
+}
+
+/// Returns the lines of a directory, and the file that has them.
+fn rows_of(fs: &dyn FileSystem, dir: &Path) -> Result<(PathBuf, Vec<u8>), BenchError> {
+    let path = dir.join(ROWS);
+    if let Some(lines) = read_if_there(fs, &path)? {
+        return Ok((path, lines));
+    }
+    let kept = dir.join(KEPT);
+    let Some(packed) = read_if_there(fs, &kept)? else { return Ok((path, Vec::new())) };
+    let mut lines = Vec::new();
+    let read = MultiGzDecoder::new(&packed[..]).take(LARGEST + 1).read_to_end(&mut lines);
+    match read.map_err(|error| damaged(&kept, error))? as u64 > LARGEST {
+        true => Err(damaged(&kept, format!("more than {LARGEST} bytes of rows"))),
+        false => Ok((kept, lines)),
+    }
+}
+
+/// Writes the results of directory `from` to directory `to` in the form in which they are kept: setup and compressed rows, from which
+/// everything else can be derived. Returns whether there were complete ones; nothing is written otherwise. The same results give the
+/// same bytes.
+///
+/// # Errors
+///
+/// A file is damaged, or cannot be read or written.
+pub(in crate::figures) fn keep(fs: &dyn FileSystem, from: &Path, to: &Path) -> Result<bool, BenchError> {
+    let Some(stored) = read(fs, from)? else { return Ok(false) };
+    if stored.done.len() != stored.setup.steps.len() {
+        return Ok(false);
+    }
+    fs.create_dir_all(to).map_err(|source| BenchError::Io {
+        operation: "make",
+        path: to.to_owned(),
+        source,
+    })?;
+    // Neither a name nor a time is stored in it.
+    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+    packed.write_all(&stored.lines).expect("a vector takes everything");
+    let packed = packed.finish().expect("a vector takes everything");
+    let json = serde_json::to_string_pretty(&stored.setup).expect("strings and numbers have a form in JSON");
+    replace(fs, &to.join(SETUP), (json + "\n").as_bytes())?;
+    replace(fs, &to.join(KEPT), &packed)?;
+    Ok(true)
 }
 
 fn read_if_there(fs: &dyn FileSystem, path: &Path) -> Result<Option<Vec<u8>>, BenchError> {
@@ -180,8 +233,9 @@ impl<'f> Store<'f> {
             None => {
                 // Derived files go first: they must not outlive the rows.
                 let names = fs.list(dir).map_err(io("list", dir))?;
-                let made =
-                    |name: &String| name == "rows.csv" || name == "verdicts.json" || name.ends_with(".svg");
+                let made = |name: &String| {
+                    name == "rows.csv" || name == KEPT || name == "verdicts.json" || name.ends_with(".svg")
+                };
                 let made = names.iter().filter(|name| made(name)).map(|name| dir.join(name));
                 for path in std::iter::once(path.clone()).chain(made) {
                     match fs.remove(&path) {
@@ -192,7 +246,7 @@ impl<'f> Store<'f> {
                 fs.sync_dir(dir).map_err(io("sync", dir))?;
                 let json =
                     serde_json::to_string_pretty(setup).expect("strings and numbers have a form in JSON");
-                replace(fs, &dir.join(SETUP), &(json + "\n"))?;
+                replace(fs, &dir.join(SETUP), (json + "\n").as_bytes())?;
                 Stored { setup: setup.clone(), rows: Vec::new(), done: Vec::new(), lines: Vec::new() }
             }
         };
@@ -232,7 +286,7 @@ impl<'f> Store<'f> {
     /// Replaces a file of the directory as a whole.
     pub(in crate::figures) fn replace(&self, name: &str, text: &str) -> Result<PathBuf, BenchError> {
         let path = self.dir.join(name);
-        replace(self.fs, &path, text)?;
+        replace(self.fs, &path, text.as_bytes())?;
         Ok(path)
     }
 
@@ -255,7 +309,12 @@ pub(in crate::figures) fn there(
     setup: &Setup,
 ) -> Result<Option<Stored>, BenchError> {
     let Some(stored) = read(fs, dir)? else { return Ok(None) };
-    match stored.setup.difference(setup) {
+    let complete = stored.done.len() == stored.setup.steps.len();
+    // The rows of one run are of one engine. What is complete may be printed by any program.
+    let commits = (!complete && stored.setup.commit != setup.commit).then(|| {
+        format!("commit: {} there, {} now", or_unknown(&stored.setup.commit), or_unknown(&setup.commit))
+    });
+    match stored.setup.difference(setup).or(commits) {
         None => Ok(Some(stored)),
         Some(difference) => Err(BenchError::Request(format!(
             "{} was measured with other settings ({difference}): pass --restart to measure it again, or another --out",
@@ -264,9 +323,13 @@ pub(in crate::figures) fn there(
     }
 }
 
-fn replace(fs: &dyn FileSystem, path: &Path, text: &str) -> Result<(), BenchError> {
+fn replace(fs: &dyn FileSystem, path: &Path, bytes: &[u8]) -> Result<(), BenchError> {
     let failed = |source| BenchError::Io { operation: "write", path: path.to_owned(), source };
-    write_file_atomically(fs, path, text.as_bytes()).map_err(failed)
+    write_file_atomically(fs, path, bytes).map_err(failed)
+}
+
+fn or_unknown(text: &str) -> &str {
+    if text.is_empty() { "unknown" } else { text }
 }
 
 fn lines(rows: &[Row]) -> String {

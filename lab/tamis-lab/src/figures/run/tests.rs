@@ -8,7 +8,7 @@ use tamis_bench::progress::NoProgress;
 use tamis_testkit::{CrashMode, FaultPlan, FaultyFs};
 
 use super::*;
-use crate::figures::results::{load_all_of, load_from};
+use crate::figures::results::{load_all_of, load_from, store_keep};
 use crate::figures::{About, Axis, Kind, Needs, Panel, Paper, Point, Row, Series, View};
 
 /// A figure of steps whose rows depend on their number.
@@ -190,6 +190,67 @@ fn a_torn_last_line_belongs_to_the_interrupted_step() {
             assert!(text(&fs, "rows.jsonl").starts_with(&whole[..ends[..kept].last().copied().unwrap_or(0)]));
         }
     }
+}
+
+/// The steps of a run were continued by a program of another commit, and its rows were of two engines.
+#[test]
+fn an_unfinished_run_of_another_commit_is_not_continued() {
+    let fs = FaultyFs::new(1);
+    let figure = Steps::new(2).failing_at(1);
+    go(&fs, &figure, &Custom::default(), false).unwrap_err();
+    let setup = text(&fs, "setup.json");
+    let another = setup.replace(crate::machine::COMMIT, "0123456789ab");
+    put(&fs, "setup.json", another.as_bytes());
+    let error = go(&fs, &figure, &Custom::default(), false).unwrap_err().to_string();
+    assert!(error.contains("commit: 0123456789ab there") && error.contains("--restart"), "{error}");
+    put(&fs, "setup.json", setup.as_bytes());
+    go(&fs, &figure, &Custom::default(), false).unwrap();
+    // What is complete is printed by any program.
+    put(&fs, "setup.json", another.as_bytes());
+    assert_eq!(go(&fs, &figure, &Custom::default(), false).unwrap().measured, 0);
+}
+
+#[test]
+fn kept_results_are_read_like_others() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let fs = DiskFs::without_mapping();
+    let (there, kept) = (|out: &Path| directory(out, "test-steps", Scale::Small), "rows.jsonl.gz");
+    let figure = Steps::new(3);
+    let keep = || store_keep(&fs, &there(from.path()), &there(to.path()));
+    assert!(!keep().unwrap(), "there is nothing");
+    let begun = Steps::new(3).failing_at(2);
+    run(&begun, Scale::Small, &Custom::default(), from.path(), false, &NoProgress).unwrap_err();
+    assert!(!keep().unwrap() && !there(to.path()).exists(), "unfinished ones are not kept");
+    let whole =
+        run(&figure, Scale::Small, &Custom::default(), from.path(), false, &NoProgress).unwrap().loaded;
+    assert!(keep().unwrap());
+    let names: Vec<String> = fs.list(&there(to.path())).unwrap();
+    assert_eq!(names.len(), 2, "{names:?}");
+    let load = || load_from(&fs, &figure, Scale::Small, to.path());
+    let loaded = load().unwrap().unwrap();
+    assert_eq!((&loaded.setup, &loaded.rows, &loaded.done), (&whole.setup, &whole.rows, &whole.done));
+    let path = there(to.path()).join(kept);
+    let packed = std::fs::read(&path).unwrap();
+    assert!(
+        keep().unwrap() && std::fs::read(&path).unwrap() == packed,
+        "the same results give the same bytes"
+    );
+    // Damage is an error that names the file.
+    let mut bad = vec![packed[..packed.len() - 9].to_vec(), b"not compressed".to_vec()];
+    bad.push({
+        let mut flipped = packed.clone();
+        flipped[packed.len() / 2] ^= 0x10;
+        flipped
+    });
+    for bytes in bad {
+        std::fs::write(&path, &bytes).unwrap();
+        let error = load().unwrap_err().to_string();
+        assert!(error.contains(kept) && error.contains("damaged"), "{error}");
+    }
+    // Kept rows do not outlive a setup that replaces theirs.
+    std::fs::write(&path, &packed).unwrap();
+    run(&figure, Scale::Small, &Custom::default(), to.path(), true, &NoProgress).unwrap();
+    assert!(!path.exists());
 }
 
 #[test]

@@ -1,9 +1,10 @@
-//! Tells the program which commit it was built from, for the record beside its rows.
+//! Tells the laboratory's programs which commit they were built from, for the record beside their rows.
 
 use std::process::Command;
 
-/// What the program is built from, besides the Rust toolchain and other engines.
-const SOURCES: [&str; 4] = ["../../crates", "..", "../../Cargo.toml", "../../Cargo.lock"];
+/// What they are built from, besides the Rust toolchain and other engines.
+const SOURCES: [&str; 5] =
+    ["../../crates", "..", ":(exclude)../results", "../../Cargo.toml", "../../Cargo.lock"];
 
 fn main() {
     // Written by git at every commit, checkout and reset.
