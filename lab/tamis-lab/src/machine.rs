@@ -47,7 +47,7 @@ impl Machine {
             cpu: model_name(&text("/proc/cpuinfo")).unwrap_or_else(|| "unknown".to_owned()),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             caches: caches(),
-            memory_bytes: memory(&text("/proc/meminfo"), &text("/sys/fs/cgroup/memory.max")),
+            memory_bytes: tamis::io::memory_bytes(),
             system: format!("{system} {}", std::env::consts::ARCH),
             disk: place.map_or_else(String::new, disk),
         }
@@ -117,13 +117,6 @@ fn size(text: &str) -> Option<usize> {
 fn model_name(cpuinfo: &str) -> Option<String> {
     let mut fields = cpuinfo.lines().filter_map(|line| line.split_once(':'));
     fields.find_map(|(name, model)| (name.trim() == "model name").then(|| model.trim().to_owned()))
-}
-
-/// Returns the machine's memory, or the control group's limit if that is lower.
-fn memory(meminfo: &str, group: &str) -> u64 {
-    let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    let kib: u64 = total.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0);
-    kib.saturating_mul(1024).min(group.parse().unwrap_or(u64::MAX))
 }
 
 /// Returns the directory of an existing or future path: its nearest existing ancestor.
@@ -300,11 +293,6 @@ mod tests {
             "processor\t: 0\nmodel name\t: Some CPU @ 2: x\n\nprocessor\t: 1\nmodel name\t: Other\n";
         assert_eq!(model_name(cpuinfo).unwrap(), "Some CPU @ 2: x");
         assert_eq!(model_name("model : 3"), None);
-        let meminfo = "MemTotal:       2048 kB\nMemFree: 1 kB\n";
-        assert_eq!(memory(meminfo, "max"), 2 << 20);
-        assert_eq!(memory(meminfo, "1000"), 1000);
-        assert_eq!(memory("MemTotal: many kB", ""), 0);
-
         assert_eq!(describe_disk(Some("M 5"), Some("0"), Some("ext4")), "M 5, solid state, ext4");
         assert_eq!(describe_disk(None, Some("1"), None), "rotating");
         assert_eq!(describe_disk(None, Some("virtual"), Some("xfs")), "virtual disk, xfs");

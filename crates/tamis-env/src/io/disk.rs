@@ -25,7 +25,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[cfg(target_os = "linux")]
 use super::mapped::MappedWriter;
 use super::read_around::ReadAround;
-use super::{Access, DirLock, FileSystem, MappedPages, Mapping, Overlap, ReadFile, Usage, WriteFile};
+use super::{
+    Access, DirLock, FileSystem, MappedPages, Mapping, Overlap, ReadFile, Usage, WriteFile, memory_bytes,
+};
 
 /// The operating system's files, through its page cache.
 #[derive(Clone, Debug)]
@@ -61,21 +63,6 @@ impl MappedBytes {
     fn remove(&self, len: u64) {
         self.now.fetch_sub(len, Relaxed);
     }
-}
-
-/// Returns the memory of the machine in bytes, or of the control group if that has less; 0 if unknown.
-pub fn memory_bytes() -> u64 {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    {
-        let info = rustix::system::sysinfo();
-        #[allow(clippy::useless_conversion, reason = "narrower on some machines")]
-        let machine = u64::from(info.totalram).saturating_mul(u64::from(info.mem_unit));
-        let limit = fs::read_to_string("/sys/fs/cgroup/memory.max");
-        let limit = limit.ok().and_then(|text| text.trim().parse().ok());
-        machine.min(limit.unwrap_or(u64::MAX))
-    }
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    0
 }
 
 /// A counted mapping.

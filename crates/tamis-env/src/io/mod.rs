@@ -32,6 +32,7 @@ use std::sync::Arc;
 pub mod batch;
 mod direct;
 mod disk;
+mod machine;
 #[cfg(target_os = "linux")]
 mod mapped;
 mod memory;
@@ -42,7 +43,8 @@ mod read_around;
 pub const SCRATCH_PREFIX: &str = "calibration-";
 
 pub use direct::DirectFs;
-pub use disk::{DiskFs, memory_bytes};
+pub use disk::DiskFs;
+pub use machine::memory_bytes;
 pub use memory::{MemFs, slice_at};
 
 /// A file opened for appending (or, when [reused](FileSystem::reuse), for overwriting from its start).
