@@ -19,6 +19,10 @@ use crate::link::Link;
 /// The functions of `tamis_bench` around timed operations.
 const TIMED: [&str; 2] = ["*run_singles", "*run_batches"];
 
+/// How long one step may take at most: of an engine that is not done by then no instructions are counted. Valgrind runs one thread at a
+/// time, so an engine whose thread spins until another one has worked may take for ever.
+const LONGEST: Duration = Duration::from_secs(300);
+
 /// Set for workers under callgrind.
 const COUNTING: &str = "TAMIS_PEERS_COUNTS_INSTRUCTIONS";
 
@@ -55,16 +59,17 @@ pub(crate) fn is_possible() -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-/// Starts a program as the worker of `system` under callgrind.
+/// Starts a program as the worker of `system` under callgrind. A request that takes longer than `limit`, or than five minutes, kills it.
 pub(crate) fn spawn(program: &Path, system: &System, limit: Duration) -> io::Result<Counting> {
     let dir = tempfile::tempdir()?;
     let mut command = Command::new("valgrind");
-    command.args(["--quiet", "--tool=callgrind", "--dump-before=*instructions::mark"]);
+    // Threads take turns in order, so that one that waits for another does not keep it from running.
+    command.args(["--quiet", "--fair-sched=try", "--tool=callgrind", "--dump-before=*instructions::mark"]);
     command.args(TIMED.map(|name| format!("--toggle-collect={name}")));
     let mut file = std::ffi::OsString::from("--callgrind-out-file=");
     file.push(dir.path().join(FILE));
     command.env(COUNTING, "1").arg(file).arg(program).args(["worker", "--system", system.name()]);
-    Ok(Counting { link: Link::of_command(command, system.name(), limit)?, dir, read: 0 })
+    Ok(Counting { link: Link::of_command(command, system.name(), limit.min(LONGEST))?, dir, read: 0 })
 }
 
 impl Counting {

@@ -53,13 +53,15 @@ impl Machine {
         }
     }
 
-    /// Returns a one-line description: `AMD EPYC 7B13, 2 cores, 23.5 GiB, Linux 6.1 x86_64; disk: solid state, ext4`.
+    /// Returns a one-line description: `AMD EPYC 7B13, 2 cores, L1 32K, L2 512K, L3 32M, 23.5 GiB, Linux 6.1 x86_64; disk: solid state,
+    /// ext4`.
     pub fn describe(&self) -> String {
         let cores = if self.cores == 1 { "1 core".to_owned() } else { format!("{} cores", self.cores) };
         let memory =
             if self.memory_bytes == 0 { "memory unknown".to_owned() } else { bytes(self.memory_bytes) };
+        let caches: String = self.caches.iter().map(|cache| format!(", {cache}")).collect();
         let disk = if self.disk.is_empty() { String::new() } else { format!("; disk: {}", self.disk) };
-        format!("{}, {cores}, {memory}, {}{disk}", self.cpu, self.system)
+        format!("{}, {cores}{caches}, {memory}, {}{disk}", self.cpu, self.system)
     }
 
     /// Returns the size of the largest cache in bytes; 32 MiB if unknown.
@@ -68,10 +70,12 @@ impl Machine {
     }
 
     /// Reports whether figures of both machines are comparable. Memory is ignored: the amount that the kernel reserves
-    /// differs slightly from boot to boot.
+    /// differs slightly from boot to boot. Virtual machines may call different processors by one name, but not their caches.
     pub fn is_same(&self, other: &Machine) -> bool {
-        (&self.cpu, self.cores, &self.system, &self.disk)
-            == (&other.cpu, other.cores, &other.system, &other.disk)
+        let caches = self.caches == other.caches || self.caches.is_empty() || other.caches.is_empty();
+        caches
+            && (&self.cpu, self.cores, &self.system, &self.disk)
+                == (&other.cpu, other.cores, &other.system, &other.disk)
     }
 }
 
@@ -283,6 +287,11 @@ mod tests {
         let old = r#"{"cpu": "Some CPU @ 2: x", "cores": 2, "memory_bytes": 2097152, "kernel": "6.1.0"}"#;
         let old: Machine = serde_json::from_str(old).unwrap();
         assert_eq!(old.describe(), "Some CPU @ 2: x, 2 cores, 2.0 MiB, 6.1.0");
+        // Two processors of one name.
+        let with = |cache: &str| Machine { caches: vec![cache.to_owned(), "L2 1M".to_owned()], ..old.clone() };
+        assert_eq!(with("L1 48K").describe(), "Some CPU @ 2: x, 2 cores, L1 48K, L2 1M, 2.0 MiB, 6.1.0");
+        assert!(!with("L1 48K").is_same(&with("L1 32K")) && with("L1 48K").is_same(&with("L1 48K")));
+        assert!(old.is_same(&with("L1 48K")) && with("L1 48K").is_same(&old), "caches that are not known");
         let bare = Machine { memory_bytes: 0, cores: 1, ..old };
         assert_eq!(bare.describe(), "Some CPU @ 2: x, 1 core, memory unknown, 6.1.0");
     }

@@ -164,7 +164,7 @@ mod tests {
 
     use super::*;
     use crate::report::condense;
-    use crate::report::synthetic::{comparison, context};
+    use crate::report::synthetic::{comparison, context, rows_of};
 
     fn root() -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -232,6 +232,21 @@ mod tests {
         // A figure that somebody corrects by hand is found.
         fs::write(dir.path().join("docs/comparison.md"), fresh.replacen("**218**", "**118**", 1)).unwrap();
         assert_eq!(outdated(dir.path()).unwrap().len(), 1);
+    }
+
+    /// The best median alone was bold where the rounds of others overlapped with it.
+    #[test]
+    fn cells_whose_rounds_overlap_with_the_best_are_bold_too() {
+        let systems: &[(&str, &[f64])] = &[
+            ("tamis", &[10.0, 20.0, 30.0]),
+            ("rocksdb", &[29.0, 40.0, 50.0]),
+            ("leveldb", &[31.0, 41.0, 51.0]),
+        ];
+        let grid = front(&Summary::of(&rows_of("compacted", "get-empty", systems))).unwrap();
+        assert_eq!(grid.rows[0].strong, [1, 2], "{:?}", grid.rows[0].cells);
+        let systems: &[(&str, &[f64])] = &[("tamis", &[31.0, 41.0, 51.0]), ("rocksdb", &[10.0, 20.0, 30.0])];
+        let grid = front(&Summary::of(&rows_of("compacted", "get-empty", systems))).unwrap();
+        assert_eq!(grid.rows[0].strong, [2], "a loss");
     }
 
     #[test]
