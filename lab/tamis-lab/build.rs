@@ -9,7 +9,11 @@ const SOURCES: [&str; 5] =
 fn main() {
     // Written by git at every commit, checkout and reset.
     println!("cargo:rerun-if-changed=../../.git/logs/HEAD");
-    println!("cargo:rerun-if-changed=build.rs");
+    for path in
+        ["build.rs", "src", "../peers/src", "../rivals/src", "../Cargo.toml", "../Cargo.lock", "../../crates"]
+    {
+        println!("cargo:rerun-if-changed={path}");
+    }
     let git = |arguments: &[&str]| {
         let output =
             Command::new("git").args(arguments).output().ok().filter(|output| output.status.success())?;

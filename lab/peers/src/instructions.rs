@@ -19,7 +19,7 @@ use crate::link::Link;
 /// The functions of `tamis_bench` around timed operations.
 const TIMED: [&str; 2] = ["*run_singles", "*run_batches"];
 
-/// How long one step may take at most: of an engine that is not done by then no instructions are counted. Valgrind runs one thread at a
+/// How long a request may take at most: of an engine that is not done by then no more instructions are counted. Valgrind runs one thread at a
 /// time, so an engine whose thread spins until another one has worked may take for ever.
 const LONGEST: Duration = Duration::from_secs(300);
 

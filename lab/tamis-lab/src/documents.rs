@@ -95,6 +95,10 @@ impl Marker {
                 changed.push((path, fresh));
             }
             for (path, text) in files {
+                // Of a picture that several documents show.
+                if changed.contains(&(path.clone(), text.clone())) {
+                    continue;
+                }
                 let there = match fs::read_to_string(&path) {
                     Ok(there) => there == text,
                     Err(error) if error.kind() == io::ErrorKind::NotFound => false,
@@ -153,7 +157,9 @@ impl Marker {
             out += &format!("\n{}\n\n", section.text.trim());
             let beside = path.parent().unwrap_or(root);
             files.extend(section.files.into_iter().map(|(name, text)| (beside.join(name), text)));
-            if !lines.any(|(_, line)| line == end) {
+            // Up to its end, which comes before the next section: what stands between the two is not ours.
+            let closed = lines.find(|(_, line)| *line == end || self.begins(line));
+            if closed.is_none_or(|(_, line)| line != end) {
                 return Err(bad(format!("there is no `{end}` after it")));
             }
             out += &end;
@@ -305,6 +311,17 @@ mod tests {
         fs::write(dir.path().join("docs/pictures/it.svg"), "<svg>another</svg>").unwrap();
         let outdated = MARKER.outdated(dir.path(), &mut make).unwrap();
         assert_eq!(outdated, [(dir.path().join("docs/pictures/it.svg"), "<svg>one</svg>".to_owned())]);
+    }
+
+    /// The end of the next section was taken, and everything between the two was gone.
+    #[test]
+    fn a_section_without_an_end_does_not_swallow_what_follows() {
+        let (one, end) = (MARKER.begin("lab/results/one", "name"), MARKER.end());
+        let document = format!("{one}\nlost\n\nkept\n\n{one}\n{end}\n");
+        let dir = project(&document);
+        let error = MARKER.refresh(dir.path(), &mut make).unwrap_err().to_string();
+        assert!(error.contains("line 1") && error.contains("after it"), "{error}");
+        assert_eq!(text(&dir, "a.md"), document);
     }
 
     #[test]

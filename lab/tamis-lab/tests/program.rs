@@ -119,13 +119,51 @@ fn experiments_are_listed_and_shown() {
     assert!(shown.contains("The paper: ") && shown.contains("At scale default: "), "{shown}");
 }
 
+/// A computed experiment, kept in a project of one document.
+#[test]
+fn results_are_kept_and_tables_made_from_them() {
+    let place = tempfile::tempdir().unwrap();
+    let (out, root) = (within(&place, "results"), within(&place, "project"));
+    let kept = Path::new(&root).join("lab/results/mine");
+    let document = Path::new(&root).join("docs/a.md");
+    std::fs::create_dir_all(document.parent().unwrap()).unwrap();
+    experiment(&["keep", kept.to_str().unwrap(), "--out", &out]).fails(2, "there are no results");
+    experiment(&["run", "hash-table2", "--scale", "small", "--keys", "2000", "--repeat", "1", "--out", &out])
+        .ok();
+    let ran = experiment(&["keep", kept.to_str().unwrap(), "--out", &out]);
+    // Those of a debug build are not worth keeping.
+    if cfg!(debug_assertions) {
+        assert!(ran.err.contains("hash-table2/small is of a debug build") && ran.out.is_empty(), "{ran:?}");
+        let setup = Path::new(&out).join("hash-table2/small/setup.json");
+        let text = std::fs::read_to_string(&setup).unwrap().replace("\"debug\"", "\"release\"");
+        std::fs::write(setup, text).unwrap();
+    }
+    let ran = experiment(&["keep", kept.to_str().unwrap(), "--out", &out]).ok();
+    assert_eq!(ran, "hash-table2/small\n");
+    let page = |kind: &str| {
+        let text = format!("# A\n\n<!-- figures: lab/results/mine {kind} -->\n<!-- end of figures -->\n");
+        std::fs::write(&document, text).unwrap();
+    };
+    page("claims hash-sharing");
+    let check = experiment(&["tables", &root, "--check"]);
+    assert!(check.code == Some(1) && check.out.contains("differs from its results"), "{check:?}");
+    experiment(&["tables", &root]).ok();
+    assert!(std::fs::read_to_string(&document).unwrap().contains("\n| `hash-table2`, small | "));
+    assert_eq!(experiment(&["tables", &root, "--check"]).ok(), "");
+    page("poem");
+    experiment(&["tables", &root]).fails(2, "nothing is made of `poem`");
+    page("counts");
+    std::fs::write(kept.join("hash-table2/small/rows.jsonl.gz"), "damaged").unwrap();
+    experiment(&["tables", &root]).fails(2, "rows.jsonl.gz is damaged");
+}
+
 #[test]
 fn unknown_names_and_invalid_settings_are_refused() {
     experiment(&["run", "grf-fig9"]).fails(2, "grf-fig10");
     experiment(&["run", "grf"]).fails(2, "`grf`");
     experiment(&["run"]).fails(2, "<NAME>");
     experiment(&["grf-fig10"]).fails(2, "tamis-lab experiment run grf-fig10");
-    experiment(&["figures"]).fails(2, "list, show, run and report");
+    experiment(&["figures"]).fails(2, "list, show, run, report, keep and tables");
     experiment(&[]).fails(2, "report");
     experiment(&["show", "grf-fig9"]).fails(2, "grf-fig10");
     experiment(&["list", "--paper", "monkey"]).fails(2, "hash-sharing");

@@ -48,7 +48,7 @@ mod groups {
         // "max", and no number at all, is no limit.
         let limits = path.ancestors().filter_map(|group| {
             let text = fs::read_to_string(mount.join(group).join(file)).ok()?;
-            text.trim().parse().ok()
+            text.trim().parse().ok().filter(|limit| *limit > 0)
         });
         limits.min()
     }
@@ -102,9 +102,14 @@ mod groups {
 
         #[test]
         fn anything_else_is_no_limit() {
-            let root = tree(&[("memory.max", "some\n"), ("memory/memory.limit_in_bytes", "-1\n")]);
+            let root = tree(&[
+                ("memory.max", "some\n"),
+                ("memory/memory.limit_in_bytes", "-1\n"),
+                ("zero/memory.max", "0\n"),
+            ]);
             for listed in [
                 "",
+                "0::/zero",
                 "0",
                 "0::",
                 "0:memory",

@@ -37,12 +37,12 @@ pub(super) fn run(args: &KeepArgs, out: &mut impl Write) -> Result<Outcome, Fail
             args.out.display()
         )));
     }
-    let (kept, unfinished) = results::keep(&args.out, &args.to)?;
+    let (kept, omitted) = results::keep(&args.out, &args.to)?;
     for name in &kept {
         writeln!(out, "{name}")?;
     }
-    for name in unfinished {
-        note(&format!("omitted: {name} is unfinished"));
+    for reason in omitted {
+        note(&format!("omitted: {reason}"));
     }
     Ok(Outcome::Done)
 }

@@ -7,12 +7,13 @@
 //! * `failures`: the claims that fail, with the reasons that verdicts give;
 //! * `runs`: machines, days, commits and commands;
 //! * `table EXPERIMENT SCALE N`: the N-th table of an experiment;
-//! * `picture EXPERIMENT SCALE N`: its N-th picture, which is written to `pictures/EXPERIMENT-SCALE-N.svg` beside the document.
+//! * `picture EXPERIMENT SCALE N [DIR]`: its N-th picture, which is written to `DIR/EXPERIMENT-SCALE-N.svg` beside the document; DIR is
+//!   `pictures` if it is not given.
 //!
 //! A test compares all of them with their results.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use super::report::by_paper;
 use super::results::{self, Loaded};
@@ -21,7 +22,7 @@ use crate::documents::{DocumentError, Marker, Section, commands, escaped, table_
 
 const MARKER: Marker = Marker("figures");
 
-/// Directory of pictures, beside the document.
+/// Directory of pictures, beside the document, where it names no other.
 const PICTURES: &str = "pictures";
 
 /// All findings, the best ones first, with the words of the counts.
@@ -86,20 +87,29 @@ fn made(loaded: &[Loaded], kind: &str) -> Result<Section, String> {
                 nth(&found.view.sheets, number).ok_or_else(|| format!("{name} has no table {number}"))?;
             Ok(sheet_text(sheet).into())
         }
-        ["picture", name, scale, number] => {
-            let found = found(loaded, name, scale)?;
-            let panel =
-                nth(&found.view.panels, number).ok_or_else(|| format!("{name} has no picture {number}"))?;
-            let sides = draw::Sides::of(&found.view.panels);
-            let svg = draw::svg(panel, &sides).map_err(|error| error.to_string())?;
-            let path = format!("{PICTURES}/{name}-{scale}-{number}.svg");
-            Ok(Section {
-                text: format!("![{}: {}]({path})", escaped(found.about.title), escaped(&panel.title)),
-                files: vec![(path.into(), svg)],
-            })
-        }
+        ["picture", name, scale, number] => picture(loaded, (name, scale, number), PICTURES),
+        ["picture", name, scale, number, dir] => picture(loaded, (name, scale, number), dir),
         _ => Err(format!("nothing is made of `{kind}`")),
     }
+}
+
+fn picture(
+    loaded: &[Loaded],
+    (name, scale, number): (&str, &str, &str),
+    dir: &str,
+) -> Result<Section, String> {
+    if !Path::new(dir).components().all(|part| matches!(part, Component::Normal(_))) {
+        return Err(format!("pictures are below the document, and {dir} is not"));
+    }
+    let found = found(loaded, name, scale)?;
+    let panel = nth(&found.view.panels, number).ok_or_else(|| format!("{name} has no picture {number}"))?;
+    let sides = draw::Sides::of(&found.view.panels);
+    let svg = draw::svg(panel, &sides).map_err(|error| error.to_string())?;
+    let path = format!("{dir}/{name}-{scale}-{number}.svg");
+    Ok(Section {
+        text: format!("![{}: {}]({path})", escaped(found.about.title), escaped(&panel.title)),
+        files: vec![(path.into(), svg)],
+    })
 }
 
 fn found<'l>(loaded: &'l [Loaded], name: &str, scale: &str) -> Result<&'l Loaded, String> {
@@ -197,22 +207,29 @@ fn runs(loaded: &[Loaded]) -> String {
         let build = if setup.build == "release" { String::new() } else { format!(", {} build", setup.build) };
         let place = format!("{day}, {}{commit}{build}", setup.machine.describe());
         let named = format!("experiment run {}", figure.about.name);
-        let rest = setup.command.split_once(&named).map_or(&*setup.command, |(_, rest)| rest).to_owned();
+        // A command of another form stands for itself.
+        let (rest, names) = match setup.command.split_once(&named) {
+            Some((_, rest)) => (rest.to_owned(), vec![figure.about.name]),
+            None => (setup.command.clone(), Vec::new()),
+        };
         let at = all.iter().position(|(known, _)| *known == place).unwrap_or_else(|| {
             all.push((place, Vec::new()));
             all.len() - 1
         });
         let commands = &mut all[at].1;
         match commands.iter_mut().find(|(known, _)| *known == rest) {
-            Some((_, names)) => names.push(figure.about.name),
-            None => commands.push((rest, vec![figure.about.name])),
+            Some((_, known)) => known.extend(names),
+            None => commands.push((rest, names)),
         }
     }
     let mut out = String::new();
     for (place, lines) in all {
         let lines: Vec<String> = lines
             .into_iter()
-            .map(|(rest, names)| format!("tamis-lab experiment run {}{rest}", names.join(" ")))
+            .map(|(rest, names)| match names[..] {
+                [] => rest,
+                _ => format!("tamis-lab experiment run {}{rest}", names.join(" ")),
+            })
             .collect();
         out += &format!("{}:\n\n{}", escaped(&place), commands(&lines));
     }
@@ -304,7 +321,11 @@ mod tests {
         assert_eq!(picture.text, "![Steps: Y over X!](pictures/test-steps-default-1.svg)");
         let drawn = draw::svg(&loaded.view.panels[0], &draw::Sides::of(&loaded.view.panels)).unwrap();
         assert_eq!(picture.files, [("pictures/test-steps-default-1.svg".into(), drawn)]);
+        let elsewhere = of("picture test-steps default 1 docs/pictures").unwrap();
+        assert_eq!(elsewhere.text, "![Steps: Y over X!](docs/pictures/test-steps-default-1.svg)");
         for (kind, what) in [
+            ("picture test-steps default 1 ../x", "below the document"),
+            ("picture test-steps default 1 /x", "below the document"),
             ("table test-steps default 2", "no table 2"),
             ("table test-steps default 0", "no table 0"),
             ("picture test-steps default x", "no picture x"),

@@ -12,7 +12,6 @@
 //! The contents of all files are untrusted: damage is an error that names the file and the line.
 //!
 //! One process at a time runs in a directory: it holds the lock of its file `lock`. Reading takes no lock: rows are
-//! only appended or replaced as a whole, and rows without a following `done` line do not count.
 //! only appended or replaced as a whole, and what has no `done` line behind it does not count.
 
 mod setup;
@@ -66,8 +65,8 @@ impl Loaded {
     }
 }
 
-/// Writes all complete results below `from` to `to` in the form that the repository keeps, and returns the names of what was
-/// written and of what is unfinished.
+/// Writes all complete results of release builds below `from` to `to` in the form that the repository keeps, and returns the names of
+/// what was written, and why others were not.
 ///
 /// # Errors
 ///
@@ -78,14 +77,18 @@ pub fn keep(from: &Path, to: &Path) -> Result<(Vec<String>, Vec<String>), BenchE
     if let Some(reason) = present.unreadable.first() {
         return Err(BenchError::Request(reason.clone()));
     }
-    let (mut kept, mut unfinished) = (Vec::new(), Vec::new());
+    let (mut kept, mut omitted) = (Vec::new(), Vec::new());
     for loaded in present.loaded {
         let (name, scale) = (loaded.about.name, loaded.scale);
-        let complete = store::keep(&fs, &directory(from, name, scale), &directory(to, name, scale))?;
-        let list = if complete { &mut kept } else { &mut unfinished };
-        list.push(format!("{name}/{scale}"));
+        if loaded.setup.build != "release" {
+            omitted.push(format!("{name}/{scale} is of a {} build", loaded.setup.build));
+        } else if store::keep(&fs, &directory(from, name, scale), &directory(to, name, scale))? {
+            kept.push(format!("{name}/{scale}"));
+        } else {
+            omitted.push(format!("{name}/{scale} is unfinished"));
+        }
     }
-    Ok((kept, unfinished))
+    Ok((kept, omitted))
 }
 
 /// All results of a directory.

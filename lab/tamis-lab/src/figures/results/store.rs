@@ -112,11 +112,21 @@ pub(in crate::figures) fn keep(fs: &dyn FileSystem, from: &Path, to: &Path) -> R
     if stored.done.len() != stored.setup.steps.len() {
         return Ok(false);
     }
-    fs.create_dir_all(to).map_err(|source| BenchError::Io {
-        operation: "make",
-        path: to.to_owned(),
-        source,
-    })?;
+    if stored.lines.len() as u64 > LARGEST {
+        let (dir, bytes) = (from.display(), stored.lines.len());
+        return Err(BenchError::Request(format!("{dir} has {bytes} bytes of rows, too many to be kept")));
+    }
+    let failed = |operation, path: &Path, source| BenchError::Io { operation, path: path.to_owned(), source };
+    fs.create_dir_all(to).map_err(|source| failed("make", to, source))?;
+    // Rows that were there must not stand beside another setup, nor be read in place of these.
+    for name in [ROWS, KEPT] {
+        let path = to.join(name);
+        match fs.remove(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            removed => removed.map_err(|source| failed("remove", &path, source))?,
+        }
+    }
+    fs.sync_dir(to).map_err(|source| failed("sync", to, source))?;
     // Neither a name nor a time is stored in it.
     let mut packed = GzEncoder::new(Vec::new(), Compression::best());
     packed.write_all(&stored.lines).expect("a vector takes everything");

@@ -199,7 +199,9 @@ fn an_unfinished_run_of_another_commit_is_not_continued() {
     let figure = Steps::new(2).failing_at(1);
     go(&fs, &figure, &Custom::default(), false).unwrap_err();
     let setup = text(&fs, "setup.json");
-    let another = setup.replace(crate::machine::COMMIT, "0123456789ab");
+    let field = |commit: &str| format!("\"commit\": \"{commit}\"");
+    let another = setup.replace(&field(crate::machine::COMMIT), &field("0123456789ab"));
+    assert_ne!(another, setup);
     put(&fs, "setup.json", another.as_bytes());
     let error = go(&fs, &figure, &Custom::default(), false).unwrap_err().to_string();
     assert!(error.contains("commit: 0123456789ab there") && error.contains("--restart"), "{error}");
@@ -235,6 +237,10 @@ fn kept_results_are_read_like_others() {
         keep().unwrap() && std::fs::read(&path).unwrap() == packed,
         "the same results give the same bytes"
     );
+    // Rows of a run into the same directory would be read in their place.
+    std::fs::write(there(to.path()).join("rows.jsonl"), "").unwrap();
+    assert!(keep().unwrap());
+    assert_eq!(load().unwrap().unwrap().rows, whole.rows);
     // Damage is an error that names the file.
     let mut bad = vec![packed[..packed.len() - 9].to_vec(), b"not compressed".to_vec()];
     bad.push({
