@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::{Value, json};
 use tamis_bench::report::{Align, Table};
 use tamis_cli::failure::{Failure, Outcome};
@@ -13,36 +13,12 @@ use super::{OUT, select, text};
 
 #[derive(Args)]
 pub(super) struct ListArgs {
-    /// List only figures of one paper
+    /// List only figures of one paper: hash-sharing, elastic or grf, or ours, which are of none
     #[arg(long, value_name = "PAPER")]
-    paper: Option<Of>,
+    paper: Option<Paper>,
     /// Print one JSON object per figure
     #[arg(long)]
     json: bool,
-}
-
-/// A paper as a command line argument.
-#[derive(Clone, Copy, ValueEnum)]
-enum Of {
-    /// Reducing Bloom filter CPU overhead (hash-…)
-    HashSharing,
-    /// ElasticBF (elastic-…)
-    Elastic,
-    /// GRF (grf-…)
-    Grf,
-    /// Figures that belong to no paper
-    Ours,
-}
-
-impl Of {
-    fn paper(self) -> Paper {
-        match self {
-            Of::HashSharing => Paper::HashSharing,
-            Of::Elastic => Paper::ElasticBf,
-            Of::Grf => Paper::Grf,
-            Of::Ours => Paper::Ours,
-        }
-    }
 }
 
 #[derive(Args)]
@@ -69,7 +45,7 @@ pub(super) fn list(
             .map(|figure| figure.as_ref())
             .filter(|figure| figure.about().paper == paper)
             .collect();
-        if of.is_empty() || args.paper.is_some_and(|only| only.paper() != paper) {
+        if of.is_empty() || args.paper.is_some_and(|only| only != paper) {
             continue;
         }
         if args.json {
@@ -169,7 +145,7 @@ mod tests {
     use super::super::synthetic;
     use super::*;
 
-    fn listed(paper: Option<Of>, json: bool) -> String {
+    fn listed(paper: Option<Paper>, json: bool) -> String {
         let mut out = Vec::new();
         list(&ListArgs { paper, json }, &synthetic::figures(), &mut out).unwrap();
         String::from_utf8(out).unwrap()
@@ -183,10 +159,10 @@ mod tests {
         {
             assert!(text.contains(part), "{part:?} not in {text}");
         }
-        let ours = listed(Some(Of::Ours), false);
+        let ours = listed(Some(Paper::Ours), false);
         assert!(ours.contains("two-a") && !ours.contains("one-a"), "{ours}");
         assert!(text.starts_with("Hash") && ours.starts_with("Beyond"), "no empty line comes first: {ours}");
-        assert_eq!(listed(Some(Of::Grf), false), "");
+        assert_eq!(listed(Some(Paper::Grf), false), "");
         let objects = listed(None, true);
         let objects: Vec<Value> = objects.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!((objects.len(), &objects[1]["name"]), (3, &"one-b".into()));

@@ -63,6 +63,19 @@ impl Paper {
     }
 }
 
+/// A word that names no paper.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no paper is called `{0}`; known are hash-sharing, elastic and grf, and ours for none")]
+pub struct UnknownPaper(pub String);
+
+impl FromStr for Paper {
+    type Err = UnknownPaper;
+
+    fn from_str(word: &str) -> Result<Self, Self::Err> {
+        Paper::ALL.into_iter().find(|paper| paper.word() == word).ok_or_else(|| UnknownPaper(word.to_owned()))
+    }
+}
+
 /// The description of a figure. Texts are plain sentences; none names a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct About {

@@ -75,8 +75,7 @@ fn made(loaded: &[Loaded], kind: &str) -> Result<Section, String> {
     match words[..] {
         ["counts"] => Ok(counts(loaded).into()),
         ["claims", paper] => {
-            let paper = Paper::ALL.into_iter().find(|known| known.word() == paper);
-            let paper = paper.ok_or_else(|| format!("no paper is called `{}`", words[1]))?;
+            let paper: Paper = paper.parse().map_err(|error| format!("{error}"))?;
             Ok(claims(loaded, paper).into())
         }
         ["failures"] => Ok(failures(loaded).into()),

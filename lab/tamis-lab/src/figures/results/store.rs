@@ -120,11 +120,7 @@ pub(in crate::figures) fn keep(fs: &dyn FileSystem, from: &Path, to: &Path) -> R
     fs.create_dir_all(to).map_err(|source| failed("make", to, source))?;
     // Rows that were there must not stand beside another setup, nor be read in place of these.
     for name in [ROWS, KEPT] {
-        let path = to.join(name);
-        match fs.remove(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            removed => removed.map_err(|source| failed("remove", &path, source))?,
-        }
+        remove_if_there(fs, &to.join(name))?;
     }
     fs.sync_dir(to).map_err(|source| failed("sync", to, source))?;
     // Neither a name nor a time is stored in it.
@@ -135,6 +131,15 @@ pub(in crate::figures) fn keep(fs: &dyn FileSystem, from: &Path, to: &Path) -> R
     replace(fs, &to.join(SETUP), (json + "\n").as_bytes())?;
     replace(fs, &to.join(KEPT), &packed)?;
     Ok(true)
+}
+
+fn remove_if_there(fs: &dyn FileSystem, path: &Path) -> Result<(), BenchError> {
+    match fs.remove(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(BenchError::Io { operation: "remove", path: path.to_owned(), source: error })
+        }
+        _ => Ok(()),
+    }
 }
 
 fn read_if_there(fs: &dyn FileSystem, path: &Path) -> Result<Option<Vec<u8>>, BenchError> {
@@ -248,10 +253,7 @@ impl<'f> Store<'f> {
                 };
                 let made = names.iter().filter(|name| made(name)).map(|name| dir.join(name));
                 for path in std::iter::once(path.clone()).chain(made) {
-                    match fs.remove(&path) {
-                        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                        removed => removed.map_err(io("remove", &path))?,
-                    }
+                    remove_if_there(fs, &path)?;
                 }
                 fs.sync_dir(dir).map_err(io("sync", dir))?;
                 let json =
