@@ -29,12 +29,12 @@ const MANY_SEGMENTS: usize = 128;
 const MAX_KEYS: usize = 1 << 28;
 /// The share of the budget that is planned for; the rest is for flushes until the next plan.
 pub(super) const PLANNED: f64 = 0.985;
-/// Fewer entries are planned for as if they were so many: the partition may grow, and positions per segment stay as they are. It
+/// Fewer keys are planned for as if they were so many: the partition may grow, and positions per segment stay as they are. It
 /// takes a few hundred bytes.
 pub(super) const FEWEST: u64 = 512;
 /// Maximum bits per key that the parts of fixed size are accounted for. Small partitions take more.
 const MOST_FIXED: f64 = 0.2;
-/// The same for partitions that are built of [`MANY`] entries, which would take more than was asked for. Once they have grown they
+/// The same for partitions that are built of [`MANY`] keys, which would take more than was asked for. Once they have grown they
 /// take less; smaller ones may grow more, and positions that they were not given they do not get then.
 const MOST_FIXED_OF_MANY: f64 = 0.5;
 /// A little less than the engine builds a partition of where it can: some keys are joined.
@@ -52,32 +52,58 @@ fn knots(numbers: &[u64], segment_keys: usize, max: u64) -> Vec<u64> {
     knots
 }
 
-/// Returns the bits that are left for positions of [`planned`] entries. No more than `most_fixed` bits per entry are accounted for
-/// parts of fixed size.
+/// Returns the bits that are left for positions of the entries of [`planned`] keys. No more than `most_fixed` bits per key are
+/// accounted for parts of fixed size.
 pub(super) fn budget(
     bits_per_key: f64,
-    entries: u64,
+    keys: u64,
     map: &Map,
     book: &Book,
     symbol_bits: u64,
     most_fixed: f64,
 ) -> f64 {
     // Those to come have codes like the others.
-    let symbol_bits = symbol_bits as f64 * planned(entries) as f64 / entries.max(1) as f64;
-    let entries = planned(entries) as f64;
+    let symbol_bits = symbol_bits as f64 * planned(keys) as f64 / keys.max(1) as f64;
+    let keys = planned(keys) as f64;
     let fixed = fixed_bytes(map, book) - map.heap_bytes();
-    let knots = map.heap_bytes() as f64 * 8.0 / entries;
+    let knots = map.heap_bytes() as f64 * 8.0 / keys;
     // A partition that is small now may grow.
-    let fixed = (fixed as f64 * 8.0 / entries).min(most_fixed);
-    (bits_per_key * PLANNED - fixed - knots.min(1.0)) * entries - symbol_bits
+    let fixed = (fixed as f64 * 8.0 / keys).min(most_fixed);
+    (bits_per_key * PLANNED - fixed - knots.min(1.0)) * keys - symbol_bits
 }
 
-/// Returns the number of entries that the layout of a partition with so many is made for.
-pub(super) fn planned(entries: u64) -> u64 {
-    entries.max(FEWEST)
+/// Returns the number of keys that the layout of a partition with so many is made for, or of entries.
+pub(super) fn planned(keys: u64) -> u64 {
+    keys.max(FEWEST)
 }
 
-/// Returns the bits per entry at most that the parts of fixed size are accounted for in a partition built of so many entries.
+/// Returns the most positions for which keys take `budget` bits with their codes, if they are spread evenly; for each code the number
+/// of its keys and its bits. Keys of one code at one position are one entry, so that where there are few positions there can be more.
+fn most_positions(budget: f64, codes: &[(u64, f64)]) -> u64 {
+    let keys: u64 = codes.iter().map(|(count, _)| count).sum();
+    let codes = if keys == 0 { &[(1, 0.0)] } else { codes };
+    let growth = planned(keys) as f64 / keys.max(1) as f64;
+    let within = |positions: Option<u64>| {
+        let distinct = |count: f64| match positions.map(|positions| positions as f64) {
+            Some(positions) => -positions * (-count / positions).exp_m1(),
+            None => count,
+        };
+        let entries = codes.iter().map(|&(count, bits)| (distinct(count as f64 * growth), bits));
+        let (entries, bits) =
+            entries.fold((0.0, 0.0), |(all, sum), (entries, bits)| (all + entries, sum + entries * bits));
+        Layout::most_positions(budget - bits, entries.ceil() as u64, MOST_POSITIONS)
+    };
+    // With more positions there are more entries, and with these fewer positions: estimates alternate around the answer and come
+    // closer. The last is one from below.
+    let mut positions = within(None);
+    for _ in 0..3 {
+        let above = within(Some(positions));
+        positions = within(Some(above)).max(positions);
+    }
+    positions
+}
+
+/// Returns the bits per key at most that the parts of fixed size are accounted for in a partition built of so many entries.
 pub(super) fn most_fixed(built: u64) -> f64 {
     if built < MANY { MOST_FIXED } else { MOST_FIXED_OF_MANY }
 }
@@ -87,10 +113,9 @@ pub(super) fn fixed_bytes(map: &Map, book: &Book) -> usize {
     size_of::<Inner>() + size_of::<Map>() + map.heap_bytes() + size_of::<Book>() + book.heap_bytes()
 }
 
-/// Returns the bits of the symbols of entries with these intervals.
-pub(super) fn symbol_bits(book: &Book, counts: &BTreeMap<Epochs, u64>) -> u64 {
-    let bits = |(epochs, count): (&Epochs, &u64)| book.names.bits(book.exact(*epochs)) * *count as f64;
-    counts.iter().map(bits).sum::<f64>().ceil() as u64
+/// Returns the bits of the symbols of entries.
+pub(super) fn symbol_bits(book: &Book, entries: &[Entry]) -> u64 {
+    entries.iter().map(|entry| book.names.bits(entry.symbol)).sum::<f64>().ceil() as u64
 }
 
 impl Partition {
@@ -124,7 +149,8 @@ impl Partition {
             .for_each(|(&of, count)| *counts.entry(interval(of)).or_default() += count);
         let book = Book::new(base, &counts, 0, false);
         let symbols: Vec<u16> = distinct.iter().map(|&of| book.exact(interval(of))).collect();
-        let codes = symbol_bits(&book, &counts);
+        let codes: Vec<(u64, f64)> =
+            counts.iter().map(|(of, count)| (*count, book.names.bits(book.exact(*of)))).collect();
 
         let keys = KeyMap::growing(batch.keys());
         let list = batch.keys();
@@ -142,14 +168,13 @@ impl Partition {
             let pieces = if may_have_pieces(size) { pieces_of(&knots, &numbers) } else { Vec::new() };
             Knots { knots, pieces }
         };
-        let entries = batch.len() as u64;
-        let most_fixed = most_fixed(entries);
+        let all = batch.len() as u64;
+        let most_fixed = most_fixed(all);
         let map_of = |kind: Kind, size: usize, knots: &Knots| {
             let knots = if kind == Kind::Digest { Knots::default() } else { knots.clone() };
             let of = |knots: Knots, taken: &Map| {
-                let budget = budget(spec.bits_per_key, entries, taken, &book, codes, most_fixed);
-                let positions = Layout::most_positions(budget, planned(entries), MOST_POSITIONS);
-                Map::new(keys.clone(), kind, knots, positions, sizes[size])
+                let budget = budget(spec.bits_per_key, all, taken, &book, 0, most_fixed);
+                Map::new(keys.clone(), kind, knots, most_positions(budget, &codes), sizes[size])
             };
             // Positions depend on what the map takes, which depends on its knots, and on whether it has so many cells that these can
             // have pieces.
@@ -190,7 +215,7 @@ impl Partition {
         let (best, by_order) = trial.best(maps);
         let map = best.unwrap_or_else(|| map_of(Kind::Ordered { cells: 1 }, FINE, &knots_of(FINE)));
         let holdout_rate = by_order.filter(|_| spec.map == MapChoice::Auto && trial.points() > 0);
-        let ideal_rate = 1.0 - (-(entries as f64) / map.positions() as f64).exp();
+        let ideal_rate = 1.0 - (-(all as f64) / map.positions() as f64).exp();
         let reason = MapReason { chosen: name(map.kind), holdout_rate, ideal_rate };
 
         let place = |(key, digest, epochs): (&[u8], _, Epochs)| Entry {
@@ -201,7 +226,8 @@ impl Partition {
         placed.sort_unstable();
         placed.dedup();
         let is_blurred = placed.len() * 4 < batch.len() * 3;
-        let budget = budget(spec.bits_per_key, entries, &map, &book, codes, most_fixed);
+        let symbol_bits = symbol_bits(&book, &placed);
+        let budget = budget(spec.bits_per_key, all, &map, &book, symbol_bits, most_fixed);
         let (layout, cut) = Layout::fit(map.positions(), planned(placed.len() as u64), budget);
         let set = write(layout, cut, &mut placed, &book);
         let last = placed.iter().filter(|entry| Some(entry.symbol) == book.last).count() as u64;
@@ -209,6 +235,7 @@ impl Partition {
         let met_by_a_walk = met_by_a_walk(&map, &set, &book);
         let inner = Inner {
             built: set.entries(),
+            keys: all,
             crowd: Crowd { built_largest: largest, largest, is_blurred, ..Crowd::default() },
             map: Arc::new(map),
             book: Arc::new(book),

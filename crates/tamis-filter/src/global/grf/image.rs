@@ -16,7 +16,7 @@ use super::{Crowd, Inner, MapReason, Partition};
 use crate::global::MapChoice;
 
 /// The version of the format.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// Reads fields; `None` at the end of the bytes.
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
@@ -51,6 +51,7 @@ impl Partition {
         out.extend(inner.bits_per_key.to_bits().to_le_bytes());
         out.extend(inner.last.to_le_bytes());
         out.extend(inner.built.to_le_bytes());
+        out.extend(inner.keys.to_le_bytes());
         out.extend(inner.cut.to_le_bytes());
         out.extend((inner.reason.chosen as u32).to_le_bytes());
         for rate in [inner.reason.holdout_rate.unwrap_or(f64::NAN), inner.reason.ideal_rate] {
@@ -81,7 +82,7 @@ impl Partition {
         }
         let last_is_unknown = from.u32()? == 1;
         let bits_per_key = from.f64().filter(|bits| *bits > 0.0 && *bits <= 64.0)?;
-        let (last, built, cut) = (from.u64()?, from.u64()?, from.u32()?);
+        let (last, built, keys, cut) = (from.u64()?, from.u64()?, from.u64()?, from.u32()?);
         let chosen = match from.u32()? {
             1 => MapChoice::Learned,
             2 => MapChoice::Digest,
@@ -94,7 +95,7 @@ impl Partition {
         let (built_largest, added, joined, strays) = (from.u64()?, from.u64()?, from.u64()?, from.u64()?);
         let is_blurred = from.u32()? == 1;
         // Far below the largest number, so that sums fit.
-        if added.max(joined).max(strays) > 1 << 60 {
+        if added.max(joined).max(strays).max(keys) > 1 << 60 {
             return None;
         }
         let map = Map::read(from)?;
@@ -119,6 +120,7 @@ impl Partition {
             bits_per_key,
             last,
             built,
+            keys,
             young,
             reason,
             last_is_unknown,

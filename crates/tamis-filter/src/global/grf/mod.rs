@@ -99,8 +99,8 @@ pub const NO_BOUND: u64 = u64::MAX;
 /// How to build a [`Partition`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct PartitionSpec {
-    /// Bits of memory per entry, including map, directory and codes, in `(0, 64]`. Partitions of a few hundred keys or fewer take
-    /// more.
+    /// Bits of memory per key of a run, including map, directory and codes, in `(0, 64]`. Partitions of a few hundred keys or fewer
+    /// take more.
     pub bits_per_key: f64,
     /// How keys are mapped to positions.
     pub map: MapChoice,
@@ -137,6 +137,9 @@ struct Inner {
     /// Entries of the last level.
     last: u64,
     built: u64,
+    /// Keys that the entries stand for, each once for every run that has it, as far as that is known: those that share a position and
+    /// a code are one entry, and memory is for all of them.
+    keys: u64,
     /// Entries whose codes were made before they were known: of epochs that were to come.
     young: u64,
     crowd: Crowd,
@@ -225,6 +228,12 @@ impl Partition {
     /// holds a key.
     pub fn entries(&self) -> u64 {
         self.inner.set.entries()
+    }
+
+    /// Returns how many keys the entries stand for, each counted once for every table that holds it. Once codes were collected it is
+    /// an estimate: what became one entry were versions of a key, or keys that share a position.
+    pub fn keys(&self) -> u64 {
+        self.inner.keys
     }
 
     /// Returns the number of entries after building.

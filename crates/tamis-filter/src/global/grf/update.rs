@@ -53,7 +53,9 @@ impl Partition {
                 self.encode_anew(map, shift, &new, cuts, false)
             }
         };
-        let crowd = &mut Arc::get_mut(&mut made.inner).expect("not shared yet").crowd;
+        let made_inner = Arc::get_mut(&mut made.inner).expect("not shared yet");
+        made_inner.keys += added;
+        let crowd = &mut made_inner.crowd;
         crowd.added += added;
         crowd.joined += joined;
         // If all keys are strays, both counts have them.
@@ -88,13 +90,14 @@ impl Partition {
             entries.push(Entry { position: layout.kept(position >> inner.cut), symbol: known.1 });
         }
         let all = planned(inner.set.entries() + entries.len() as u64) as f64;
+        let keys = planned(inner.keys + entries.len() as u64) as f64;
         let knots = map.heap_bytes();
         let fixed = ((fixed_bytes(map, book) - knots) * 8) as f64;
-        let fixed = fixed.min(most_fixed(inner.built) * all);
+        let fixed = fixed.min(most_fixed(inner.built) * keys);
         let after = ((inner.set.heap_bytes() + knots) * 8) as f64 + fixed + bits;
         let crowded = all / (layout.blocks() * BUCKETS) as f64 > CROWDED && layout.width > 0;
         // Below a bit or so per entry no encoding keeps the budget.
-        let over = after > inner.bits_per_key * MOST * all;
+        let over = after > inner.bits_per_key * MOST * keys;
         // Otherwise there is nothing to gain.
         let helps = inner.can_shrink() || (inner.young + entries.len() as u64) * YOUNG > all as u64;
         if crowded || over && helps || entries.len() * LARGE > inner.set.entries() as usize {
@@ -204,20 +207,20 @@ impl Partition {
             known.expect("each table of the batch is listed").1
         };
         let mut entries: Vec<Entry> = Vec::with_capacity(decoded.len() + new.len());
-        let mut rest =
-            new.iter().map(|&(position, table)| Entry { position, symbol: symbol_of(table) }).peekable();
-        for (position, symbol) in decoded {
-            // A number that no book assigns stands for everything, and cannot be written by this crate.
-            let Some(Some(symbol)) = symbols.get(symbol as usize).copied() else { continue };
-            while let Some(next) = rest.next_if(|next| next.position < position) {
-                entries.push(next);
-            }
-            entries.push(Entry { position, symbol });
-        }
-        entries.extend(rest);
+        // A number that no book assigns stands for everything, and cannot be written by this crate.
+        let known = |(position, symbol): (u64, u32)| {
+            symbols.get(symbol as usize).copied().flatten().map(|symbol| Entry { position, symbol })
+        };
+        entries.extend(decoded.into_iter().filter_map(known));
         order(&mut entries);
-        let (bits, count) = (symbol_bits(&book, &counts), entries.len() as u64);
-        let budget = budget(inner.bits_per_key, count, &map, &book, bits, most_fixed(inner.built));
+        let keys = inner.keys_after(&by_symbol, &symbols, entries.len() as u64);
+        entries.extend(new.iter().map(|&(position, table)| Entry { position, symbol: symbol_of(table) }));
+        // Two ascending parts are merged.
+        entries.sort();
+        entries.dedup();
+        let (bits, count) = (symbol_bits(&book, &entries), entries.len() as u64);
+        let most_fixed = most_fixed(inner.built);
+        let budget = budget(inner.bits_per_key, keys + new.len() as u64, &map, &book, bits, most_fixed);
         let lost = inner.set.layout.lost(inner.cut, shift);
         let (layout, cut) = Layout::refit(map.positions(), planned(count), budget, lost);
         let set = write(layout, cut, &mut entries, &book);
@@ -225,13 +228,15 @@ impl Partition {
         let met_by_a_walk = met_by_a_walk(&map, &set, &book);
         let mut made = self.with(map, Arc::new(book), set, cut, last, 0);
         let inner = Arc::get_mut(&mut made.inner).expect("not shared yet");
+        inner.keys = keys;
         inner.met_by_a_walk = met_by_a_walk;
         inner.last_is_unknown |= without_last;
         made
     }
 
     fn with(&self, map: Arc<Map>, book: Arc<Book>, set: Set, cut: u32, last: u64, young: u64) -> Partition {
-        let Inner { bits_per_key, built, crowd, reason, last_is_unknown, met_by_a_walk, .. } = *self.inner;
+        let Inner { bits_per_key, built, keys, crowd, reason, last_is_unknown, met_by_a_walk, .. } =
+            *self.inner;
         let crowd = Crowd { largest: set.largest(), ..crowd };
         let inner = Inner {
             map,
@@ -241,6 +246,7 @@ impl Partition {
             bits_per_key,
             last,
             built,
+            keys,
             young,
             crowd,
             reason,
@@ -278,6 +284,28 @@ impl Inner {
     /// Returns the layout for a map that may have more positions than the one so far.
     fn layout_for(&self, map: &Map) -> Layout {
         Layout { positions: after_cut(map.positions(), self.cut), ..self.set.layout }
+    }
+
+    /// Returns how many keys are left of those that the entries stand for, once codes were collected: `counts` are the entries by
+    /// symbol, `symbols` what becomes of these, and `left` entries remain.
+    ///
+    /// Entries at one position that get the same symbol are one from then on. By chance some were different keys; only what became
+    /// fewer than by chance were versions of a key.
+    fn keys_after(&self, counts: &[u64], symbols: &[Option<u16>], left: u64) -> u64 {
+        let layout = self.set.layout;
+        let coarse = f64::from(layout.coarse) / layout.blocks() as f64;
+        let positions = (layout.positions as f64 * (1.0 - coarse / 2.0)).max(1.0);
+        let (mut kept, mut free) = (0, BTreeMap::new());
+        for (&count, symbol) in counts.iter().zip(symbols) {
+            if let Some(symbol) = symbol {
+                kept += count;
+                *free.entry(*symbol).or_insert(1.0) *= (1.0 - count as f64 / positions).max(0.0);
+            }
+        }
+        let by_chance: f64 = free.values().map(|free| positions * (1.0 - free)).sum();
+        let share = kept as f64 / self.set.entries().max(1) as f64;
+        let versions = (left as f64 / by_chance.max(1.0)).min(1.0);
+        ((self.keys as f64 * share * versions) as u64).max(left)
     }
 
     /// Returns whether encoding anew can take less memory: positions have bits that can be cut.

@@ -37,8 +37,8 @@ fn ten_bits_per_key_keep_the_rate_below_one_in_thirty_two() {
             partition = partition.insert(&batch(keys.iter().map(|key| (key, table))), &cuts);
         }
         consistent(&partition);
-        let bits = partition.memory_bytes() as f64 * 8.0 / partition.entries() as f64;
-        assert!((9.5..10.3).contains(&bits), "{map:?}: {bits} bits per entry");
+        let bits = partition.memory_bytes() as f64 * 8.0 / partition.keys() as f64;
+        assert!((9.5..10.3).contains(&bits), "{map:?}: {bits} bits per key");
         let (expected, rate) = (
             partition.expected_rate(),
             measured(&partition, (1 << 30..(1 << 30) + 30_000).map(|i| key(0, i))),
@@ -286,6 +286,9 @@ proptest! {
 }
 
 /// Equal runs, one after the other; then all of them merged into one, and into two of unequal size.
+///
+/// Memory was for entries once. Where there are few positions many keys are one entry, so each encoding had less memory, cut bits and
+/// joined more: of 6 bits a key 4.2 were in use in a tree of 19 runs, which named three times as many runs in vain.
 #[test]
 fn memory_is_what_was_asked_for_and_rates_are_those_of_theory() {
     let keys = 120_000u64;
@@ -294,8 +297,14 @@ fn memory_is_what_was_asked_for_and_rates_are_those_of_theory() {
         (10.0, MapChoice::Learned),
         (14.0, MapChoice::Mixed),
         (8.0, MapChoice::Digest),
+        (6.0, MapChoice::Digest),
+        (6.0, MapChoice::Learned),
     ] {
         for runs in [1, 4, 19, 74] {
+            // Codes alone take more than that.
+            if bits_per_key < (runs as f64).log2() {
+                continue;
+            }
             let what = format!("{runs} runs, {bits_per_key} bits, {map:?}");
             let spec = PartitionSpec { bits_per_key, ..spec(map) };
             let (mut tables, mut partition) = (Vec::new(), None::<Partition>);
@@ -316,13 +325,17 @@ fn memory_is_what_was_asked_for_and_rates_are_those_of_theory() {
             let half = runs.div_ceil(2);
             let two = piled.collect(&Cuts::of([epochs(0, half), epochs(half, runs.max(half + 1)), open]));
             for (when, partition) in [("piled up", &piled), ("merged", &merged), ("in two", &two)] {
-                let bits = partition.memory_bytes() as f64 * 8.0 / partition.entries() as f64;
+                let bits = partition.memory_bytes() as f64 * 8.0 / keys as f64;
+                // How many versions of a key became one is estimated, and an ordered map is less even than chance.
+                let off = (partition.keys() as f64 / keys as f64 - 1.0).abs();
+                let most = if when == "piled up" { 0.01 } else { 0.15 };
+                assert!(off < most, "{what}, {when}: {} keys", partition.keys());
                 // What was merged has lost bits that it no longer would have to: it can be far smaller.
                 // Nor are there more positions than when the first run was all: below a bit or two per entry, halving the load saves
-                // less than a bit.
+                // less than a bit. What is saved as entries join when positions lose a bit is left for those to come.
                 let least = match (when, runs) {
                     ("piled up", 74) => 0.85,
-                    ("piled up", _) => 0.94,
+                    ("piled up", _) => 0.90,
                     _ => 0.0,
                 };
                 assert!(bits < bits_per_key * 1.02, "{what}, {when}: {bits} bits");
@@ -341,8 +354,9 @@ fn memory_is_what_was_asked_for_and_rates_are_those_of_theory() {
                 let rate = measured(partition, (1 << 30..(1 << 30) + 60_000).map(|i| key(0, i)));
                 let deviation = 4.0 * (expected / 60_000.0).sqrt() + 0.06 * expected;
                 assert!((rate - expected).abs() < deviation, "{what}, {when}: {rate}, expected {expected}");
-                // With more runs hardly a bit per entry is left for positions, and Elias-Fano coding has other costs.
-                if when == "piled up" && runs <= 19 {
+                // Where hardly a bit per entry is left for positions, Elias-Fano coding has other costs.
+                let is_left = bits_per_key - (runs as f64).log2();
+                if when == "piled up" && is_left > 3.0 {
                     // Two bits for Elias-Fano coding, the directory of one to two buckets per entry, and the knots.
                     let overhead = 2.0 + 0.56 + if map == MapChoice::Digest { 0.0 } else { 0.8 };
                     let exponent = bits - overhead - partition.code_bits();
