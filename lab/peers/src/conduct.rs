@@ -321,6 +321,9 @@ impl Conductor<'_> {
         if loaded > 0 {
             // Filters may be made after the opening, which takes its time here.
             counting.link.ask(&Request::Settle)?;
+            if plan.filled {
+                counting.link.ask(&Request::ReadAll)?;
+            }
         }
         for step in steps {
             let request = if step.workload.is_fill() {
@@ -447,6 +450,9 @@ impl Conductor<'_> {
         self.open(plan, i, &mut side)?;
         // Opening may have caused work: log replay, a flush.
         side.link.ask(&Request::Settle)?;
+        if plan.filled {
+            side.link.ask(&Request::ReadAll)?;
+        }
         Ok(Standing::Ready(Box::new(side)))
     }
 

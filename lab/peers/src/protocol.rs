@@ -117,6 +117,8 @@ pub(crate) enum Request {
     Compact,
     /// Reads all files of the open database once, which brings them into the page cache.
     Warm,
+    /// Reads all entries of the open database once, in order, which fills the engine's cache as far as it goes.
+    ReadAll,
     /// Syncs the files of the closed database and evicts them from the page cache.
     Evict,
     /// Closes the database.

@@ -68,6 +68,9 @@ pub(crate) const YCSB_CACHE_BYTES: u64 = 1 << 30;
 /// Ratio of data size to block cache in `direct`.
 const DIRECT_CACHE_SHARE: u64 = 32;
 
+/// Ratio of the larger block cache to the data in `cached`. What engines keep for a block, and B-trees for half-empty pages, counts.
+const LARGE_CACHE: u64 = 2;
+
 /// Intended minimum number of runs where compaction is held back, which limits the size of memtables.
 const RUNS: u64 = 16;
 
@@ -125,6 +128,8 @@ pub(crate) enum Suite {
     Space,
     /// Reads after everything was merged into one run.
     Compacted,
+    /// The same with a small block cache, and with one that holds everything.
+    Cached,
     /// Reads after compaction has finished.
     Settled,
     /// The same after overwrites.
@@ -192,6 +197,8 @@ pub(crate) struct Plan {
     pub separated_bytes: Option<u64>,
     /// Whether the database is closed, evicted from the page cache and opened again before each step.
     pub cold: bool,
+    /// Whether all entries are read once before the first step, through each engine's cache.
+    pub filled: bool,
     /// Seed of all random choices.
     pub seed: u64,
     /// Number of measurements of the steps.
@@ -229,13 +236,14 @@ pub(crate) struct Loading {
 
 impl Suite {
     /// All suites in execution order.
-    pub(crate) const ALL: [Suite; 18] = [
+    pub(crate) const ALL: [Suite; 19] = [
         Suite::Load,
         Suite::Inline,
         Suite::Batch,
         Suite::Writers,
         Suite::Space,
         Suite::Compacted,
+        Suite::Cached,
         Suite::Settled,
         Suite::Overwritten,
         Suite::Runs,
@@ -259,6 +267,7 @@ impl Suite {
             Suite::Writers => "writers",
             Suite::Space => "space",
             Suite::Compacted => "compacted",
+            Suite::Cached => "cached",
             Suite::Settled => "settled",
             Suite::Overwritten => "overwritten",
             Suite::Runs => "runs",
@@ -284,6 +293,9 @@ impl Suite {
             Suite::Space => "a fill, and the size of its files until they have been at rest for seconds",
             Suite::Compacted => {
                 "reads after everything was merged into one run, by each engine's own command"
+            }
+            Suite::Cached => {
+                "the same with the block cache of `compacted` and with one of twice the data, once all has been read through it"
             }
             Suite::Settled => {
                 "the same after compaction has finished by its own rules; loaded anew in each round"
@@ -314,7 +326,9 @@ impl Suite {
         match self {
             Suite::Load => vec![FillRandom, FillSeq],
             Suite::Inline | Suite::Batch | Suite::Writers | Suite::Space => vec![FillRandom],
-            Suite::Compacted | Suite::Settled | Suite::Overwritten | Suite::Runs => READS.to_vec(),
+            Suite::Compacted | Suite::Cached | Suite::Settled | Suite::Overwritten | Suite::Runs => {
+                READS.to_vec()
+            }
             Suite::Ycsb => YCSB.to_vec(),
             Suite::Mixgraph => vec![Mixgraph],
             Suite::Cold => vec![GetExisting, GetEmpty, Seek],
@@ -352,6 +366,11 @@ impl Suite {
             Suite::Space => vec![Plan { rest: true, ..plan(&[1]) }],
             Suite::Ycsb | Suite::Mixgraph => vec![plan(&sizes.threads)],
             Suite::Compacted | Suite::Direct => vec![Plan { compact: true, ..plan(&sizes.threads) }],
+            Suite::Cached => {
+                let small = Plan { compact: true, filled: true, ..plan(&sizes.threads) };
+                let large = Plan { cache_bytes: LARGE_CACHE * small.loaded_bytes(), ..small.clone() };
+                vec![small, large]
+            }
             Suite::Settled => vec![Plan { reload: true, ..plan(&sizes.threads) }],
             Suite::Overwritten => {
                 let reads = plan(&sizes.threads);
@@ -505,6 +524,7 @@ impl Plan {
             seconds: None,
             separated_bytes: None,
             cold: false,
+            filled: false,
             seed: sizes.seed,
             rounds: sizes.rounds,
             steps,
@@ -658,6 +678,15 @@ pub(crate) mod tests {
         let load = direct.setup_of_load("x".into(), &[]);
         assert!(!load.direct_io && direct.setup("x".into(), &[]).direct_io);
         assert!(only(Suite::Sync).setup("x".into(), &[]).sync);
+    }
+
+    #[test]
+    fn caches_are_compared_on_the_same_databases_once_they_are_filled() {
+        let [small, large] = &Suite::Cached.plans(&sizes()).unwrap()[..] else { panic!("two caches") };
+        assert_eq!((small.cache_bytes, large.cache_bytes), (CACHE_BYTES, 2 * 4_000_000 * 264));
+        assert!(small.filled && large.filled && small.compact && !small.cold);
+        assert!(small.shared_loading().is_some());
+        assert_eq!(small.shared_loading(), large.shared_loading());
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! checks every answer of the engine. After a failed request it is ready for the next one; an open database stays open.
 
 use std::io::{self, BufRead, Write};
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use tamis_bench::run::{Fill, RunSpec, Timing, run};
@@ -148,6 +149,10 @@ impl<E: Engine> Worker<E> {
                 directory::warm(&self.opened()?.setup.dir)?;
                 Ok(Answer::Done)
             }
+            Request::ReadAll => {
+                self.opened()?.read_all()?;
+                Ok(Answer::Done)
+            }
             Request::Evict => match &self.place {
                 Place::Closed(setup) => {
                     directory::evict(&setup.dir)?;
@@ -269,6 +274,20 @@ impl<E: Engine> Open<E> {
             self.fill.loaded = 0;
         }
         measured
+    }
+
+    /// Scans everything, by a single iterator.
+    fn read_all(&self) -> Result<(), Failed> {
+        let mut found = 0;
+        self.engine.session()?.scan(&[0], None, |key, value| {
+            found += u64::from(!key.is_empty() && std::hint::black_box(value.last()).is_some());
+            ControlFlow::Continue(())
+        })?;
+        if found != self.fill.loaded {
+            let text = format!("a scan of everything found {found} entries of {}", self.fill.loaded);
+            return Err(Failed { kind: FailureKind::WrongAnswer, text });
+        }
+        Ok(())
     }
 
     fn run(&mut self, plan: Plan, warmup: u64, warm_with: Workload) -> Result<Answer, Failed> {

@@ -13,8 +13,9 @@ use crate::record::{Conditions, Row};
 pub(super) const PEERS: [&str; 4] = ["rocksdb", "rocksdb-native", "leveldb", "fjall"];
 
 /// Suites in the order of reports; others follow by name.
-const SUITES: [&str; 18] = [
+const SUITES: [&str; 19] = [
     "compacted",
+    "cached",
     "settled",
     "overwritten",
     "runs",

@@ -173,6 +173,7 @@ fn percent(share: f64) -> String {
 pub(super) fn suite(name: &str) -> String {
     match name {
         "compacted" => "Compacted: everything merged into one run".to_owned(),
+        "cached" => "Cached: everything merged into one run, and read once before".to_owned(),
         "settled" => "Settled: compaction has finished".to_owned(),
         "overwritten" => "Overwritten: compaction has finished after as many overwrites as keys".to_owned(),
         "runs" => "Many runs: compaction held back".to_owned(),

@@ -107,9 +107,16 @@ fn filled_keys_are_found_by_other_workers() {
     assert_eq!(figures(&first[4]).0.ops, 500);
     assert_eq!(first[5..], [Answer::Done, Answer::Done, Answer::Done, Answer::Done]);
     // The second worker finds all keys that the first one put, and no others.
-    let second = ask(&[open(&db, 1, 2600), run_of("ycsb-e", 200), run_of("get-zipf", 1000), Request::Quit]);
+    let second = ask(&[
+        open(&db, 1, 2600),
+        run_of("ycsb-e", 200),
+        run_of("get-zipf", 1000),
+        Request::ReadAll,
+        Request::Quit,
+    ]);
     assert_eq!(figures(&second[1]).1, 2610);
     assert_eq!(figures(&second[2]).0.ops, 1000);
+    assert_eq!(second[3], Answer::Done);
 }
 
 #[test]
@@ -313,6 +320,7 @@ fn lost_keys_are_detected_and_refusals_are_reported() {
         open(&db, 1, 0),
         fill(Order::Random, 3000),
         run_of("multi-get-existing", 2000),
+        Request::ReadAll,
     ];
     let lines: Vec<String> = requests.iter().map(|request| serde_json::to_string(request).unwrap()).collect();
     let answers = answers::<Forgetful>(&lines);
@@ -321,6 +329,7 @@ fn lost_keys_are_detected_and_refusals_are_reported() {
     }
     assert_eq!(answers[2], Answer::Done);
     assert_failed(&answers[5], FailureKind::WrongAnswer, "none");
+    assert_failed(&answers[6], FailureKind::WrongAnswer, "entries of 3000");
 }
 
 #[test]
