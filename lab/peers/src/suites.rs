@@ -608,6 +608,11 @@ impl Plan {
         self.memtable_bytes.min(self.loaded_bytes() / RUNS).max(16 << 10)
     }
 
+    /// Reports whether the block cache is larger than all that is loaded.
+    pub(crate) fn cache_holds_all(&self) -> bool {
+        self.cache_bytes > self.loaded_bytes()
+    }
+
     fn loaded_bytes(&self) -> u64 {
         (self.loaded as f64 * self.data.entry_bytes()) as u64
     }
@@ -685,6 +690,7 @@ pub(crate) mod tests {
         let [small, large] = &Suite::Cached.plans(&sizes()).unwrap()[..] else { panic!("two caches") };
         assert_eq!((small.cache_bytes, large.cache_bytes), (CACHE_BYTES, 2 * 4_000_000 * 264));
         assert!(small.filled && large.filled && small.compact && !small.cold);
+        assert!(large.cache_holds_all() && !small.cache_holds_all());
         assert!(small.shared_loading().is_some());
         assert_eq!(small.shared_loading(), large.shared_loading());
     }
