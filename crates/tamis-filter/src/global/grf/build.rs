@@ -234,7 +234,7 @@ impl Partition {
         let largest = set.largest();
         let met_by_a_walk = met_by_a_walk(&map, &set, &book);
         let inner = Inner {
-            built: set.entries(),
+            built: all,
             keys: all,
             crowd: Crowd { built_largest: largest, largest, is_blurred, ..Crowd::default() },
             map: Arc::new(map),

@@ -95,7 +95,7 @@ impl Partition {
         let (built_largest, added, joined, strays) = (from.u64()?, from.u64()?, from.u64()?, from.u64()?);
         let is_blurred = from.u32()? == 1;
         // Far below the largest number, so that sums fit.
-        if added.max(joined).max(strays).max(keys) > 1 << 60 {
+        if added.max(joined).max(strays).max(keys).max(built) > 1 << 60 {
             return None;
         }
         let map = Map::read(from)?;

@@ -10,6 +10,8 @@ pub(super) const BLOCK_BITS: u32 = 7;
 pub(super) const BUCKETS: u64 = 1 << BLOCK_BITS;
 /// Maximum bits of a remainder: together with the bit at which it starts they fit a word.
 pub(super) const MAX_WIDTH: u32 = 56;
+/// Positions per entry below which a filter names nearly everything.
+const FEWEST_BUCKETS: f64 = 0.2;
 /// Bits per block beside its entries and buckets: the directory, and half a byte on average that remains unused.
 const BLOCK_OVERHEAD: f64 = 32.0 + 4.0;
 
@@ -70,8 +72,9 @@ impl Layout {
         let per_bucket = 1.0 + BLOCK_OVERHEAD / BUCKETS as f64;
         let positions = |width: u32| {
             let buckets = (budget - BUCKETS as f64 - entries * f64::from(width + 1)) / per_bucket - 1.0;
-            // Fewer buckets than half the entries make long runs.
-            (buckets > entries / 2.0).then(|| (buckets * f64::from(width).exp2()).min(most as f64) as u64)
+            // Fewer buckets than half the entries make long runs: fewer bits of the positions do better, until there are none.
+            let fewest = if width == 0 { FEWEST_BUCKETS } else { 0.5 };
+            (buckets > entries * fewest).then(|| (buckets * f64::from(width).exp2()).min(most as f64) as u64)
         };
         let fewest = (entries / 2.0).max(1.0) as u64;
         (0..MAX_WIDTH).filter_map(positions).max().unwrap_or(fewest).clamp(1, most.max(1))
@@ -131,6 +134,14 @@ impl Layout {
         // The last block may end beyond the positions.
         let below = if below == 0 { 0 } else { (below.min(self.positions) << cut) + shift };
         Lost { cut, below }
+    }
+}
+
+impl Lost {
+    /// Returns a position of the map as far as entries have it.
+    pub(super) fn kept(&self, position: u64) -> u64 {
+        let cut = self.cut + u32::from(position < self.below);
+        position >> cut << cut
     }
 }
 

@@ -136,6 +136,7 @@ struct Inner {
     bits_per_key: f64,
     /// Entries of the last level.
     last: u64,
+    /// Keys when it was built.
     built: u64,
     /// Keys that the entries stand for, each once for every run that has it, as far as that is known: those that share a position and
     /// a code are one entry, and memory is for all of them.
@@ -156,6 +157,9 @@ const CROWDED_TIMES: u64 = 4;
 /// A partition is also crowded if at least so many new keys lack the common prefix; or if so many, and more than half of all new
 /// ones, have the position of the one before.
 const CROWDED_KEYS: u64 = 1024;
+
+/// A partition that has lost bits and takes the memory that it may by more than this factor less would be better off anew.
+const STARVED: f64 = 1.15;
 
 /// What says that keys arrive where the map does not tell them apart.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -236,9 +240,17 @@ impl Partition {
         self.inner.keys
     }
 
-    /// Returns the number of entries after building.
-    pub fn built_entries(&self) -> u64 {
+    /// Returns the number of keys after building.
+    pub fn built_keys(&self) -> u64 {
         self.inner.built
+    }
+
+    /// Returns whether positions have lost bits that there is memory for again: the codes have become shorter since, or there are fewer
+    /// entries. Only a partition built anew has them.
+    pub fn is_starved(&self) -> bool {
+        let inner = &*self.inner;
+        let asked = inner.bits_per_key * inner.keys as f64;
+        (inner.cut > 0 || inner.set.layout.coarse > 0) && (self.memory_bytes() * 8) as f64 * STARVED < asked
     }
 
     /// Returns the number of entries of the last level.

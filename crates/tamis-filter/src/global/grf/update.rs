@@ -20,6 +20,8 @@ const MOST: f64 = 1.02;
 const CROWDED: f64 = 1.25;
 /// With more than one in this many entries of epochs that were to come, shorter codes pay.
 const YOUNG: u64 = 16;
+/// The share of positions that are taken above which their number of keys is not told from it.
+const FULLEST: f64 = 0.98;
 /// A batch of more than this share of the entries is inserted while the whole partition is encoded anew.
 const LARGE: usize = 4;
 
@@ -47,15 +49,13 @@ impl Partition {
         let strays =
             keys.iter().take_while(is_stray).count() + keys.iter().rev().take_while(is_stray).count();
         let mut made = match self.with_symbols(&new, &map).filter(|_| shift == 0) {
-            Some(entries) => self.insert_into_blocks(map, &entries),
+            Some(entries) => self.insert_into_blocks(map, &entries, added),
             None => {
                 new.sort_unstable();
                 self.encode_anew(map, shift, &new, cuts, false)
             }
         };
-        let made_inner = Arc::get_mut(&mut made.inner).expect("not shared yet");
-        made_inner.keys += added;
-        let crowd = &mut made_inner.crowd;
+        let crowd = &mut Arc::get_mut(&mut made.inner).expect("not shared yet").crowd;
         crowd.added += added;
         crowd.joined += joined;
         // If all keys are strays, both counts have them.
@@ -109,8 +109,8 @@ impl Partition {
         Some(entries)
     }
 
-    /// Inserts entries, which ascend and are all different: blocks that get none are copied.
-    fn insert_into_blocks(&self, map: Arc<Map>, new: &[Entry]) -> Partition {
+    /// Inserts entries of so many keys, which ascend and are all different: blocks that get none are copied.
+    fn insert_into_blocks(&self, map: Arc<Map>, new: &[Entry], added: u64) -> Partition {
         let inner = &*self.inner;
         let (set, names) = (&inner.set, &inner.book.names);
         let layout = inner.layout_for(&map);
@@ -135,7 +135,10 @@ impl Partition {
         }
         self.copy_up_to(layout.blocks() as usize, &mut writer);
         let young = inner.young + new.len() as u64;
-        self.with(map, inner.book.clone(), writer.finish(), inner.cut, last, young)
+        let was = set.entries();
+        let set = writer.finish();
+        let keys = inner.keys + keys_of(added, set.entries() - was, new.len());
+        self.with(map, inner.book.clone(), set, inner.cut, last, young, keys)
     }
 
     /// Copies blocks up to `block` (excluded); those that the set does not have are empty.
@@ -164,7 +167,7 @@ impl Partition {
         let collected = inner.book.collect(cuts);
         let is_kept = |epochs: &Epochs| !(last_is_unknown && epochs.hi <= base);
         let old: Vec<Option<Epochs>> = collected.into_iter().map(|epochs| epochs.filter(is_kept)).collect();
-        let mut decoded: Vec<(u64, u32)> = Vec::with_capacity(inner.set.entries() as usize + new.len());
+        let mut decoded: Vec<(u64, u32)> = Vec::with_capacity(inner.set.entries() as usize);
         // The map's positions, with zeros for the bits that were cut. A shift does not touch these.
         inner.set.each_from(&inner.book.names, 0, |position, symbol| {
             decoded.push(((position << inner.cut) + shift, symbol));
@@ -213,30 +216,49 @@ impl Partition {
         };
         entries.extend(decoded.into_iter().filter_map(known));
         order(&mut entries);
-        let keys = inner.keys_after(&by_symbol, &symbols, entries.len() as u64);
-        entries.extend(new.iter().map(|&(position, table)| Entry { position, symbol: symbol_of(table) }));
-        // Two ascending parts are merged.
-        entries.sort();
-        entries.dedup();
-        let (bits, count) = (symbol_bits(&book, &entries), entries.len() as u64);
-        let most_fixed = most_fixed(inner.built);
-        let budget = budget(inner.bits_per_key, keys + new.len() as u64, &map, &book, bits, most_fixed);
         let lost = inner.set.layout.lost(inner.cut, shift);
+        let mut keys = inner.keys_after(&by_symbol, &symbols, &entries);
+        if !new.is_empty() {
+            let of_key = |&(position, table): &(u64, Epochs)| Entry { position, symbol: symbol_of(table) };
+            let mut added: Vec<Entry> = new.iter().map(of_key).collect();
+            added.sort_unstable();
+            added.dedup();
+            let is_unknown = |entry: &&Entry| {
+                let known = Entry { position: lost.kept(entry.position), ..**entry };
+                entries.binary_search(&known).is_err()
+            };
+            let unknown = added.iter().filter(is_unknown).count() as u64;
+            keys += keys_of(new.len() as u64, unknown, added.len());
+            entries.extend(added);
+            // Two ascending parts are merged.
+            entries.sort();
+            entries.dedup();
+        }
+        let (bits, count) = (symbol_bits(&book, &entries), entries.len() as u64);
+        let budget = budget(inner.bits_per_key, keys, &map, &book, bits, most_fixed(inner.built));
         let (layout, cut) = Layout::refit(map.positions(), planned(count), budget, lost);
         let set = write(layout, cut, &mut entries, &book);
         let last = entries.iter().filter(|entry| Some(entry.symbol) == book.last).count() as u64;
         let met_by_a_walk = met_by_a_walk(&map, &set, &book);
-        let mut made = self.with(map, Arc::new(book), set, cut, last, 0);
+        let mut made = self.with(map, Arc::new(book), set, cut, last, 0, keys);
         let inner = Arc::get_mut(&mut made.inner).expect("not shared yet");
-        inner.keys = keys;
         inner.met_by_a_walk = met_by_a_walk;
         inner.last_is_unknown |= without_last;
         made
     }
 
-    fn with(&self, map: Arc<Map>, book: Arc<Book>, set: Set, cut: u32, last: u64, young: u64) -> Partition {
-        let Inner { bits_per_key, built, keys, crowd, reason, last_is_unknown, met_by_a_walk, .. } =
-            *self.inner;
+    #[allow(clippy::too_many_arguments)]
+    fn with(
+        &self,
+        map: Arc<Map>,
+        book: Arc<Book>,
+        set: Set,
+        cut: u32,
+        last: u64,
+        young: u64,
+        keys: u64,
+    ) -> Partition {
+        let Inner { bits_per_key, built, crowd, reason, last_is_unknown, met_by_a_walk, .. } = *self.inner;
         let crowd = Crowd { largest: set.largest(), ..crowd };
         let inner = Inner {
             map,
@@ -287,29 +309,38 @@ impl Inner {
     }
 
     /// Returns how many keys are left of those that the entries stand for, once codes were collected: `counts` are the entries by
-    /// symbol, `symbols` what becomes of these, and `left` entries remain.
+    /// symbol, `symbols` what becomes of these, and `left` the entries that remain.
     ///
-    /// Entries at one position that get the same symbol are one from then on. By chance some were different keys; only what became
-    /// fewer than by chance were versions of a key.
-    fn keys_after(&self, counts: &[u64], symbols: &[Option<u16>], left: u64) -> u64 {
-        let layout = self.set.layout;
-        let coarse = f64::from(layout.coarse) / layout.blocks() as f64;
-        let positions = (layout.positions as f64 * (1.0 - coarse / 2.0)).max(1.0);
-        let (mut kept, mut free) = (0, BTreeMap::new());
+    /// Entries at one position that get the same symbol are one from then on. Some were versions of a key, others different keys. So
+    /// many entries of a symbol, in so many positions, are of so many keys if these are spread evenly; what is more than that was
+    /// versions.
+    fn keys_after(&self, counts: &[u64], symbols: &[Option<u16>], left: &[Entry]) -> u64 {
+        // As few as entries have about them: some blocks are coarse, and edges have none.
+        let positions = (self.set.entries() as f64 / self.set.rate()).max(1.0);
+        // Once nearly all positions are taken, entries say nothing about keys.
+        let keys_of = |entries: u64| -positions * (-(entries as f64 / positions).min(FULLEST)).ln_1p();
+        let mut by_symbol: BTreeMap<u16, (f64, u64)> = BTreeMap::new();
+        let mut all = 0.0;
         for (&count, symbol) in counts.iter().zip(symbols) {
+            all += keys_of(count);
             if let Some(symbol) = symbol {
-                kept += count;
-                *free.entry(*symbol).or_insert(1.0) *= (1.0 - count as f64 / positions).max(0.0);
+                by_symbol.entry(*symbol).or_default().0 += keys_of(count);
             }
         }
-        let by_chance: f64 = free.values().map(|free| positions * (1.0 - free)).sum();
-        let share = kept as f64 / self.set.entries().max(1) as f64;
-        let versions = (left as f64 / by_chance.max(1.0)).min(1.0);
-        ((self.keys as f64 * share * versions) as u64).max(left)
+        left.iter().for_each(|entry| by_symbol.entry(entry.symbol).or_default().1 += 1);
+        let kept: f64 = by_symbol.values().map(|&(before, entries)| before.min(keys_of(entries))).sum();
+        let keys = self.keys as f64 * (kept / all.max(1.0)).min(1.0);
+        (keys.round() as u64).max(left.len() as u64)
     }
 
     /// Returns whether encoding anew can take less memory: positions have bits that can be cut.
     fn can_shrink(&self) -> bool {
         self.set.layout.positions > self.set.entries() / 2
     }
+}
+
+/// Returns how many of the keys of a batch were not there before: those of the entries that were not, by their share. Tables may be
+/// inserted again, as after a crash; the entries of a new one have an epoch that no other has.
+fn keys_of(batch: u64, unknown: u64, entries: usize) -> u64 {
+    (batch as f64 * unknown as f64 / entries.max(1) as f64).round() as u64
 }

@@ -21,7 +21,7 @@ use crate::tree::version::Version;
 /// The version of an image's head.
 const VERSION: u32 = 1;
 
-/// An image is due again once this share of its partition's entries was added since, or [some were merged into the oldest
+/// An image is due again once this share of its partition's keys was added since, or [some were merged into the oldest
 /// run](is_merged_into_oldest) …
 const CHANGED: u64 = 5;
 /// … but not for fewer keys than this: adding them at the next opening costs less than a file.
@@ -302,12 +302,12 @@ impl Cell {
 
     /// Reports whether an image of the cell, which serves this key range, should be saved.
     fn is_due(&self, version: &Version, span: impl FnOnce() -> Span) -> bool {
-        let entries = || self.partition.load().as_ref().map_or(0, |partition| partition.entries());
+        let keys = || self.partition.load().as_ref().map_or(0, |partition| partition.keys());
         let changed = self.saved.changed.load(Relaxed);
         let until = self.saved.until.load(Relaxed);
         let is_due = until == 0
             || changed >= FEWEST_CHANGED
-                && (changed >= entries() / CHANGED || is_merged_into_oldest(version, &span(), until));
+                && (changed >= keys() / CHANGED || is_merged_into_oldest(version, &span(), until));
         is_due && self.may_be_saved()
     }
 }

@@ -30,9 +30,10 @@ const PARTITION_KEYS: u64 = 1 << 16;
 /// size are then a hundredth of it.
 const FEWEST_KEYS: u64 = 1 << 13;
 
-/// A partition is rebuilt once it has grown by an eighth and the oldest run has changed below it …
+/// A partition is rebuilt once it has grown by an eighth, or has lost bits that there is memory for again, and the oldest run has
+/// changed below it …
 const STALE: u64 = 8;
-/// … or, whatever has changed, once it has this many times the entries it was built with: its segments have become long.
+/// … or, whatever has changed, once it has this many times the keys it was built with: its segments have become long.
 const OVERGROWN: u64 = 2;
 
 /// About the bytes of a cell and its place in the directory.
@@ -136,19 +137,20 @@ impl Grf {
     }
 
     fn is_stale(&self, version: &Version, cell: &Cell, span: &Span, partition: &Partition) -> bool {
-        let (entries, built) = (partition.entries(), partition.built_entries());
+        let (keys, built) = (partition.keys(), partition.built_keys());
         // Keys outside of the common prefix, or in the middle of others, are told apart by a map of their own only; and the map may
         // be one for other reads.
         if cell.is_outdated
             || cell.chosen.is_unsuited()
             || partition.is_crowded()
-            || entries > OVERGROWN * built + FEWEST_KEYS / 2
+            || keys > OVERGROWN * built + FEWEST_KEYS / 2
         {
             return true;
         }
         // Tombstones and what they deleted stay entries until then (the paper's lazy way, section 4.2). `eager` is the other
         // way, as far as versions allow: older ones need these entries, so they cannot be removed from their partition.
-        if !self.spec.eager && entries < built + built / STALE + 64 {
+        let has_grown = keys >= built + built / STALE + 64;
+        if !self.spec.eager && !has_grown && !partition.is_starved() {
             return false;
         }
         let Some((_, oldest)) = oldest_run(version, span) else { return false };

@@ -328,7 +328,7 @@ fn memory_is_what_was_asked_for_and_rates_are_those_of_theory() {
                 let bits = partition.memory_bytes() as f64 * 8.0 / keys as f64;
                 // How many versions of a key became one is estimated, and an ordered map is less even than chance.
                 let off = (partition.keys() as f64 / keys as f64 - 1.0).abs();
-                let most = if when == "piled up" { 0.01 } else { 0.15 };
+                let most = if when == "piled up" { 0.01 } else { 0.25 };
                 assert!(off < most, "{what}, {when}: {} keys", partition.keys());
                 // What was merged has lost bits that it no longer would have to: it can be far smaller.
                 // Nor are there more positions than when the first run was all: below a bit or two per entry, halving the load saves
@@ -368,6 +368,66 @@ fn memory_is_what_was_asked_for_and_rates_are_those_of_theory() {
             }
             consistent(&two);
         }
+    }
+}
+
+/// After a crash, an ingestion or a merge that a follower sees, tables are inserted whose keys are there already. Each time they were
+/// counted again, and the partition took more memory than it may.
+#[test]
+fn keys_that_are_inserted_again_count_once() {
+    for (bits_per_key, map) in
+        [(6.0, MapChoice::Digest), (10.0, MapChoice::Learned), (10.0, MapChoice::Mixed)]
+    {
+        let spec = PartitionSpec { bits_per_key, ..spec(map) };
+        let of = |keys: std::ops::Range<u64>, table| {
+            let keys: Vec<Key> = keys.map(|i| key(0, i)).collect();
+            batch(keys.iter().map(|key| (key, table)))
+        };
+        let mut partition = Partition::build(&of(0..20_000, LAST), 1000, &spec).expect("sound");
+        let mut tables = vec![LAST];
+        for flush in 0..12 {
+            let table = epochs(1000 + flush, 1001 + flush);
+            tables.push(table);
+            let new = of(20_000 + flush * 800..20_800 + flush * 800, table);
+            let cuts = Cuts::of(tables.iter().copied());
+            let once = partition.insert(&new, &cuts);
+            assert_eq!(once.keys(), partition.keys() + 800, "{map:?}");
+            partition = once.insert(&new, &cuts);
+            // Cut positions may join a key with one of the same table that is not there; there are few of them.
+            assert!(
+                partition.keys() - once.keys() < 40,
+                "{map:?}: {} keys more",
+                partition.keys() - once.keys()
+            );
+            let all = partition.insert(&of(0..20_000, LAST), &cuts);
+            assert!(
+                all.keys() - partition.keys() < 400,
+                "{map:?}: {} keys more",
+                all.keys() - partition.keys()
+            );
+        }
+        consistent(&partition);
+    }
+}
+
+/// All keys are overwritten ten times, and each time both versions become one.
+#[test]
+fn versions_of_a_key_count_once_after_a_merge() {
+    for map in [MapChoice::Digest, MapChoice::Learned] {
+        let keys: Vec<Key> = (0..20_000).map(|i| key(0, i)).collect();
+        let of = |table| batch(keys.iter().map(|key| (key, table)));
+        let spec = spec(map);
+        let mut partition = Partition::build(&of(epochs(0, 1)), 0, &spec).expect("sound");
+        for round in 1..=10 {
+            let both = [epochs(0, round), epochs(round, round + 1)];
+            partition = partition.insert(&of(both[1]), &Cuts::of(both));
+            let most = partition.keys();
+            assert!((38_000..=46_000).contains(&most), "{map:?}, round {round}: {most} keys");
+            partition = partition.collect(&Cuts::of([epochs(0, round + 1), epochs(round + 1, round + 2)]));
+            let left = partition.keys();
+            assert!((19_000..=24_000).contains(&left), "{map:?}, round {round}: {left} keys");
+        }
+        consistent(&partition);
     }
 }
 
