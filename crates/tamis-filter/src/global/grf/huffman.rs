@@ -107,6 +107,8 @@ pub struct GrfHuffman {
     /// Expected bits of a code.
     code_bits: f64,
     capacity: u64,
+    /// Entries of the largest block when it was built.
+    built_largest: u64,
     /// Runs without a symbol of their own, with their entries.
     others: Vec<(RunTag, u64)>,
 }
@@ -154,20 +156,23 @@ impl GrfHuffman {
             bits_per_key: spec.bits_per_key,
             code_bits,
             capacity,
+            built_largest: 0,
             others: Vec::new(),
         };
         let (planned, budget) = empty.plan(0);
         empty.map = Arc::new(empty.map.resized(Layout::most_positions(budget, planned, MOST_POSITIONS)));
-        empty.apply(&[], items, 0).ok_or(FilterError::Construction { keys: entries })
+        let full = empty.apply(&[], items, 0).ok_or(FilterError::Construction { keys: entries })?;
+        Ok(GrfHuffman { built_largest: full.set.largest(), ..full })
     }
 
-    /// Returns the filter after a change of runs. `None` if there are more entries than twice the capacity, or if an
-    /// entry to remove is not there. Decodes and encodes all entries.
+    /// Returns the filter after a change of runs. `None` if there are more entries than twice the capacity, if keys pile up where the
+    /// map does not tell them apart, or if an entry to remove is not there. Decodes and encodes all entries.
     pub fn change(&self, removed: &[Tagged<'_>], added: &[Tagged<'_>]) -> Option<Self> {
         let mut changed = self.clone();
         let shift = changed.extend(added);
         let changed = changed.apply(removed, added, shift)?;
-        (changed.set.entries() / MAX_GROWTH <= changed.capacity).then_some(changed)
+        let is_crowded = super::is_crowded(changed.set.largest(), changed.built_largest);
+        (changed.set.entries() / MAX_GROWTH <= changed.capacity && !is_crowded).then_some(changed)
     }
 
     /// Returns the code bits per entry. Linear in the number of blocks.

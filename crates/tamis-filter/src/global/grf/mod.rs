@@ -176,12 +176,17 @@ struct Crowd {
     is_blurred: bool,
 }
 
+/// Reports whether a block of so many entries is out of proportion to the largest one when the map was made.
+fn is_crowded(largest: u64, built_largest: u64) -> bool {
+    largest >= CROWDED_BLOCK.max(built_largest.saturating_mul(CROWDED_TIMES))
+}
+
 impl Partition {
     /// Returns whether keys have piled up since the partition was built: outside of the common prefix, or between keys that had been
     /// neighbours. Answers stay right, but a partition built anew gives fewer false positives and takes less time to insert into.
     pub fn is_crowded(&self) -> bool {
         let Crowd { built_largest, largest, added, joined, strays, is_blurred } = self.inner.crowd;
-        largest >= CROWDED_BLOCK.max(built_largest.saturating_mul(CROWDED_TIMES))
+        is_crowded(largest, built_largest)
             || strays >= CROWDED_KEYS
             || !is_blurred && joined >= CROWDED_KEYS && joined > added / 2
     }

@@ -100,6 +100,22 @@ fn keys_in_time_order_get_their_own_blocks() {
     assert!(probe(&filter, &4500u64.to_be_bytes()).is_empty());
 }
 
+/// Keys of other runs came between two neighbours of the last level: all of them had one position, each probe of it read all of
+/// their tags, each from the start of the block, and gets took 15 milliseconds.
+#[test]
+fn keys_that_pile_up_are_left_to_a_new_map() {
+    let spec = RunIndexSpec { slots: vec![10, 1], ..spec(40_000) };
+    let last = numbers((0..20_000).map(|at| at << 40));
+    let filter = GrfHuffman::build(&[(&last, tag(1, 0))], &spec).unwrap();
+    let spread = numbers((0..2000).map(|at| at << 43 | 1 << 30));
+    assert!(filter.change(&[], &[(&spread, tag(0, 0))]).is_some());
+    let piled = numbers((0..2000).map(|at| 77 << 40 | 1 << 30 | at << 1));
+    assert!(filter.change(&[], &[(&piled, tag(0, 0))]).is_none());
+    let anew = GrfHuffman::build(&[(&last, tag(1, 0)), (&piled, tag(0, 0))], &spec).unwrap();
+    let more = numbers((0..500).map(|at| 77 << 40 | 1 << 30 | at << 3 | 1));
+    assert!(anew.change(&[], &[(&more, tag(0, 1))]).is_some(), "the new map has room there");
+}
+
 #[test]
 fn unexpected_runs_share_a_symbol() {
     let lists: Lists =
