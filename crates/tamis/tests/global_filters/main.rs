@@ -283,6 +283,19 @@ fn maps_follow_the_reads() {
     (0..8).for_each(|_| behind_keys());
     db.settle_filters().expect("settling");
     assert_eq!((rebuilt(), maps()), (built, vec!["local".into()]));
+    // Seeks opened all runs under this map, and nobody noticed: they are as many of the reads as the ranges were.
+    let seeks = || {
+        for n in 0..8000 {
+            let key = u64::from_be_bytes(spread(n)[..].try_into().expect("eight bytes"));
+            assert!(db.range((key + 1).to_be_bytes()..).next().is_some() || key > u64::MAX / 40_000 * 39_990);
+        }
+    };
+    let ((), before) = cost(&db, seeks);
+    (0..8).for_each(|_| seeks());
+    db.settle_filters().expect("settling");
+    assert_eq!(maps(), ["learned"]);
+    let ((), after) = cost(&db, seeks);
+    assert!(after.runs_opened * 3 < before.runs_opened, "{before:?}, {after:?}");
 }
 
 /// A map is not rebuilt for what chance makes of queries that it answers as well as any.

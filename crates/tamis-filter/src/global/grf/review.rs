@@ -61,6 +61,25 @@ impl Partition {
         review
     }
 
+    /// Returns what seeks to these keys cost, each of which finds a key in one run. O(blocks), and a walk for each.
+    pub fn review_seeks<'k>(&self, starts: impl IntoIterator<Item = &'k [u8]>) -> Review {
+        let rate = self.expected_rate();
+        let others = self.inner.book.gaps().saturating_sub(1) as f64;
+        let (mut review, mut ahead) = (Review::default(), Ahead::default());
+        for start in starts {
+            let walks = !self.walks_in_vain(start, None) && self.ahead(start, None, &mut ahead);
+            // Runs are opened at the numbers of their entries, and only those at the lowest before anything is found.
+            let lowest = ahead.found.iter().map(|(_, number)| *number).min();
+            let opened = ahead.found.iter().filter(|(_, number)| Some(*number) == lowest).count();
+            review.now += if walks { (opened as f64 - 1.0).clamp(0.0, others) } else { others };
+            // A segment has keys of all runs, or nearly.
+            review.local += others;
+            review.digest += others;
+            review.least += rate.min(others);
+        }
+        review
+    }
+
     /// Returns whether the map follows the order of keys within segments, so that only the keys say what queries cost.
     pub fn is_learned(&self) -> bool {
         self.inner.reason.chosen == MapChoice::Learned

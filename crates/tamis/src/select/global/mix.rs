@@ -7,14 +7,14 @@
 //! # What is compared
 //! The cost of a learned map depends on keys and queries. It is measured, and compared with a local map and one by the digest, whose
 //! costs follow from the partition's size. Of the other maps the cost is known, but what a learned map would do is not; they are
-//! rebuilt only if the share of ranges has changed since they were chosen, and if the best of all maps would do clearly better.
+//! rebuilt only if the shares of ranges and seeks have changed since they were chosen, and if the best of all maps would do clearly better.
 //!
 //! # Why nothing oscillates
 //! A partition is looked at after [`FEWEST_READS`] since its map was chosen. Each time that a key range was rebuilt for this reason
 //! it waits for twice as many, whichever map came out. Chance does not count ([`is_clear`]).
 //!
 //! # Threads
-//! Reviews are made under the `state` lock, one in [`FEWEST_READS`] / 4 reads: a probe or walk for each of at most 512 samples.
+//! Reviews are made under the `state` lock, one in [`FEWEST_READS`] / 4 reads: a probe or walk for each of at most 768 samples.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -33,14 +33,14 @@ const LONGEST_WAIT: u64 = FEWEST_READS << 16;
 const MARGIN: f64 = 1.5;
 /// Runs named in vain by all samples together that may be chance.
 const CHANCE: f64 = 8.0;
-/// The least change of the share of ranges among reads, and the factor of it, that makes a map doubtful whose rivals are not known.
+/// The least change of the shares of ranges and seeks among reads, and the factor of it, that makes a map doubtful whose rivals are not known.
 const MOVED: (f64, f64) = (0.1, 2.0);
 
 /// For which reads a cell's map was chosen.
 #[derive(Debug)]
 pub(super) struct Chosen {
-    /// The share of ranges among them; `None` if that is not known, as for images.
-    share: Option<f64>,
+    /// The shares of ranges and of seeks among them; `None` if these are not known, as for images.
+    shares: Option<Shares>,
     /// Reads observed until then.
     observed: u64,
     /// Reads until it is compared.
@@ -49,18 +49,40 @@ pub(super) struct Chosen {
     is_unsuited: AtomicBool,
 }
 
+/// The shares of ranges and of seeks among reads: a map that serves ones may be the worst for the others.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shares {
+    pub(super) ranges: f64,
+    pub(super) seeks: f64,
+}
+
+impl Shares {
+    pub(super) fn of(rates: &Rates) -> Shares {
+        Shares { ranges: rates.ranges / rates.reads(), seeks: rates.seeks / rates.reads() }
+    }
+
+    /// Returns the share of both.
+    pub(super) fn sum(self) -> f64 {
+        self.ranges + self.seeks
+    }
+}
+
 impl Default for Chosen {
     fn default() -> Chosen {
-        Chosen { share: None, observed: 0, wait: FEWEST_READS, is_unsuited: AtomicBool::new(false) }
+        Chosen { shares: None, observed: 0, wait: FEWEST_READS, is_unsuited: AtomicBool::new(false) }
     }
 }
 
 impl Chosen {
     /// Returns what to record of a map that is chosen now, in place of the `old` ones.
-    pub(super) fn now<'c>(share: f64, observed: u64, old: impl IntoIterator<Item = &'c Chosen>) -> Chosen {
+    pub(super) fn now<'c>(
+        shares: Shares,
+        observed: u64,
+        old: impl IntoIterator<Item = &'c Chosen>,
+    ) -> Chosen {
         let wait = |old: &Chosen| if old.is_unsuited() { old.wait.saturating_mul(2) } else { old.wait };
         let wait = old.into_iter().map(wait).max().unwrap_or(FEWEST_READS).min(LONGEST_WAIT);
-        Chosen { share: Some(share), observed, wait, is_unsuited: AtomicBool::new(false) }
+        Chosen { shares: Some(shares), observed, wait, is_unsuited: AtomicBool::new(false) }
     }
 
     pub(super) fn is_unsuited(&self) -> bool {
@@ -68,9 +90,14 @@ impl Chosen {
     }
 
     /// Reports whether the reads have become others than those of the choice.
-    fn has_moved(&self, share: f64) -> bool {
+    fn has_moved(&self, shares: Shares) -> bool {
         let (least, factor) = MOVED;
-        self.share.is_none_or(|was| (was - share).abs() > least && was.max(share) > factor * was.min(share))
+        let moved = |was: f64, is: f64| (was - is).abs() > least && was.max(is) > factor * was.min(is);
+        self.shares.is_none_or(|was| {
+            moved(was.ranges, shares.ranges)
+                || moved(was.seeks, shares.seeks)
+                || moved(was.sum(), shares.sum())
+        })
     }
 }
 
@@ -125,7 +152,7 @@ impl Grf {
             return;
         }
         self.reviewed.0.store(observed, Relaxed);
-        let share = share_of_ranges(&rates);
+        let shares = Shares::of(&rates);
         let waits = |chosen: &Chosen| observed < chosen.observed.saturating_add(chosen.wait);
         if directory.parts.iter().all(|(_, cell)| waits(&cell.chosen)) {
             return;
@@ -135,7 +162,7 @@ impl Grf {
             let is_doubtful = |at: &usize| {
                 let cell = directory.cell(*at);
                 let kind = cell.partition.load().as_ref().is_some_and(|part| part.is_learned() == learned);
-                kind && !waits(&cell.chosen) && (learned || cell.chosen.has_moved(share))
+                kind && !waits(&cell.chosen) && (learned || cell.chosen.has_moved(shares))
             };
             let doubtful: Vec<usize> = (0..sums.len()).filter(is_doubtful).collect();
             let mut all = Sum::default();
@@ -150,11 +177,13 @@ impl Grf {
 
     /// Returns what the samples cost that fall into each cell.
     fn sums(&self, directory: &Directory) -> Vec<Sum> {
-        let Queries { absent, ranges, rates, .. } = self.queries.snapshot();
+        let Queries { absent, ranges, seeks, rates, .. } = self.queries.snapshot();
         let mut sums = vec![Sum::default(); directory.parts.len()];
         let mut points = vec![Vec::new(); sums.len()];
         let mut empty = vec![Vec::new(); sums.len()];
+        let mut sought = vec![Vec::new(); sums.len()];
         absent.iter().for_each(|key| points[directory.find(key, prefix_of(key))].push(&key[..]));
+        seeks.iter().for_each(|key| sought[directory.find(key, prefix_of(key))].push(&key[..]));
         for range in &ranges {
             // What a range finds had to be read, and without an end it has no length.
             if let Some(end) = range.end.as_deref().filter(|_| range.empty) {
@@ -166,6 +195,7 @@ impl Grf {
         }
         let weight = |reads: f64, samples: usize| reads / rates.reads() / samples.max(1) as f64;
         let by_point = weight(rates.absent_gets, absent.len());
+        let by_seek = weight(rates.seeks, seeks.len());
         let by_range = weight(rates.empty_ranges, empty.iter().map(Vec::len).sum());
         let review = |at: usize, of: &dyn Fn(&tamis_filter::global::Partition) -> Review| {
             directory.cell(at).partition.load().as_ref().map(|partition| of(partition)).unwrap_or_default()
@@ -181,14 +211,11 @@ impl Grf {
             let now = of_points[at].now * in_vain;
             let points = Review { now, ..of_points[at] };
             let ranges = review(at, &|part| part.review_ranges(empty[at].iter().copied()));
+            let seeks = review(at, &|part| part.review_seeks(sought[at].iter().copied()));
+            sum.add(Sum { samples: seeks, reads: seeks * by_seek });
             sum.add(Sum { samples: points, reads: points * by_point });
             sum.add(Sum { samples: ranges, reads: ranges * by_range });
         }
         sums
     }
-}
-
-/// Returns the share of ranges and seeks among reads.
-pub(super) fn share_of_ranges(rates: &Rates) -> f64 {
-    (rates.ranges + rates.seeks) / rates.reads()
 }

@@ -10,7 +10,7 @@ use tamis_filter::global::{Batch, Epoch, Epochs, MapChoice, Partition, Partition
 use tamis_filter::{Digest, FilterError};
 
 use super::gather::{Gathered, Span, each_key, gather, oldest_run};
-use super::mix::{Chosen, share_of_ranges};
+use super::mix::{Chosen, Shares};
 use super::saved::Saved;
 use super::{Cell, Directory, Grf, Work, holds};
 use crate::error::StorageError;
@@ -224,7 +224,7 @@ impl Grf {
     }
 
     /// Returns what the keyspace's reads ask of a key range: its recent queries there, in the proportion of all of them.
-    fn mix(&self, span: &Span) -> QueryMix {
+    fn mix(&self, span: &Span) -> (QueryMix, Shares) {
         let Queries { absent, ranges, seeks, rates, .. } = self.queries.snapshot();
         let within = |key: &KeyBytes| *key >= span.start && span.end.as_ref().is_none_or(|end| key < end);
         let absent = absent.into_iter().filter(within).map(|key| key.to_vec()).collect();
@@ -232,19 +232,19 @@ impl Grf {
         let seeks = seeks.into_iter().map(|start| (start, None));
         let ranges = ranges.chain(seeks).filter(|(start, _)| within(start));
         let ranges = ranges.map(|(start, end)| (start.to_vec(), end.map(|end| end.to_vec()))).collect();
-        let range_share = share_of_ranges(&rates);
+        let shares = Shares::of(&rates);
         let needs_order = self.spec.prefixes != PrefixFilter::None;
-        QueryMix { range_share, points: absent, ranges, needs_order }
+        (QueryMix { range_share: shares.sum(), points: absent, ranges, needs_order }, shares)
     }
 
     fn build_cell(&self, version: &Version, span: Span, batch: &Batch) -> Result<Arc<Cell>, FilterError> {
         let (base, oldest) = oldest_run(version, &span).unwrap_or_default();
-        let mix = self.mix(&span);
+        let (mix, shares) = self.mix(&span);
         let chosen = {
             let directory = self.directory.load();
             let within = |at: &usize| directory.span(*at).meets(&span);
             let old = (0..directory.parts.len()).filter(within).map(|at| &directory.cell(at).chosen);
-            Chosen::now(mix.range_share, self.queries.rates().1, old)
+            Chosen::now(shares, self.queries.rates().1, old)
         };
         // What the directory takes of the bits, within reason: a hundred keys do not pay for it.
         let directory = (CELL_BYTES * 8) as f64 / batch.len().max(1) as f64;
