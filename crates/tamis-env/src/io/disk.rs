@@ -17,17 +17,13 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 #[cfg(target_os = "linux")]
 use super::mapped::MappedWriter;
-use super::read_around::ReadAround;
-use super::{
-    Access, DirLock, FileSystem, MappedPages, Mapping, Overlap, ReadFile, Usage, WriteFile, memory_bytes,
-};
+use super::pages::MappedBytes;
+use super::{Access, DirLock, FileSystem, Mapping, Overlap, ReadFile, Usage, WriteFile, memory_bytes};
 
 /// The operating system's files, through its page cache.
 #[derive(Clone, Debug)]
@@ -36,85 +32,6 @@ pub struct DiskFs {
     #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "logs are mapped on Linux only"))]
     map_logs: bool,
     mapped: Arc<MappedBytes>,
-}
-
-/// The number of bytes mapped, and the memory available to cache them.
-///
-/// While all mapped files fit in half of the memory, more is read than what is touched, so that files are soon in memory: a [piece](ReadAround)
-/// at the first touch, and as much as the kernel likes for faults after that, when it has reclaimed pages. Beyond that a random fault
-/// should read only its own page, since the others would be evicted before they are used. Counts are `Relaxed`: they only inform a
-/// hint.
-#[derive(Debug)]
-struct MappedBytes {
-    now: AtomicU64,
-    memory: u64,
-}
-
-impl MappedBytes {
-    fn new(memory: u64) -> MappedBytes {
-        MappedBytes { now: AtomicU64::new(0), memory }
-    }
-
-    /// Adds `len` bytes and reports whether everything fits.
-    fn add(&self, len: u64) -> bool {
-        self.now.fetch_add(len, Relaxed).saturating_add(len) <= self.memory / 2
-    }
-
-    fn remove(&self, len: u64) {
-        self.now.fetch_sub(len, Relaxed);
-    }
-}
-
-/// A counted mapping.
-#[derive(Debug)]
-struct CountedMap {
-    map: memmap2::Mmap,
-    mapped: Arc<MappedBytes>,
-    /// `None`: nothing is read but what is touched.
-    around: Option<ReadAround>,
-}
-
-/// The kernel cuts longer requests to what it reads ahead, or to the longest request of the device.
-#[cfg(unix)]
-const ONE_REQUEST: usize = 256 << 10;
-
-impl MappedPages for CountedMap {
-    fn will_need(&self, part: Range<usize>) {
-        #[cfg(unix)]
-        {
-            let part = match &self.around {
-                Some(around) => around.ask(part),
-                // A single page is read by the fault as well.
-                None => Some(part).filter(|part| part.start / PAGE != part.end.saturating_sub(1) / PAGE),
-            };
-            let Some(part) = part else { return };
-            let (mut at, end) = (part.start / PAGE * PAGE, part.end.min(self.map.len()));
-            while at < end {
-                let len = (end - at).min(ONE_REQUEST);
-                // Only a hint: errors are ignored.
-                let _ = self.map.advise_range(memmap2::Advice::WillNeed, at, len);
-                at += len;
-            }
-        }
-        #[cfg(not(unix))]
-        let _ = part;
-    }
-}
-
-/// The smallest page of any system; where pages are larger, the advice covers them all the same.
-#[cfg(unix)]
-const PAGE: usize = 4096;
-
-impl AsRef<[u8]> for CountedMap {
-    fn as_ref(&self) -> &[u8] {
-        &self.map
-    }
-}
-
-impl Drop for CountedMap {
-    fn drop(&mut self) {
-        self.mapped.remove(self.map.len() as u64);
-    }
 }
 
 impl DiskFs {
@@ -315,22 +232,7 @@ impl ReadFile for DiskReader {
                 return Ok(None);
             }
         };
-        let fits = self.mapped.add(map.len() as u64);
-        let around = (self.access == Access::Random && fits).then(|| ReadAround::new(map.len()));
-        let map = CountedMap { map, mapped: self.mapped.clone(), around };
-        #[cfg(unix)]
-        {
-            let advice = match self.access {
-                Access::Random if fits => memmap2::Advice::Normal,
-                Access::Random => memmap2::Advice::Random,
-                Access::Sequential => memmap2::Advice::Sequential,
-            };
-            // Only a hint: errors are ignored.
-            let _ = map.map.advise(advice);
-        }
-        #[cfg(not(unix))]
-        let _ = (self.access, fits);
-        Ok(Some(Mapping::of_pages(Arc::new(map))))
+        Ok(Some(Mapping::of_pages(self.mapped.keep(map, self.access))))
     }
 }
 
@@ -523,25 +425,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mapped_files_fit_up_to_half_of_the_memory() {
-        let mapped = MappedBytes::new(1000);
-        assert!(mapped.add(400) && mapped.add(100));
-        assert!(!mapped.add(1));
-        mapped.remove(101);
-        assert!(mapped.add(100));
-        assert!(!MappedBytes::new(0).add(1), "an unknown amount of memory holds nothing");
-    }
-
-    #[test]
     fn a_mapping_counts_while_it_lives() {
         let dir = tempfile::tempdir().unwrap();
         let fs = DiskFs::new();
         let path = dir.path().join("file");
         fs.create(&path, Usage::Table).unwrap().append(&[7; 5000]).unwrap();
         let map = fs.open(&path, Access::Random).unwrap().map().unwrap();
-        assert_eq!(fs.mapped.now.load(Relaxed), 5000);
+        assert_eq!(fs.mapped.now(), 5000);
         assert_eq!(map.as_ref().map(|map| map[4999]), Some(7));
         drop(map);
-        assert_eq!(fs.mapped.now.load(Relaxed), 0);
+        assert_eq!(fs.mapped.now(), 0);
     }
 }

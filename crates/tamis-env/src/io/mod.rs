@@ -36,6 +36,7 @@ mod machine;
 #[cfg(target_os = "linux")]
 mod mapped;
 mod memory;
+mod pages;
 mod read_around;
 
 /// Files of this prefix, followed by anything and `.tmp`, are scratch files in a database's directory: programs that time its device
@@ -221,6 +222,11 @@ pub trait MappedPages: AsRef<[u8]> + Send + Sync {
     /// Begins to read `part` from the device, and perhaps bytes around it, which are touched next. A hint: it may do nothing, and
     /// errors are left to the touch.
     fn will_need(&self, part: Range<usize>);
+
+    /// Whether memory is too scarce for the pages to stay: then each touch of a part is better announced, not the first alone.
+    fn are_scarce(&self) -> bool {
+        false
+    }
 }
 
 /// Who keeps the bytes of a mapping.
@@ -255,12 +261,18 @@ impl Mapping {
         Mapping { bytes, owner: Owner::Pages(owner) }
     }
 
-    /// Announces that `part` is touched next, for the first time: see [`MappedPages::will_need`].
+    /// Announces that `part` is touched next, for the first time, or [again](Self::is_scarce): see [`MappedPages::will_need`].
     #[inline]
     pub fn will_need(&self, part: Range<usize>) {
         if let Owner::Pages(pages) = &self.owner {
             pages.will_need(part);
         }
+    }
+
+    /// Reports whether each touch is better announced: see [`MappedPages::are_scarce`].
+    #[inline]
+    pub fn is_scarce(&self) -> bool {
+        matches!(&self.owner, Owner::Pages(pages) if pages.are_scarce())
     }
 }
 

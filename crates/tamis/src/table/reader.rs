@@ -562,7 +562,8 @@ impl Table {
         self.block_through_cache(at, fill_cache, trace).map(BlockRef::Heap)
     }
 
-    /// Verifies a mapped block unless it was verified before and once is enough. The first time, it may be on the device.
+    /// Verifies a mapped block unless it was verified before and once is enough. The first time it may be on the device, and at any time
+    /// if memory is scarce.
     ///
     /// Relaxed suffices for the bits: the bytes they describe are constant and existed before the table was shared. Seeing a
     /// bit late only repeats the check, and the bit guards no other data.
@@ -576,11 +577,11 @@ impl Table {
         let word = &self.verified[at.index / 64];
         let bit = 1 << (at.index % 64);
         let touched = word.load(Ordering::Relaxed) & bit != 0;
+        if !touched || self.mapped.as_ref().is_some_and(|mapped| mapped.mapping.is_scarce()) {
+            self.announce(at.offset, at.span);
+        }
         if touched && self.verify == ChecksumMode::Once {
             return Ok(());
-        }
-        if !touched {
-            self.announce(at.offset, at.span);
         }
         trace.checksum_verified();
         frame::verify(stored, at.offset).map_err(|damage| self.damaged(at.offset, damage))?;
