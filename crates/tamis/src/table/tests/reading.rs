@@ -217,7 +217,11 @@ fn what_a_mapped_table_touches_for_the_first_time_is_announced() {
     let model = numbered(5000, 100);
     let filter = vec![7; 3000];
     write(&fs, &model, &TableOptions::default(), Some(filter), None);
-    for verify in [ChecksumMode::Once, ChecksumMode::Always] {
+    for (verify, is_scarce) in
+        [(ChecksumMode::Once, false), (ChecksumMode::Always, false), (ChecksumMode::Once, true)]
+    {
+        // Where memory is scarce a block that was touched before may be on the device again.
+        fs.scarce.store(is_scarce, Ordering::Relaxed);
         fs.announced.lock().clear();
         let table = open(&fs, ReaderConfig { verify, ..mapped() }).unwrap();
         let parts = std::mem::take(&mut *fs.announced.lock());
@@ -231,11 +235,16 @@ fn what_a_mapped_table_touches_for_the_first_time_is_announced() {
         let block = touched.offset as usize..(touched.offset + touched.stored_bytes) as usize;
         assert_eq!(std::mem::take(&mut *fs.announced.lock()), vec![block]);
         traced(&table, &model[1234].key);
-        assert_eq!(*fs.announced.lock(), vec![], "it was touched before");
+        assert_eq!(std::mem::take(&mut *fs.announced.lock()).len(), usize::from(is_scarce), "touched before");
 
         scan(&table, CursorOptions { fill_cache: true, read_ahead: 1 }).unwrap();
         let parts = std::mem::take(&mut *fs.announced.lock());
-        assert_eq!(parts.len() as u64, table.properties().data_blocks - 1, "every block but one");
+        let before = u64::from(!is_scarce);
+        assert_eq!(
+            parts.len() as u64,
+            table.properties().data_blocks - before,
+            "every block, or every other one"
+        );
     }
 }
 

@@ -6,7 +6,7 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tamis_filter::Digest;
 
@@ -27,10 +27,11 @@ pub(super) struct TestFs {
     pub(super) reads: Arc<AtomicU64>,
     pub(super) appends: Arc<Mutex<Vec<usize>>>,
     pub(super) announced: Announced,
+    pub(super) scarce: Arc<AtomicBool>,
 }
 
 /// A mapping that notes what is announced.
-struct Pages(Arc<Vec<u8>>, Announced);
+struct Pages(Arc<Vec<u8>>, Announced, Arc<AtomicBool>);
 
 impl AsRef<[u8]> for Pages {
     fn as_ref(&self) -> &[u8] {
@@ -41,6 +42,10 @@ impl AsRef<[u8]> for Pages {
 impl MappedPages for Pages {
     fn will_need(&self, part: Range<usize>) {
         self.1.lock().push(part);
+    }
+
+    fn are_scarce(&self) -> bool {
+        self.2.load(Ordering::Relaxed)
     }
 }
 
@@ -70,7 +75,7 @@ impl WriteFile for Writing {
 }
 
 #[derive(Debug)]
-struct Reading(Arc<Vec<u8>>, Arc<AtomicU64>, Announced);
+struct Reading(Arc<Vec<u8>>, Arc<AtomicU64>, Announced, Arc<AtomicBool>);
 
 impl ReadFile for Reading {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
@@ -84,7 +89,7 @@ impl ReadFile for Reading {
         Ok(self.0.len() as u64)
     }
     fn map(&self) -> io::Result<Option<Mapping>> {
-        Ok(Some(Mapping::of_pages(Arc::new(Pages(self.0.clone(), self.2.clone())))))
+        Ok(Some(Mapping::of_pages(Arc::new(Pages(self.0.clone(), self.2.clone(), self.3.clone())))))
     }
 }
 
@@ -109,7 +114,7 @@ impl FileSystem for TestFs {
     fn open(&self, path: &Path, _: Access) -> io::Result<Arc<dyn ReadFile>> {
         let files = self.files.lock();
         let bytes = files.get(path).ok_or(io::ErrorKind::NotFound)?;
-        Ok(Arc::new(Reading(bytes.clone(), self.reads.clone(), self.announced.clone())))
+        Ok(Arc::new(Reading(bytes.clone(), self.reads.clone(), self.announced.clone(), self.scarce.clone())))
     }
     fn reuse(&self, _: &Path, _: &Path) -> io::Result<Box<dyn WriteFile>> {
         unsupported()
