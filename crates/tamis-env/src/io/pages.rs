@@ -71,8 +71,9 @@ impl MappedBytes {
         if self.changes() {
             maps.all.iter().filter_map(Weak::upgrade).for_each(|map| map.advise());
         }
-        drop(maps);
+        // With the lock held: advice that another thread gives to all comes before or after.
         pages.advise();
+        drop(maps);
         pages
     }
 
@@ -249,6 +250,7 @@ mod tests {
             let (dir, map) = map(pages * PAGE);
             (dir, mapped.keep(map, Access::Random))
         };
+        assert!(!keep(20).1.are_scarce(), "20 of 20");
         let (a, b) = (keep(18), keep(3));
         assert!(a.1.are_scarce(), "21 of 20 pages");
         drop(b);

@@ -135,10 +135,11 @@ impl Partition {
         }
         self.copy_up_to(layout.blocks() as usize, &mut writer);
         let young = inner.young + new.len() as u64;
-        let was = set.entries();
-        let set = writer.finish();
-        let keys = inner.keys + keys_of(added, set.entries() - was, new.len());
-        self.with(map, inner.book.clone(), set, inner.cut, last, young, keys)
+        let mut made = self.with(map, inner.book.clone(), writer.finish(), inner.cut, last, young);
+        let unknown = made.entries() - set.entries();
+        let inner = Arc::get_mut(&mut made.inner).expect("not shared yet");
+        inner.keys += new_keys(added, unknown, new.len());
+        made
     }
 
     /// Copies blocks up to `block` (excluded); those that the set does not have are empty.
@@ -228,7 +229,7 @@ impl Partition {
                 entries.binary_search(&known).is_err()
             };
             let unknown = added.iter().filter(is_unknown).count() as u64;
-            keys += keys_of(new.len() as u64, unknown, added.len());
+            keys += new_keys(new.len() as u64, unknown, added.len());
             entries.extend(added);
             // Two ascending parts are merged.
             entries.sort();
@@ -240,25 +241,17 @@ impl Partition {
         let set = write(layout, cut, &mut entries, &book);
         let last = entries.iter().filter(|entry| Some(entry.symbol) == book.last).count() as u64;
         let met_by_a_walk = met_by_a_walk(&map, &set, &book);
-        let mut made = self.with(map, Arc::new(book), set, cut, last, 0, keys);
+        let mut made = self.with(map, Arc::new(book), set, cut, last, 0);
         let inner = Arc::get_mut(&mut made.inner).expect("not shared yet");
+        inner.keys = keys;
         inner.met_by_a_walk = met_by_a_walk;
         inner.last_is_unknown |= without_last;
         made
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn with(
-        &self,
-        map: Arc<Map>,
-        book: Arc<Book>,
-        set: Set,
-        cut: u32,
-        last: u64,
-        young: u64,
-        keys: u64,
-    ) -> Partition {
-        let Inner { bits_per_key, built, crowd, reason, last_is_unknown, met_by_a_walk, .. } = *self.inner;
+    fn with(&self, map: Arc<Map>, book: Arc<Book>, set: Set, cut: u32, last: u64, young: u64) -> Partition {
+        let Inner { bits_per_key, built, keys, crowd, reason, last_is_unknown, met_by_a_walk, .. } =
+            *self.inner;
         let crowd = Crowd { largest: set.largest(), ..crowd };
         let inner = Inner {
             map,
@@ -341,6 +334,6 @@ impl Inner {
 
 /// Returns how many of the keys of a batch were not there before: those of the entries that were not, by their share. Tables may be
 /// inserted again, as after a crash; the entries of a new one have an epoch that no other has.
-fn keys_of(batch: u64, unknown: u64, entries: usize) -> u64 {
+fn new_keys(batch: u64, unknown: u64, entries: usize) -> u64 {
     (batch as f64 * unknown as f64 / entries.max(1) as f64).round() as u64
 }
