@@ -48,6 +48,12 @@ impl DiskFs {
         DiskFs { map: false, map_logs: false, mapped: Arc::new(MappedBytes::new(0)) }
     }
 
+    /// Reckons with `bytes` of memory for the pages of mapped files, in place of what the machine or the control group allows: beyond
+    /// half of it they are [scarce](super::MappedPages::are_scarce). For files that were mapped before, nothing changes.
+    pub fn with_memory(self, bytes: u64) -> Self {
+        DiskFs { mapped: Arc::new(MappedBytes::new(bytes)), ..self }
+    }
+
     /// Lets logs be appended to through a mapping, without a system call each, where that is safe: see the module `mapped`. Elsewhere,
     /// and without this, appends are system calls.
     pub fn with_mapped_logs(self, mapped: bool) -> Self {

@@ -220,7 +220,10 @@ impl DbInner {
         })();
         let written = manifest.map(|number| files::manifest_path(&self.dir, number));
         let written = match &begun {
-            Ok(()) => return begun,
+            Ok(()) => {
+                self.keep_filters_in_memory();
+                return begun;
+            }
             Err(NotBegun::Unknown(_)) => {
                 let tables = flushed.tables.iter().map(|(_, table)| table_path(&self.dir, table.meta.id));
                 let blobs = flushed.tables.iter().flat_map(|(_, table)| &table.meta.extra.blobs);

@@ -459,6 +459,7 @@ impl DbInner {
                 self.write_counters.compaction_write_bytes.add(written);
             }
         }
+        self.keep_filters_in_memory();
         Ok(Ended::Done)
     }
 }

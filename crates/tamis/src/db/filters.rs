@@ -294,6 +294,24 @@ impl DbInner {
         true
     }
 
+    /// Copies the filters of mapped tables to memory if it is scarce, and tells readers. Does nothing for filters that were copied before.
+    ///
+    /// Called after tables were opened *and* are in a version: any of them may be the one with which memory has become scarce, and then
+    /// all versions are looked through. Must be called without the `state` lock.
+    pub(crate) fn keep_filters_in_memory(&self) {
+        for keyspace in self.directory.load_full().values() {
+            let version = keyspace.view.load().version.clone();
+            let copied = version.tables.iter().filter(|table| table.keep_filter_in_memory()).count();
+            if copied > 0 {
+                self.state().catalogue.publish_selector(keyspace);
+                log::debug!(
+                    "keyspace `{}`: the filters of {copied} tables are in memory, not in their files",
+                    keyspace.name()
+                );
+            }
+        }
+    }
+
     /// Forwards the warnings of a keyspace's filter.
     pub(crate) fn warn_of_filter(&self, keyspace: &KeyspaceInner) {
         let warnings = keyspace.filter.take_warnings().into_iter();
@@ -342,6 +360,7 @@ impl DbInner {
 
 #[cfg(test)]
 mod tests {
+    mod scarce;
     mod turns;
 
     use tamis_testkit::{FaultPlan, FaultyFs, OpClass};

@@ -146,6 +146,7 @@ impl DbInner {
             })
         });
         if result.is_ok() {
+            self.keep_filters_in_memory();
             self.observer.timed(Operation::Flush, started, || Explained {
                 keyspace: name(),
                 key: None,

@@ -449,6 +449,7 @@ impl Follower {
         let filters = filters.map(|(&id, &bytes)| (id, bytes)).collect();
         self.ends = Ends { last_seq: self.logs.last_seq().max(tree.last_seq), manifest: mark, logs, filters };
         drop(state);
+        db.keep_filters_in_memory();
         db.monitor.notify();
     }
 

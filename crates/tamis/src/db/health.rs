@@ -352,6 +352,7 @@ impl DbInner {
         self.release_logs(&mut state);
         let cause = self.health.resumed();
         drop(state);
+        self.keep_filters_in_memory();
         Ok(cause)
     }
 

@@ -18,7 +18,7 @@ use crate::table::{
 };
 use crate::tree::files::{FileKind, parse};
 use crate::tree::manifest::read_edits;
-use crate::tree::open_table::read_filter;
+use crate::tree::pinned_filter::read_filter;
 use crate::tree::tombstones::Tombstones;
 use crate::wal::{LogKind, LogReader, ReadOptions};
 

@@ -344,6 +344,8 @@ pub(crate) fn open(dir: &Path, options: Options, role: Role) -> Result<Arc<DbInn
         let stored = |id| state.catalogue.tree().hotness(id);
         inner.elastic.opened(views.iter().map(|view| &**view), stored);
     }
+    // Tables that were opened first did not know of the others.
+    inner.keep_filters_in_memory();
     inner.expiry.configure(inner.directory.load().values().map(|keyspace| &**keyspace));
     if !read_only {
         inner.reserve.find();

@@ -16,7 +16,8 @@ use crate::table::ReadCost;
 use crate::table::{CursorOptions, ELASTIC, TableCursor, UnitDirectory};
 use crate::tree::blobs;
 use crate::tree::files::{filter_path, log_path, manifest_name, name_of};
-use crate::tree::open_table::{OpenTable, TableFilter, read_filter};
+use crate::tree::open_table::{OpenTable, TableFilter};
+use crate::tree::pinned_filter::read_filter;
 use crate::tree::version::Version;
 
 /// What [`Db::verify`](crate::Db::verify) found.
@@ -289,9 +290,7 @@ pub(super) fn check_table(table: &OpenTable, report: &mut VerifyReport) {
             Err(why) => report.problems.push(format!("{name}: its filter: {why}")),
             Ok(directory) => {
                 if table.filter_is_unusable() {
-                    report
-                        .problems
-                        .push(format!("{name}: its filter was unusable when the database was opened"));
+                    report.problems.push(format!("{name}: its filter was found unusable before"));
                 }
                 check_units(table, &directory, &mut report.problems);
             }
@@ -302,7 +301,7 @@ pub(super) fn check_table(table: &OpenTable, report: &mut VerifyReport) {
         Err(why) => report.problems.push(format!("{name}: its filter: {why}")),
         Ok(filter) => {
             if table.filter_is_unusable() {
-                report.problems.push(format!("{name}: its filter was unusable when the database was opened"));
+                report.problems.push(format!("{name}: its filter was found unusable before"));
             }
             let denied = keys_denied(table, &filter);
             if denied > 0 {

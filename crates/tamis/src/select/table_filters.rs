@@ -55,8 +55,8 @@ impl TableFilters {
         accesses: Option<&Arc<AccessSampler>>,
     ) -> Self {
         let elastic = tables.iter().any(|t| matches!(t.filter, TableFilter::Elastic(_)));
-        let blocked = tables.iter().map(|t| match &t.filter {
-            TableFilter::Pinned(Filter::Point(PointFilter::BlockedBloom(filter))) => Some(filter.clone()),
+        let blocked = tables.iter().map(|t| match pinned(t) {
+            Some(Filter::Point(PointFilter::BlockedBloom(filter))) => Some(filter.clone()),
             _ => None,
         });
         let located = tables.iter().map(|t| match &t.filter {
@@ -70,6 +70,12 @@ impl TableFilters {
             sampler: elastic.then(|| sampler.clone()),
             accesses: accesses.filter(|_| !elastic).cloned(),
         }
+    }
+
+    /// How many bytes of what is probed at once lie in mapped files.
+    #[cfg(test)]
+    pub(crate) fn in_place_bytes(&self) -> usize {
+        self.blocked.iter().map(BlockedBloom::in_place_bytes).sum()
     }
 }
 
@@ -261,9 +267,17 @@ impl RunSelector for TableFilters {
     }
 }
 
+/// Returns the filter of a table that keeps one.
+fn pinned(table: &OpenTable) -> Option<&Filter> {
+    match &table.filter {
+        TableFilter::Pinned(filter) => filter.get(),
+        _ => None,
+    }
+}
+
 /// Prefetches the first cache line that the filter of a table will read.
 fn prefetch_pinned(table: &OpenTable, digest: Digest) {
-    if let TableFilter::Pinned(Filter::Point(filter)) = &table.filter {
+    if let Some(Filter::Point(filter)) = pinned(table) {
         filter.prefetch(digest);
     }
 }

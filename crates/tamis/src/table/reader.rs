@@ -368,6 +368,14 @@ impl Table {
         self.mapped.is_some()
     }
 
+    /// Reports whether the table is mapped and memory too scarce for its pages to stay: see [`MappedPages::are_scarce`].
+    ///
+    /// [`MappedPages::are_scarce`]: crate::io::MappedPages::are_scarce
+    #[inline]
+    pub(crate) fn is_scarce(&self) -> bool {
+        self.mapped.as_ref().is_some_and(|mapped| mapped.mapping.is_scarce())
+    }
+
     /// Overlaps reads of blocks of this table and others; `None` if reads do not overlap.
     #[inline]
     pub(crate) fn overlap(&self) -> Option<&BatchReader> {
@@ -577,7 +585,7 @@ impl Table {
         let word = &self.verified[at.index / 64];
         let bit = 1 << (at.index % 64);
         let touched = word.load(Ordering::Relaxed) & bit != 0;
-        if !touched || self.mapped.as_ref().is_some_and(|mapped| mapped.mapping.is_scarce()) {
+        if !touched || self.is_scarce() {
             self.announce(at.offset, at.span);
         }
         if touched && self.verify == ChecksumMode::Once {

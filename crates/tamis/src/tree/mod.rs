@@ -9,6 +9,7 @@ pub(crate) mod identify;
 pub(crate) mod manifest;
 pub(crate) mod meta;
 pub(crate) mod open_table;
+pub(crate) mod pinned_filter;
 pub(crate) mod state;
 #[cfg(test)]
 mod tests;

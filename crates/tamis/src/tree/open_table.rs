@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use tamis_filter::{Filter, FilterError, FilterKind};
+use tamis_filter::{Filter, FilterKind};
 
 use crate::error::StorageError;
 use crate::io::FileSystem;
@@ -18,6 +18,7 @@ use crate::tree::accesses::Accesses;
 use crate::tree::blobs::{BlobFiles, TableBlobs};
 use crate::tree::files::table_path;
 use crate::tree::meta::TableMeta;
+use crate::tree::pinned_filter::{FilterLoadError, PinnedFilter, read_filter};
 use crate::tree::tombstones::{EXTERNAL_TOMBSTONE_SEQ, Tombstones};
 
 /// The filter of one table as the read path uses it.
@@ -30,7 +31,7 @@ pub(crate) enum TableFilter {
     /// The table was built without one.
     None,
     /// Kept as long as the table is open, in memory or in the file's mapping.
-    Pinned(Filter),
+    Pinned(PinnedFilter),
     /// Fetched through the block cache on demand.
     Cached,
     /// In units, of which some are in memory.
@@ -95,7 +96,7 @@ pub(crate) struct OpenTable {
     cache: Option<Arc<BlockCache>>,
     garbage: Arc<Garbage>,
     obsolete: AtomicBool,
-    /// A filter that is not pinned turned out to be unusable. Never cleared; nothing else depends on it.
+    /// The filter turned out to be unusable. Never cleared; nothing else depends on it.
     unusable: AtomicBool,
 }
 
@@ -146,7 +147,7 @@ impl OpenTable {
                 }
             },
             true if !config.pin_metadata => TableFilter::Cached,
-            true => match pin_filter(&table) {
+            true => match PinnedFilter::open(&table) {
                 Ok(filter) => TableFilter::Pinned(filter),
                 Err(why) => {
                     log::warn!("{}: reading without its filter: {why}", path.display());
@@ -274,7 +275,7 @@ impl OpenTable {
             | TableFilter::Keys
             | TableFilter::Global
             | TableFilter::Unusable => None,
-            TableFilter::Pinned(filter) => Some(ask(filter)),
+            TableFilter::Pinned(filter) => filter.get().map(ask),
             TableFilter::Cached => self.cached_filter().map(|filter| ask(&filter)),
         }
     }
@@ -319,10 +320,23 @@ impl OpenTable {
         }
     }
 
+    /// Copies a pinned filter from the file's mapping to memory if memory is [scarce](Table::is_scarce). Returns whether selectors should
+    /// be made anew for that.
+    pub(crate) fn keep_filter_in_memory(&self) -> bool {
+        let TableFilter::Pinned(filter) = &self.filter else { return false };
+        filter.copy_if_scarce(&self.table).unwrap_or_else(|why| {
+            log::warn!("{}: no longer using its filter: {why}", self.path.display());
+            self.unusable.store(true, Relaxed);
+            true
+        })
+    }
+
     /// The length of a filter of fixed size, in memory or not; 0 if the table has no usable one of its own.
     pub(crate) fn fixed_filter_bytes(&self) -> u64 {
         match &self.filter {
-            TableFilter::Pinned(_) | TableFilter::Cached => self.table.filter_len(),
+            TableFilter::Pinned(_) | TableFilter::Cached if !self.filter_is_unusable() => {
+                self.table.filter_len()
+            }
             _ => 0,
         }
     }
@@ -357,32 +371,6 @@ fn cached(entry: Option<CacheEntry>) -> Option<Arc<Filter>> {
         CacheEntry::Filter(filter, _) => filter.downcast().ok(),
         _ => None,
     }
-}
-
-/// Why a filter could not be used.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum FilterLoadError {
-    #[error(transparent)]
-    Storage(#[from] StorageError),
-    #[error(transparent)]
-    Format(#[from] FilterError),
-    #[error("the filter block vanished")]
-    Missing,
-}
-
-pub(crate) fn read_filter(table: &Table) -> Result<Filter, FilterLoadError> {
-    let bytes = table.filter_bytes()?.ok_or(FilterLoadError::Missing)?;
-    Ok(Filter::open(&bytes)?)
-}
-
-/// The same for a filter that lives as long as the table: it stays in the file's mapping, if there is one and the filter's kind and
-/// place allow that.
-fn pin_filter(table: &Table) -> Result<Filter, FilterLoadError> {
-    let bytes = table.filter_bytes()?.ok_or(FilterLoadError::Missing)?;
-    Ok(match bytes {
-        PinnedValue::Mapped { .. } => Filter::open_in_place(Arc::new(bytes))?,
-        PinnedValue::Heap { .. } => Filter::open(&bytes)?,
-    })
 }
 
 impl Drop for OpenTable {
@@ -445,7 +433,7 @@ mod tests {
         let built = PointFilter::from(BlockedBloom::build(&digests, 10.0, 1).unwrap());
         let ribbon = PointFilter::build(PointSpec::Ribbon, &digests, 10.0, 1, Verify::No).unwrap();
         let small = PointFilter::from(BlockedBloom::build(&digests[..9], 10.0, 1).unwrap());
-        let (plain, calls) = (DiskFs::new(), DiskFs::without_mapping());
+        let (plain, calls) = (DiskFs::new().with_memory(1 << 30), DiskFs::without_mapping());
         let (pinned, cached) = (true, false);
         let cases: [(&dyn FileSystem, _, _, _); 5] = [
             (&plain, pinned, &built, true),
@@ -471,13 +459,72 @@ mod tests {
             assert_eq!(table.with_filter(same), Some(true), "case {i}");
             // What a selector holds on to outlives the table and its file.
             let kept = match &table.filter {
-                TableFilter::Pinned(filter) => Some(filter.clone()),
+                TableFilter::Pinned(filter) => filter.get().cloned(),
                 _ => None,
             };
             table.mark_obsolete();
             drop((table, dir));
             assert!(kept.is_none_or(|kept| same(&kept)));
         }
+    }
+
+    /// A file system that maps, on which two tables pass half of the memory, and the filter bytes and the path of the first.
+    fn a_table_before_memory_is_scarce(dir: &Path) -> (DiskFs, ReaderConfig, PointFilter, Arc<OpenTable>) {
+        let digests: Vec<Digest> = (0..50_000u64).map(Digest::from_u64).collect();
+        let filter = PointFilter::from(BlockedBloom::build(&digests, 10.0, 1).unwrap());
+        let fs = DiskFs::new().with_memory(200 << 10);
+        let config = ReaderConfig { map: true, pin_metadata: true, ..ReaderConfig::default() };
+        let table = table_in(&fs, dir, filter.to_bytes(), config.clone());
+        assert!(!table.table.is_scarce() && table.mapped_filter_memory() > 0);
+        assert!(!table.keep_filter_in_memory() && table.mapped_filter_memory() > 0, "there is room");
+        (fs, config, filter, table)
+    }
+
+    #[test]
+    fn a_filter_is_copied_once_memory_is_scarce() {
+        let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let (fs, config, filter, table) = a_table_before_memory_is_scarce(dirs[0].path());
+        let before = table.filter_memory();
+        let other = table_in(&fs, dirs[1].path(), filter.to_bytes(), config.clone());
+        assert!(table.table.is_scarce());
+        assert_eq!(other.mapped_filter_memory(), 0, "opened when it was");
+        assert!(table.keep_filter_in_memory());
+        assert_eq!((table.mapped_filter_memory(), table.filter_memory()), (0, before));
+        assert!(!table.keep_filter_in_memory() && !other.keep_filter_in_memory(), "once");
+        let same = |found: &Filter| {
+            let Filter::Point(found) = found else { panic!("a point filter") };
+            (0..100_000).map(Digest::from_u64).all(|d| found.contains(d) == filter.contains(d))
+        };
+        assert_eq!((table.with_filter(same), other.with_filter(same)), (Some(true), Some(true)));
+        drop(other);
+        let third = tempfile::tempdir().unwrap();
+        let small = PointFilter::from(BlockedBloom::build(&[Digest::of(KEY)], 10.0, 1).unwrap());
+        let small = table_in(&fs, third.path(), small.to_bytes(), ReaderConfig { map: true, ..config });
+        assert!(!small.table.is_scarce() && !table.table.is_scarce(), "there is room again");
+        assert_eq!((table.mapped_filter_memory(), table.filter_memory()), (0, before), "and the copy stays");
+    }
+
+    /// What comes from the device again need not be what was checked.
+    #[test]
+    fn a_filter_that_is_damaged_by_the_time_of_the_copy_is_not_used() {
+        let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let (fs, config, filter, table) = a_table_before_memory_is_scarce(dirs[0].path());
+        let path = table_path(dirs[0].path(), 1);
+        let mut bytes = std::fs::read(&path).unwrap();
+        let stored = filter.to_bytes();
+        let at = bytes.windows(64).position(|part| part == &stored[..64]).unwrap();
+        bytes[at + 1000] ^= 1;
+        // The mapping shows it: the file is changed where it is.
+        std::fs::write(&path, bytes).unwrap();
+        let other = table_in(&fs, dirs[1].path(), filter.to_bytes(), config);
+        assert!(table.keep_filter_in_memory(), "readers must be told");
+        assert!(table.filter_is_unusable() && !other.filter_is_unusable());
+        assert_eq!(table.with_filter(|_| ()), None);
+        assert_eq!(
+            (table.filter_memory(), table.mapped_filter_memory(), table.fixed_filter_bytes()),
+            (0, 0, 0)
+        );
+        assert!(!table.keep_filter_in_memory());
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod observe;
 mod overlap;
 mod quarantine;
 mod range_filters;
+mod scarce_memory;
 mod seams;
 mod seek_and_back;
 mod shapes;

@@ -1,0 +1,85 @@
+//! A filter that is kept as long as its table is open: where it lies in the file's mapping, or in memory.
+//!
+//! A filter in the mapping costs no memory of its own, but its pages are reclaimed like others. Beyond half of the memory, where
+//! that happens all the time, a get of an absent key took 4.9 µs of page faults. There the filter is copied, once and for good.
+
+use std::sync::{Arc, OnceLock};
+
+use tamis_filter::{Filter, FilterError};
+
+use crate::error::StorageError;
+use crate::table::{PinnedValue, Table};
+
+/// Why a filter could not be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FilterLoadError {
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    #[error(transparent)]
+    Format(#[from] FilterError),
+    #[error("the filter block vanished")]
+    Missing,
+}
+
+/// Reads a table's filter into memory, and checks it.
+pub(crate) fn read_filter(table: &Table) -> Result<Filter, FilterLoadError> {
+    let bytes = table.filter_bytes()?.ok_or(FilterLoadError::Missing)?;
+    Ok(Filter::open(&bytes)?)
+}
+
+/// See the module documentation. Any thread may ask and copy at any time.
+#[derive(Debug)]
+pub(crate) struct PinnedFilter {
+    opened: Filter,
+    /// What is asked in its place since memory is scarce. `None` inside if its bytes were damaged by then.
+    copied: OnceLock<Option<Filter>>,
+}
+
+impl PinnedFilter {
+    /// Reads and checks the filter of a table. It stays in the file's mapping if there is one, the filter's kind and place allow that,
+    /// and memory is not scarce.
+    pub(crate) fn open(table: &Table) -> Result<PinnedFilter, FilterLoadError> {
+        let bytes = table.filter_bytes()?.ok_or(FilterLoadError::Missing)?;
+        let opened = match bytes {
+            PinnedValue::Mapped { .. } if !table.is_scarce() => Filter::open_in_place(Arc::new(bytes))?,
+            bytes => Filter::open(&bytes)?,
+        };
+        Ok(PinnedFilter { opened, copied: OnceLock::new() })
+    }
+
+    /// The filter; `None` if it turned out to be damaged.
+    #[inline]
+    pub(crate) fn get(&self) -> Option<&Filter> {
+        match self.copied.get() {
+            None => Some(&self.opened),
+            Some(copied) => copied.as_ref(),
+        }
+    }
+
+    /// Copies the filter if it lies in the mapping of `table`, its table, and memory is scarce. Returns whether [`get`](Self::get) changes
+    /// by that. An error says that the filter is damaged since it was opened: it is not used from then on.
+    pub(crate) fn copy_if_scarce(&self, table: &Table) -> Result<bool, FilterLoadError> {
+        if self.opened.in_place_bytes() == 0 || self.copied.get().is_some() || !table.is_scarce() {
+            return Ok(false);
+        }
+        // Its pages may have been read from the device again since it was checked.
+        let copied = read_filter(table);
+        let (copied, error) = match copied {
+            Ok(filter) => (Some(filter), None),
+            Err(error) => (None, Some(error)),
+        };
+        // Another thread may have been faster, with the same result.
+        let is_new = self.copied.set(copied).is_ok();
+        error.filter(|_| is_new).map_or(Ok(is_new), Err)
+    }
+
+    /// Memory of the filter, in the file's mapping or outside it, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.get().map_or(0, Filter::memory_bytes)
+    }
+
+    /// How much of it lies in the mapping.
+    pub(crate) fn in_place_bytes(&self) -> usize {
+        self.get().map_or(0, Filter::in_place_bytes)
+    }
+}
