@@ -6,7 +6,8 @@
 //! * `claims PAPER`: all claims of a paper (`hash-sharing`, `elastic`, `grf`, `ours`), with the paper's number and ours;
 //! * `failures`: the claims that fail, with the reasons that verdicts give;
 //! * `runs`: machines, days, commits and commands;
-//! * `table EXPERIMENT SCALE N`: the N-th table of an experiment;
+//! * `table EXPERIMENT SCALE N [COLUMN=CELL[|CELL]…]… [columns=COLUMN[,COLUMN]…]`: the N-th table of an experiment; of it, if it says so, the
+//!   rows alone that have one of the cells in the column, and the columns alone that are named. `_` stands for a space;
 //! * `picture EXPERIMENT SCALE N [DIR]`: its N-th picture, which is written to `DIR/EXPERIMENT-SCALE-N.svg` beside the document; DIR is
 //!   `pictures` if it is not given.
 //!
@@ -80,16 +81,51 @@ fn made(loaded: &[Loaded], kind: &str) -> Result<Section, String> {
         }
         ["failures"] => Ok(failures(loaded).into()),
         ["runs"] => Ok(runs(loaded).into()),
-        ["table", name, scale, number] => {
+        ["table", name, scale, number, ref parts @ ..] => {
             let found = found(loaded, name, scale)?;
             let sheet =
                 nth(&found.view.sheets, number).ok_or_else(|| format!("{name} has no table {number}"))?;
-            Ok(sheet_text(sheet).into())
+            Ok(sheet_text(&excerpt(sheet, parts)?).into())
         }
         ["picture", name, scale, number] => picture(loaded, (name, scale, number), PICTURES),
         ["picture", name, scale, number, dir] => picture(loaded, (name, scale, number), dir),
         _ => Err(format!("nothing is made of `{kind}`")),
     }
+}
+
+/// Returns what the parts of a kind `table` leave of a table. Every one of them must name something.
+fn excerpt(sheet: &Sheet, parts: &[&str]) -> Result<Sheet, String> {
+    let mut left = sheet.clone();
+    let mut chosen: Option<Vec<usize>> = None;
+    for part in parts {
+        let part = part.replace('_', " ");
+        let (name, values) =
+            part.split_once('=').ok_or_else(|| format!("`{part}` is not COLUMN=CELL or columns=COLUMN"))?;
+        let column = |name: &str| {
+            let at = sheet.columns.iter().position(|(column, _)| column == name);
+            at.ok_or_else(|| format!("the table `{}` has no column `{name}`", sheet.title))
+        };
+        if name == "columns" {
+            chosen = Some(values.split(',').map(column).collect::<Result<_, _>>()?);
+            continue;
+        }
+        let at = column(name)?;
+        let values: Vec<&str> = values.split('|').collect();
+        if let Some(value) = values.iter().find(|value| sheet.rows.iter().all(|row| row[at] != **value)) {
+            return Err(format!("the table `{}` has no row with `{value}` in `{name}`", sheet.title));
+        }
+        left.rows.retain(|row| values.contains(&row[at].as_str()));
+    }
+    if left.rows.is_empty() {
+        return Err(format!("no row of the table `{}` has all of {parts:?}", sheet.title));
+    }
+    if let Some(chosen) = chosen {
+        left.columns = chosen.iter().map(|&at| sheet.columns[at].clone()).collect();
+        for row in &mut left.rows {
+            *row = chosen.iter().map(|&at| row[at].clone()).collect();
+        }
+    }
+    Ok(left)
 }
 
 fn picture(
@@ -322,10 +358,37 @@ mod tests {
         assert_eq!(picture.files, [("pictures/test-steps-default-1.svg".into(), drawn)]);
         let elsewhere = of("picture test-steps default 1 docs/pictures").unwrap();
         assert_eq!(elsewhere.text, "![Steps: Y over X!](docs/pictures/test-steps-default-1.svg)");
+        let mut wide = Sheet::new("Costs", &["<filter", "<at", "ns", "bits /key"]);
+        for (filter, at, ns) in [("a_b", "6 bits", "12"), ("c", "6 bits", "9"), ("c", "10 bits", "7")] {
+            wide.row([filter, at, ns, "6.0"].map(str::to_owned));
+        }
+        loaded.view.sheets.push(wide);
+        let of = |kind: &str| made(std::slice::from_ref(&loaded), kind);
+        let table = of("table test-steps default 2 at=6_bits columns=ns,filter,bits_/key").unwrap().text;
+        let lines: Vec<&str> = table.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "**Costs**",
+                "",
+                "| ns | filter | bits /key |",
+                "| ---: | --- | ---: |",
+                "| 12 | a_b | 6.0 |",
+                "| 9 | c | 6.0 |"
+            ]
+        );
+        let table = of("table test-steps default 2 at=6_bits|10_bits filter=c").unwrap().text;
+        assert_eq!(table.lines().count(), 6);
         for (kind, what) in [
+            ("table test-steps default 2 at=8_bits", "no row with `8 bits` in `at`"),
+            ("table test-steps default 2 at=6_bits|8_bits", "no row with `8 bits` in `at`"),
+            ("table test-steps default 2 ns=12 at=10_bits", "no row of the table `Costs` has all"),
+            ("table test-steps default 2 for=10_bits", "no column `for`"),
+            ("table test-steps default 2 columns=ns,µs", "no column `µs`"),
+            ("table test-steps default 2 ns", "is not COLUMN=CELL"),
             ("picture test-steps default 1 ../x", "below the document"),
             ("picture test-steps default 1 /x", "below the document"),
-            ("table test-steps default 2", "no table 2"),
+            ("table test-steps default 3", "no table 3"),
             ("table test-steps default 0", "no table 0"),
             ("picture test-steps default x", "no picture x"),
             ("picture test-steps small 1", "no results of `test-steps` at scale small"),

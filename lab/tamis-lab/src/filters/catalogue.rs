@@ -1,11 +1,13 @@
 //! The experiments by name: the figures of the GRF paper (Wang, Guo, Yang, Zhang: "GRF: A Global Range Filter for
-//! LSM-Trees with Shape Encoding", SIGMOD 2024, section 6).
+//! LSM-Trees with Shape Encoding", SIGMOD 2024, section 6), and two of our own with every filter there is.
 
 use tamis::options::CompactionChoice;
 use tamis_bench::keys::Distribution;
 use tamis_bench::workload::Workload::{self, *};
 
+use super::KeySource;
 use super::load::{FEW_TABLES, MANY_TABLES};
+use crate::figures::Paper;
 
 /// The varied parameter besides the filter.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,11 +38,13 @@ pub enum Metric {
 pub struct Experiment {
     /// Its name on the command line.
     pub name: &'static str,
-    /// The paper's figure.
+    /// Whose it is.
+    pub of: Paper,
+    /// The paper's figure; empty for one of our own.
     pub place: &'static str,
     /// The measured quantity, in one line.
     pub title: &'static str,
-    /// The result of the paper's figure.
+    /// The result of the paper's figure, or what is expected.
     pub paper: &'static str,
     /// Differences from the paper; empty if there are none.
     pub differs: &'static str,
@@ -68,8 +72,8 @@ pub struct Experiment {
     pub metric: Metric,
     /// The distribution of the last level's keys, if it differs.
     pub shift_from: Option<Distribution>,
-    /// The distributions of keys: each has points of its own. With `shift_from`, those of the levels above the last.
-    pub keys: &'static [Distribution],
+    /// The sources of keys: each has points of its own. With `shift_from`, those of the levels above the last. Places stand alone.
+    pub keys: &'static [KeySource],
     /// Number of keys at scale `default`.
     pub default_keys: u64,
     /// Intended number of tables.
@@ -86,15 +90,51 @@ const SIDES: &[&str] = &["monkey", "chucky", "remix", "surf-real", "rencoder", "
 const SIDES_AND_NONE: &[&str] =
     &["none", "monkey", "chucky", "remix", "surf-real", "rencoder", "snarf", "grf", "grf-huffman"];
 const BITS: Axis = Axis::Bits(&[6.0, 10.0, 14.0]);
-/// The paper's key sets but `normal`, which is the last level's where key sets shift.
-const SHIFTED_TO: &[Distribution] =
-    &[Distribution::Uniform50, Distribution::Cells, Distribution::Books, Distribution::Fb];
+/// The paper's key sets.
+const DRAWN: &[KeySource] = &[
+    KeySource::Drawn(Distribution::Uniform50),
+    KeySource::Drawn(Distribution::Normal),
+    KeySource::Drawn(Distribution::Cells),
+    KeySource::Drawn(Distribution::Books),
+    KeySource::Drawn(Distribution::Fb),
+];
+/// The same but `normal`, which is the last level's where key sets shift.
+const SHIFTED_TO: &[KeySource] = &[
+    KeySource::Drawn(Distribution::Uniform50),
+    KeySource::Drawn(Distribution::Cells),
+    KeySource::Drawn(Distribution::Books),
+    KeySource::Drawn(Distribution::Fb),
+];
+/// All filters for numbers.
+const EVERY: &[&str] = &[
+    "none",
+    "blocked-bloom",
+    "monkey",
+    "bloom",
+    "ribbon",
+    "fuse",
+    "xor",
+    "cuckoo",
+    "surf-real",
+    "snarf",
+    "rosetta",
+    "rencoder",
+    "grafite",
+    "chucky",
+    "remix",
+    "grf",
+    "grf-huffman",
+];
+/// Those that are of use with strings. (Filters over integers see eight bytes of a key.)
+const OF_STRINGS: &[&str] =
+    &["none", "blocked-bloom", "monkey", "ribbon", "surf-real", "surf-mixed", "chucky", "remix", "grf"];
 const SMALL_CACHE: u64 = 8 << 20;
 const LARGE_CACHE: u64 = 1 << 30;
 
 /// The defaults of most experiments.
 const COMMON: Experiment = Experiment {
     name: "",
+    of: Paper::Grf,
     place: "",
     title: "",
     paper: "",
@@ -111,12 +151,16 @@ const COMMON: Experiment = Experiment {
     cached: false,
     metric: Metric::Time,
     shift_from: None,
-    keys: &Distribution::ALL,
+    keys: DRAWN,
     default_keys: 200_000,
     tables: FEW_TABLES,
     ops: 20_000,
     repeats: 5,
 };
+
+/// The defaults of our own.
+const OWN: Experiment =
+    Experiment { of: Paper::Ours, cached: true, default_keys: 500_000, ops: 10_000, ..COMMON };
 
 impl Experiment {
     /// Returns all experiments.
@@ -261,6 +305,28 @@ impl Experiment {
                 keys: SHIFTED_TO,
                 ops: 10_000,
                 ..COMMON
+            },
+            Experiment {
+                name: "filters-numbers",
+                title: "every filter over the same tree of numbers, by bits per key",
+                paper: "A get hashes its key once, whichever filter answers. Of filters of single tables the default answers \
+                        for absent keys fastest, and grf answers for empty ranges and seeks fastest of all.",
+                filters: EVERY,
+                axis: Axis::Bits(&[10.0, 14.0]),
+                workloads: &[GetEmpty, GetExisting, MultiGet, RangeAbsent, RangeEmpty, Seek, SeekNext50],
+                keys: &[KeySource::Drawn(Distribution::Uniform50), KeySource::Drawn(Distribution::Cells)],
+                ..OWN
+            },
+            Experiment {
+                name: "filters-strings",
+                title: "filters over the same tree of names, by bits per key",
+                paper: "A get hashes its key once, whichever filter answers. Of filters of single tables the default answers \
+                        for absent keys fastest.",
+                filters: OF_STRINGS,
+                axis: Axis::Bits(&[10.0, 14.0]),
+                workloads: &[GetEmpty, GetExisting, MultiGet, RangeAbsent, Seek, SeekNext50],
+                keys: &[KeySource::Places],
+                ..OWN
             },
         ]
     }

@@ -71,7 +71,7 @@ impl Job {
         let ratio = settings.size_ratio.unwrap_or(experiment.size_ratio);
         let sources: Vec<KeySource> = match settings.source {
             Some(source) => vec![source],
-            None => experiment.keys.iter().copied().map(KeySource::Drawn).collect(),
+            None => experiment.keys.to_vec(),
         };
         let mut plan = Plan::new(settings.keys, ratio, experiment.levels)?;
         let keys = RefCell::new(None);

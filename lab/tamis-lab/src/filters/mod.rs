@@ -1,4 +1,5 @@
-//! The same data and the same reads under several filters: the figures of the GRF paper as commands.
+//! The same data and the same reads under several filters: the figures of the GRF paper as commands, and two of our own with every
+//! filter.
 //!
 //! Every side has a database of its own, filled equally up to just before the merge into the last level ([`load`]),
 //! when a read meets the most runs. Then the sides are interleaved: a round runs one workload on all sides, then the

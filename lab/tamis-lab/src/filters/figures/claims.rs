@@ -24,6 +24,8 @@ pub(super) fn all(facts: &Facts<'_>) -> Vec<Verdict> {
         "grf-fig16" => leveling(facts),
         "grf-fig17" => skewed(facts),
         "grf-fig18" => shifted(facts),
+        "filters-numbers" => every_filter(facts, true),
+        "filters-strings" => every_filter(facts, false),
         _ => Vec::new(),
     };
     let other_memory = |row: &&LoadRow| row.without_filter || facts.spends_otherwise(row);
@@ -69,8 +71,20 @@ impl Facts<'_> {
 
     /// Ranks GRF among all others in some workloads.
     fn standing(&self, workloads: &[&str], of: Of, better: Better) -> Vec<Place> {
+        self.standing_of(OURS, workloads, is_other, of, better)
+    }
+
+    /// Ranks a side among the others that satisfy `is_base`.
+    fn standing_of(
+        &self,
+        ours: &str,
+        workloads: &[&str],
+        is_base: fn(&str) -> bool,
+        of: Of,
+        better: Better,
+    ) -> Vec<Place> {
         let places = |workload: &&str| {
-            let held = self.held(OURS, workload, is_other);
+            let held = self.held(ours, workload, is_base);
             held.into_iter()
                 .filter_map(|(ours, others)| place(of(ours), others.into_iter().map(of), better))
                 .collect::<Vec<_>>()
@@ -422,4 +436,54 @@ fn shifted(facts: &Facts<'_>) -> Vec<Verdict> {
             &facts.standing(&facts.workloads(), time, Better::Less),
         ),
     ]
+}
+
+/// The engine's default.
+const DEFAULT: &str = "blocked-bloom";
+
+/// Judges our own expectations of the filters of the engine and of others.
+fn every_filter(facts: &Facts<'_>, has_ranges: bool) -> Vec<Verdict> {
+    // Monkey is the default with its memory divided in another way.
+    let is_other_table_filter: fn(&str) -> bool =
+        |side| is_local(side) && ![DEFAULT, "monkey"].contains(&side);
+    let mut verdicts = vec![
+        hashed_once(facts),
+        more(
+            "A get of an absent key searches fewer runs with a filter than without (a counter).",
+            &searched(facts),
+        ),
+        first_at_all(
+            "Of filters of single tables the default answers for absent keys fastest.",
+            &facts.standing_of(DEFAULT, &["get-empty"], is_other_table_filter, time, Better::Less),
+        ),
+    ];
+    if has_ranges {
+        verdicts.push(first_at_all(
+            "GRF answers for empty ranges and seeks fastest.",
+            &facts.standing(&["range-absent", "range-empty", "seek"], time, Better::Less),
+        ));
+    }
+    verdicts
+}
+
+/// Returns by how much each filter reduces the runs that gets of absent keys search.
+fn searched(facts: &Facts<'_>) -> Vec<Gain> {
+    let sides = distinct(facts.rows_of("get-empty").map(|row| row.side.as_str()));
+    let filters = sides.into_iter().filter(|side| *side != "none");
+    filters
+        .flat_map(|side| facts.gains_of(side, &["get-empty"], |base| base == "none", sought, Better::Less))
+        .collect()
+}
+
+/// Judges that a get computes one digest.
+fn hashed_once(facts: &Facts<'_>) -> Verdict {
+    let open = Verdict::open("A get hashes its key once, whichever filter answers (a counter).", "1");
+    let gets = ["get-empty", "get-existing"].into_iter().flat_map(|workload| facts.rows_of(workload));
+    let digests: Vec<f64> = gets.map(|row| row.measurement.digests_per_op).collect();
+    let (Some(least), Some(most)) =
+        (digests.iter().copied().reduce(f64::min), digests.iter().copied().reduce(f64::max))
+    else {
+        return open;
+    };
+    open.with(format!("{least:.3} to {most:.3}"), Some(least == 1.0 && most == 1.0), None, None)
 }

@@ -1,4 +1,4 @@
-//! The experiments of the GRF paper as [figures](crate::figures): a step is a point with all sides.
+//! The experiments of the GRF paper, and ours with every filter, as [figures](crate::figures): a step is a point with all sides.
 //!
 //! Rows are `LoadRow`s and `ReadRow`s. `Facts` are the readable ones, which `panels`, `sheets` and `claims` query.
 
@@ -14,13 +14,13 @@ use tamis_bench::BenchError;
 use tamis_bench::progress::Progress;
 
 use crate::figures::rows::row;
-use crate::figures::{About, Custom, Figure, Needs, Paper, Plan, Row, Scale, View};
+use crate::figures::{About, Custom, Figure, Needs, Plan, Row, Scale, View};
 use crate::filters::Experiment;
 use crate::filters::job::Job;
 
 use facts::Facts;
 
-/// Returns all of them, in the order of the paper.
+/// Returns all of them, in the order of the paper, and our own.
 pub fn figures() -> Vec<Box<dyn Figure>> {
     Experiment::all().into_iter().map(|experiment| Box::new(GrfFigure::new(experiment)) as _).collect()
 }
@@ -35,7 +35,7 @@ impl GrfFigure {
     fn new(experiment: Experiment) -> GrfFigure {
         let about = About {
             name: experiment.name,
-            paper: Paper::Grf,
+            paper: experiment.of,
             place: experiment.place,
             title: experiment.title,
             claim: experiment.paper,

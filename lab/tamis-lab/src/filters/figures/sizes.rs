@@ -4,7 +4,7 @@ use tamis_bench::BenchError;
 use tamis_bench::report::{bytes, grouped};
 use tamis_bench::workload::Workload;
 
-use crate::figures::{Custom, Needs, Scale};
+use crate::figures::{Custom, Needs, Paper, Scale};
 use crate::filters::job::{Job, request};
 use crate::filters::{Axis, Experiment, Settings};
 use tamis::options::CompactionChoice;
@@ -13,6 +13,9 @@ use tamis::options::CompactionChoice;
 const PAPER_KEYS: u64 = 40_000_000;
 const PAPER_VALUE_BYTES: usize = 256;
 const PAPER_SIZE_RATIO: u64 = 10;
+
+/// Number of keys of our own experiments at the largest scale: as many as in the comparison with other engines.
+const MOST_KEYS: u64 = 4_000_000;
 
 /// Operations per round at the paper's scale; the paper does not give a number.
 const PAPER_OPS: u64 = 100_000;
@@ -58,6 +61,10 @@ pub(super) fn sized(experiment: &Experiment, scale: Scale) -> (Experiment, Setti
         Scale::Default => {
             let keys = experiment.default_keys;
             (experiment, Settings { keys, ..settings })
+        }
+        Scale::Paper if experiment.of == Paper::Ours => {
+            experiment.ops = PAPER_OPS;
+            (experiment, Settings { keys: MOST_KEYS, ..settings })
         }
         Scale::Paper => {
             experiment.size_ratio = PAPER_SIZE_RATIO;
@@ -116,6 +123,9 @@ fn most_runs(compaction: CompactionChoice, levels: usize, size_ratio: u64) -> u6
 /// Lists the differences from the paper, and what was preserved.
 pub(super) fn scaled(job: &Job) -> Vec<String> {
     let mut told = Vec::new();
+    if job.experiment.of == Paper::Ours {
+        return told;
+    }
     let (keys, values) = (job.plan.keys, job.settings.value_bytes);
     if keys != PAPER_KEYS || values != PAPER_VALUE_BYTES {
         told.push(format!(
