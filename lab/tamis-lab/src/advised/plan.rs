@@ -38,8 +38,8 @@ const LATE_FLUSHES: u64 = 10;
 /// Repetitions of each candidate in a round. The shortest counts, since other activity on the machine only adds time.
 const TURNS: u32 = 3;
 
-/// The candidates: filters of every family that is useful for 8-byte keys, over the trees that keep all data.
-const FILTERS: [Selector; 9] = [
+/// The candidates: filters of every family that the advisor ranks for 8-byte keys, over the trees that keep all data.
+const FILTERS: [Selector; 7] = [
     Selector::None,
     Selector::BlockedBloom,
     Selector::Ribbon,
@@ -47,8 +47,6 @@ const FILTERS: [Selector; 9] = [
     Selector::Snarf,
     Selector::Rosetta,
     Selector::Grf,
-    Selector::Chucky,
-    Selector::Remix,
 ];
 const FEW_FILTERS: [Selector; 3] = [Selector::None, Selector::BlockedBloom, Selector::Grf];
 const POLICIES: [Policy; 3] = [Policy::Leveling, Policy::LazyLeveling, Policy::Tiering];
