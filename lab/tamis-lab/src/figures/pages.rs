@@ -102,7 +102,7 @@ fn excerpt(sheet: &Sheet, parts: &[&str]) -> Result<Sheet, String> {
         let (name, values) =
             part.split_once('=').ok_or_else(|| format!("`{part}` is not COLUMN=CELL or columns=COLUMN"))?;
         let column = |name: &str| {
-            let at = sheet.columns.iter().position(|(column, _)| column == name);
+            let at = sheet.columns.iter().position(|(column, _)| column.replace('\n', " ") == name);
             at.ok_or_else(|| format!("the table `{}` has no column `{name}`", sheet.title))
         };
         if name == "columns" {
@@ -358,7 +358,7 @@ mod tests {
         assert_eq!(picture.files, [("pictures/test-steps-default-1.svg".into(), drawn)]);
         let elsewhere = of("picture test-steps default 1 docs/pictures").unwrap();
         assert_eq!(elsewhere.text, "![Steps: Y over X!](docs/pictures/test-steps-default-1.svg)");
-        let mut wide = Sheet::new("Costs", &["<filter", "<at", "ns", "bits /key"]);
+        let mut wide = Sheet::new("Costs", &["<filter", "<at", "ns", "bits\n/key"]);
         for (filter, at, ns) in [("a_b", "6 bits", "12"), ("c", "6 bits", "9"), ("c", "10 bits", "7")] {
             wide.row([filter, at, ns, "6.0"].map(str::to_owned));
         }
