@@ -35,6 +35,8 @@ struct Query {
     held: f64,
     /// Runs that are expected to have none of them.
     most: f64,
+    /// Whether it has no end: a walk reaches to the end of the segment, wherever the next key is.
+    is_seek: bool,
 }
 
 /// The keys and queries by which maps are compared.
@@ -86,12 +88,13 @@ impl Trial {
             let many = runs.max(2.0);
             let most =
                 if held == 0 { runs } else { many * (1.0 - 1.0 / many).powi(held.min(1 << 20) as i32) };
-            Query { first, last, held: held as f64, most }
+            Query { first, last, held: held as f64, most, is_seek: false }
         };
         let seek = |key: &[u8]| {
             let next = kept.get(below(key));
             let first = keys.clamped(key);
-            query(first, next.map_or(u64::MAX, |&next| next.max(first)), usize::from(next.is_some()))
+            let last = next.map_or(u64::MAX, |&next| next.max(first));
+            Query { is_seek: true, ..query(first, last, usize::from(next.is_some())) }
         };
         let between = |start: &[u8], end: &[u8]| {
             let first = keys.clamped(start);
@@ -175,11 +178,12 @@ impl Trial {
             Kind::Ordered { .. } => (self.in_cells(map, number, number) / per_cell).min(self.runs),
         };
         let range = |query: &Query| {
-            let Query { first, last, held, most } = *query;
+            let Query { first, last, held, most, is_seek } = *query;
             match map.kind {
                 Kind::Digest => most,
                 Kind::Local { bits } => {
-                    let is_short = last - first < 1 << bits && map.segment(first) == map.segment(last);
+                    let is_short =
+                        !is_seek && last - first < 1 << bits && map.segment(first) == map.segment(last);
                     let share = if is_short { ((last - first) as f64 + 1.0) / positions } else { 1.0 };
                     (segment(first) * share).min(most)
                 }

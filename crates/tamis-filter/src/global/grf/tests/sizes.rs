@@ -106,6 +106,36 @@ fn where_order_tells_nothing_points_choose_the_map() {
     );
 }
 
+/// A seek to a key that is there was taken for a range of that number alone, at which a local map is good. But it walks through the rest of
+/// the segment and opens what it meets there: a filter chosen for ranges and seeks made each seek open 9 of 19 runs.
+#[test]
+fn seeks_to_existing_keys_cost_what_a_walk_to_the_end_of_the_segment_does() {
+    let keys: BTreeSet<Key> = (0..80_000).map(|i| key(0, i)).collect();
+    // One run has nine keys of ten.
+    let run = |i: usize| if i.is_multiple_of(10) { i as u64 / 10 % 18 + 1 } else { 0 };
+    let runs = |i: usize| epochs(run(i), run(i) + 1);
+    let of = |with_seeks: bool| {
+        let behind = |by: u64| {
+            move |key: &Key| {
+                let number = u64::from_be_bytes(key[..].try_into().expect("eight bytes"));
+                (number + by).to_be_bytes().to_vec()
+            }
+        };
+        let some = || keys.iter().step_by(397);
+        let mut ranges: Vec<(Key, Option<Key>)> =
+            some().map(behind(1)).zip(some().map(behind(65)).map(Some)).collect();
+        if with_seeks {
+            ranges.extend(some().map(|key| (key.clone(), None)));
+        }
+        let mix = QueryMix { range_share: 0.5, ranges, ..QueryMix::default() };
+        let spec = PartitionSpec { bits_per_key: 14.0, mix, ..spec(MapChoice::Auto) };
+        let entries = keys.iter().enumerate().map(|(i, key)| (key, runs(i)));
+        Partition::build(&batch(entries), 0, &spec).expect("sound").reason().chosen
+    };
+    assert_eq!(of(false), MapChoice::Local, "ranges right behind keys");
+    assert_eq!(of(true), MapChoice::Learned);
+}
+
 /// One line per segment leaves most positions to the gaps between clusters.
 #[test]
 fn clusters_get_pieces_that_tell_them_apart() {
