@@ -83,13 +83,9 @@ impl Facts<'_> {
         of: Of,
         better: Better,
     ) -> Vec<Place> {
-        let places = |workload: &&str| {
-            let held = self.held(ours, workload, is_base);
-            held.into_iter()
-                .filter_map(|(ours, others)| place(of(ours), others.into_iter().map(of), better))
-                .collect::<Vec<_>>()
-        };
-        workloads.iter().flat_map(places).collect()
+        self.over(ours, workloads, is_base, |ours, others| {
+            place(of(ours), others.into_iter().map(of), better)
+        })
     }
 
     /// Returns GRF's gains over each of the others that satisfy `is_base` in some workloads.
@@ -105,17 +101,21 @@ impl Facts<'_> {
         of: Of,
         better: Better,
     ) -> Vec<Gain> {
-        let gains = |workload: &&str| {
-            let held = self.held(ours, workload, is_base);
-            let of_place = |(ours, others): (&ReadRow, Vec<&ReadRow>)| {
-                others
-                    .into_iter()
-                    .filter_map(|other| Gain::of(of(ours), of(other), better))
-                    .collect::<Vec<_>>()
-            };
-            held.into_iter().flat_map(of_place).collect::<Vec<_>>()
-        };
-        workloads.iter().flat_map(gains).collect()
+        self.over(ours, workloads, is_base, |ours, others| {
+            others.into_iter().filter_map(|other| Gain::of(of(ours), of(other), better)).collect::<Vec<_>>()
+        })
+    }
+
+    /// Returns what `make` makes of a side's rows and those of the others that satisfy `is_base`, in some workloads.
+    fn over<T, I: IntoIterator<Item = T>>(
+        &self,
+        ours: &str,
+        workloads: &[&str],
+        is_base: fn(&str) -> bool,
+        make: impl Fn(&ReadRow, Vec<&ReadRow>) -> I,
+    ) -> Vec<T> {
+        let held = workloads.iter().flat_map(|workload| self.held(ours, workload, is_base));
+        held.flat_map(|(ours, others)| make(ours, others)).collect()
     }
 
     /// Returns the loading time per key at each point: GRF's, and that of the others that satisfy `is_base`.
