@@ -344,6 +344,8 @@ fn all_memory_is_within_two_percent_of_what_was_asked() {
                     db.put(spread(n), [7; 20]).expect("a write");
                 }
                 db.flush().expect("a flush");
+                // A flush during a build is inserted after it: then partitions differ by a few percent from time to time.
+                db.settle_filters().expect("settling");
                 if run == 0 {
                     db.compact().expect("a compaction");
                 }
