@@ -63,14 +63,15 @@ impl PinnedFilter {
             return Ok(false);
         }
         // Its pages may have been read from the device again since it was checked.
-        let copied = read_filter(table);
-        let (copied, error) = match copied {
+        let (copied, error) = match read_filter(table) {
             Ok(filter) => (Some(filter), None),
             Err(error) => (None, Some(error)),
         };
-        // Another thread may have been faster, with the same result.
-        let is_new = self.copied.set(copied).is_ok();
-        error.filter(|_| is_new).map_or(Ok(is_new), Err)
+        // Another thread may have been faster: then its result counts.
+        match (self.copied.set(copied), error) {
+            (Ok(()), Some(error)) => Err(error),
+            (set, _) => Ok(set.is_ok()),
+        }
     }
 
     /// Memory of the filter, in the file's mapping or outside it, in bytes.

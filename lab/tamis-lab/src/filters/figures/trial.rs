@@ -28,6 +28,7 @@ struct Of<'a> {
     rare: f64,
     /// The filters' part of the time.
     share: f64,
+    /// Digests that an operation computes.
     digests: f64,
 }
 
