@@ -89,8 +89,8 @@ fn hotness_survives_closing() {
     assert_eq!(before.len(), after.len());
     for (was, is) in before.iter().zip(&after) {
         assert_eq!((was.table, was.segment, &was.smallest), (is.table, is.segment, &is.smallest));
-        // One byte each: steps of 9 %.
-        let near = |a: f64, b: f64| (a - b).abs() <= 0.1 * a.max(b) + 1e-9;
+        // One byte each: steps of 9 %, up to once per get. What was sampled may come to more: once 1.14.
+        let near = |was: f64, is: f64| (was.min(1.0) - is).abs() <= 0.1 * is.max(was.min(1.0)) + 1e-9;
         assert!(near(was.hotness, is.hotness) && near(was.asked, is.asked), "{was:?} {is:?}");
     }
     let (within, outside) = units_within(&db, &hot);
