@@ -127,9 +127,10 @@ options_table! {
             "Memory of all memtables of all keyspaces together. When the active memtables take more than half of \
              it, the largest is flushed early; when all memtables take more than all of it, writers wait for \
              flushes.";
-        Performance, transaction_history_bytes: u64 = "64 MiB", Bytes { min: 0, max: NO_LIMIT },
+        Performance, transaction_history_bytes: u64 = "192 MiB", Bytes { min: 0, max: NO_LIMIT },
             "Memory for flushed memtables that are kept because an open transaction may have to be validated against \
-             them; without an open transaction none is kept. A transaction that outlives it cannot commit: `TooOld`.";
+             them; without an open transaction none is kept. The oldest go first. A transaction that outlives it \
+             cannot commit: `TooOld`. Set at least twice `memtable_bytes`, as a memtable is kept whole or not at all.";
         Performance, max_log_bytes: u64 = "1 GiB", Bytes { min: 4 * KIB, max: NO_LIMIT },
             "Disk space of the log files, including preallocated space and files kept for recycling. Near the \
              limit, the keyspaces that pin the oldest log are flushed; at the limit, writers wait for those \

@@ -205,6 +205,28 @@ fn a_transaction_that_outlives_the_history_is_refused_and_says_so() {
     assert_eq!(db.stats().transaction_history_bytes, 0);
 }
 
+/// With the default options the history was as large as one memtable, and a full memtable takes a little
+/// more than its limit: none was ever kept. Every transaction that was open across one flush failed with
+/// `TooOld`, whatever it had read.
+#[test]
+fn a_transaction_outlives_two_full_memtables_with_default_options() {
+    let options = Options { file_system: options().file_system, ..Options::default() };
+    let memtable_bytes = options.keyspace.memtable_bytes;
+    let db = Db::open("/db", options).unwrap();
+    let mut tx = db.transaction();
+    tx.get("key").unwrap();
+    tx.put("key", "").unwrap();
+    let value = vec![0; 256 << 10];
+    for memtable in 0..2 {
+        for i in 0..memtable_bytes as usize / value.len() {
+            db.put(format!("{memtable}/{i:04}"), &value).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    assert!(db.stats().transaction_history_bytes >= 2 * memtable_bytes as u64);
+    tx.commit().expect("nothing that it has read was written");
+}
+
 #[test]
 fn an_ingestion_conflicts_with_what_it_covers() {
     for (key, conflicts) in [("b", true), ("z", false)] {
