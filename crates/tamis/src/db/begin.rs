@@ -312,6 +312,7 @@ impl DbInner {
         edit.next_epochs =
             state.catalogue.tree().keyspaces.iter().map(|(&ks, stored)| (ks, stored.next_epoch)).collect();
         edit.log_floor = keyspaces.keys().map(|&ks| (ks, log)).collect();
+        edit.last_seq = Some(self.visible());
     }
 
     /// Writes the options to a file for people to read. The session continues even without room for that.

@@ -34,6 +34,7 @@ use crate::db::images::FilterFiles;
 use crate::db::inner::KeyspaceInner;
 use crate::error::StorageError;
 use crate::ids::{FilterFileId, KeyspaceId, LogId, TableId};
+use crate::key::SeqNo;
 use crate::io::FileSystem;
 use crate::read::{MemtableSlot, Memtables, View};
 use crate::tree::edit::VersionEdit;
@@ -231,6 +232,11 @@ impl Catalogue {
         keyspace.dropped.store(true, Ordering::Relaxed);
         keyspace.view.load().version.tables.iter().for_each(|table| table.mark_obsolete());
         self.keyspaces.remove(&keyspace.id);
+    }
+
+    /// Forgets the times of writes after `seq`, which a power failure took back.
+    pub(crate) fn cut_times_at(&mut self, seq: SeqNo) {
+        self.tree.times.cut_at(seq);
     }
 
     /// Replaces the tree by a later one, which the writer of a database that is followed has made. The views stay.

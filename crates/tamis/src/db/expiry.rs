@@ -262,8 +262,13 @@ impl Expiry {
             && since.is_some_and(|since| now >= since.time.saturating_add(period))
     }
 
-    /// Adds ages that are not stored yet to an edit. Must be called before the edit gets the last visible sequence number,
-    /// which no stored number may exceed.
+    /// Forgets the samples of writes after `seq`, which a power failure took back.
+    pub(crate) fn cut_at(&self, seq: SeqNo) {
+        self.times.lock().samples.cut_at(seq);
+    }
+
+    /// Adds ages that are not stored yet to an edit. Must be called before the edit gets its last
+    /// sequence number, which no stored horizon may exceed. Samples may: an opening cuts them.
     pub(crate) fn save_ages(&self, catalogue: &Catalogue, edit: &mut VersionEdit) {
         if self.ages_deletes() {
             self.note();

@@ -190,6 +190,8 @@ impl DbInner {
         edit.added.extend(opened.iter().map(|table| (keyspace.id, 0, run, (*table.meta).clone())));
         told.tables = opened.iter().map(|table| table.meta.id).collect();
         edit.log_floor = state.catalogue.log_floors(state.logs.current(), slots);
+        // Their logs go, and not all of these numbers need be in a table.
+        edit.last_seq = slots.iter().filter_map(|slot| slot.memtable.max_seq()).max();
         let without = |memtables: &Memtables| memtables.without(slots);
         self.keep_for_transactions(keyspace, slots);
         if edit.added.is_empty() {

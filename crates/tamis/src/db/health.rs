@@ -335,6 +335,7 @@ impl DbInner {
             flushed.push((keyspace.id, slots));
         }
         edit.log_floor = state.catalogue.keyspaces().keys().map(|&id| (id, log_id)).collect();
+        edit.last_seq = Some(self.visible());
         let without = |id: KeyspaceId, memtables: &Memtables| {
             memtables.without(flushed.iter().find(|one| one.0 == id).map_or(&[][..], |one| &one.1))
         };

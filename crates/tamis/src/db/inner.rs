@@ -443,14 +443,17 @@ impl DbInner {
     }
 
     /// Adds to an edit what every edit records.
+    ///
+    /// No edit records the number of a write that a power failure may take back, except where it comes
+    /// with that write's age. So numbers go on where the logs end, and readers of changes meet no jump.
     pub(crate) fn complete_edit(&self, catalogue: &Catalogue, edit: &mut VersionEdit) {
         self.expiry.save_ages(catalogue, edit);
         if edit.hotness.is_empty() {
             edit.hotness = self.elastic.hotness_to_save();
         }
         edit.next_file = Some(self.numbers.next());
-        // An ingestion's number is in the edit before it becomes visible.
-        edit.last_seq = edit.last_seq.max(Some(self.visible()));
+        let ages = edit.ages.iter().map(|(_, ages)| ages.since.max(ages.expired)).max();
+        edit.last_seq = edit.last_seq.max(ages).max(Some(self.log.durable()));
     }
 
     /// Publishes the changes of an edit that the catalogue already has.

@@ -65,6 +65,9 @@ pub(super) fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
     })?;
     let last_seq = replayed.last_seq.max(db.visible());
     db.committer.publish(last_seq);
+    // Their numbers are given again.
+    db.state().catalogue.cut_times_at(last_seq);
+    db.expiry.cut_at(last_seq);
     // The contents of the logs were written before this moment; nothing more is known.
     db.expiry.note_visible();
     if let Some(salvage) = &salvage {

@@ -11,8 +11,15 @@
 //!   blocked by one woken before. Who is blocked again when it comes to itself wakes others in its place. So nobody sleeps unless a lock that
 //!   is held, or somebody awake, is in the way.
 //!
-//! Locks are not fair: whoever comes while the woken one is on its way may be granted the lock before it, since handing a lock to a thread
-//! that sleeps would leave it idle for as long as the thread takes to wake. Timeouts bound every wait.
+//! # Order
+//!
+//! A shared request waits behind every earlier exclusive request that it conflicts with, or readers
+//! that overlap would keep a writer out for ever. An exclusive request may overtake a waiter once, while
+//! that one is on its way: handing a lock to a thread that sleeps would leave it idle until the thread
+//! wakes. Nobody overtakes a waiter that was overtaken.
+//!
+//! The one exception keeps this order from closing a circle: who waits for a transaction, directly or
+//! through others, does not hold it up. So a circle consists of held locks alone.
 //!
 //! # Cost
 //!
@@ -118,6 +125,8 @@ struct Waiting {
     /// The keyspace's name, for errors.
     name: String,
     place: Arc<Place>,
+    /// Whether it was woken, and found the lock taken by another.
+    overtaken: bool,
 }
 
 /// Where a transaction waits. `called` is a hint for one that spins; whether it can go on is read under the table's lock, so `Relaxed`
@@ -244,8 +253,41 @@ impl InKeyspace {
 }
 
 impl Table {
-    fn blocking(&self, Request { owner, keyspace, target, mode }: &Request) -> Vec<Owner> {
+    /// Returns those who hold a request up, each once: holders, or if there are none, earlier waiters.
+    fn blocking(&self, request: &Request) -> Vec<Owner> {
+        let holders = self.holders(request);
+        if holders.is_empty() { self.ahead(request).collect() } else { holders }
+    }
+
+    fn holders(&self, Request { owner, keyspace, target, mode }: &Request) -> Vec<Owner> {
         self.keyspaces.get(keyspace).map_or_else(Vec::new, |locks| locks.blocking(*owner, target, *mode))
+    }
+
+    /// Returns the waiters that a request must let pass.
+    fn ahead<'t>(&'t self, request: &'t Request) -> impl Iterator<Item = Owner> + 't {
+        let ahead = self.queued_before(request).map(|waiting| waiting.request.owner);
+        ahead.filter(|waiter| !self.leads_to(*waiter, request.owner, &mut Vec::new()))
+    }
+
+    /// Returns the waiters whose turn comes before a request's.
+    fn queued_before<'t>(&'t self, request: &'t Request) -> impl Iterator<Item = &'t Waiting> + 't {
+        let earlier = self.waiting.iter().take_while(|waiting| waiting.request.owner != request.owner);
+        earlier.filter(|waiting| {
+            (request.mode == Mode::Shared || waiting.overtaken) && waiting.request.conflicts(request)
+        })
+    }
+
+    /// Reports whether one transaction waits for another: directly or through others, for a lock or for
+    /// its turn.
+    fn leads_to(&self, from: Owner, to: Owner, seen: &mut Vec<Owner>) -> bool {
+        let Some(waiting) = self.waiting(from) else { return false };
+        let queued = self.queued_before(&waiting.request).map(|before| before.request.owner);
+        self.holders(&waiting.request).into_iter().chain(queued).any(|next| {
+            next == to || !seen.contains(&next) && {
+                seen.push(next);
+                self.leads_to(next, to, seen)
+            }
+        })
     }
 
     fn grant(&mut self, Request { owner, keyspace, target, mode }: Request) {
@@ -262,7 +304,7 @@ impl Table {
     fn cycle(&self, owner: Owner) -> Option<Vec<WaitsFor>> {
         let mut path: Vec<(Owner, Owner)> = Vec::new();
         let mut seen = Vec::new();
-        self.leads_to(owner, owner, &mut path, &mut seen).then(|| {
+        self.closes(owner, owner, &mut path, &mut seen).then(|| {
             let step = |&(from, to): &(Owner, Owner)| {
                 let Waiting { request, name, .. } =
                     self.waiting(from).expect("the path is of those who wait");
@@ -273,7 +315,8 @@ impl Table {
         })
     }
 
-    fn leads_to(
+    /// Finds the path of held locks from one transaction to another.
+    fn closes(
         &self,
         from: Owner,
         to: Owner,
@@ -281,20 +324,25 @@ impl Table {
         seen: &mut Vec<Owner>,
     ) -> bool {
         let Some(waiting) = self.waiting(from) else { return false };
-        for holder in self.blocking(&waiting.request) {
+        for holder in self.holders(&waiting.request) {
             path.push((from, holder));
             if holder == to {
                 return true;
             }
             if !seen.contains(&holder) {
                 seen.push(holder);
-                if self.leads_to(holder, to, path, seen) {
+                if self.closes(holder, to, path, seen) {
                     return true;
                 }
             }
             path.pop();
         }
         false
+    }
+
+    /// Wakes those who are not blocked any more.
+    fn wake(&self) {
+        self.unblocked().iter().for_each(|place| place.wake());
     }
 
     /// Returns those who are to be woken after locks were given up: see the module documentation.
@@ -337,7 +385,9 @@ impl Locks {
         }
         let started: Instant = sync::now();
         let place = Arc::<Place>::default();
-        table.waiting.push(Waiting { request, name: name.to_owned(), place: place.clone() });
+        table.waiting.push(Waiting { request, name: name.to_owned(), place: place.clone(), overtaken: false });
+        // Who would hold this one up by the order alone, and now waits for it, may go first.
+        table.wake();
         let mut slept = false;
         loop {
             let left = timeout.saturating_sub(sync::since(started));
@@ -349,6 +399,8 @@ impl Locks {
                     table.grant(request);
                     return Ok(());
                 }
+                // It is in nobody's way any more.
+                table.wake();
                 return Err(cycle.map_or(NotGranted::Timeout { holders }, NotGranted::Deadlock));
             }
             // Short transactions hold their locks for less than it takes to go to sleep and be woken.
@@ -360,10 +412,14 @@ impl Locks {
                 sync::spin_until(|| place.called.load(Relaxed));
                 self.table.lock()
             };
-            holders = table.blocking(&table.waiting(owner).expect("it is registered").request);
+            let is_called = place.called.swap(false, Relaxed);
+            let index = table.waiting.iter().position(|waiting| waiting.request.owner == owner);
+            let index = index.expect("it is registered");
+            holders = table.blocking(&table.waiting[index].request);
             if !holders.is_empty() {
+                table.waiting[index].overtaken |= is_called;
                 // Somebody else may have been left asleep because this one was awake.
-                table.unblocked().iter().for_each(|place| place.wake());
+                table.wake();
             }
         }
     }
@@ -530,8 +586,8 @@ mod tests {
         assert!(locks.table.lock().waiting.is_empty());
     }
 
-    /// Of those who wait and are not blocked any more, the first are woken; who would be blocked by them sleeps on. A waiter that is still
-    /// blocked holds up nobody.
+    /// Of those who wait and are not blocked any more, the first are woken; who would be blocked by them
+    /// sleeps on. A waiter that is still blocked holds up shared requests behind it, and no exclusive ones.
     #[test]
     fn those_who_can_go_on_together_are_woken() {
         use Mode::{Exclusive, Shared};
@@ -546,16 +602,82 @@ mod tests {
             request(6, range("c", "d"), Exclusive),
         ];
         for request in waiting {
-            table.waiting.push(Waiting { request, name: String::new(), place: Arc::default() });
+            let (name, place) = (String::new(), Arc::default());
+            table.waiting.push(Waiting { request, name, place, overtaken: false });
         }
         let woken = |table: &Table| -> Vec<Owner> {
             let woken = table.unblocked();
             let is_woken = |waiting: &&Waiting| woken.iter().any(|one| Arc::ptr_eq(one, &waiting.place));
             table.waiting.iter().filter(is_woken).map(|waiting| waiting.request.owner).collect()
         };
-        assert_eq!(woken(&table), [3, 5, 6]);
+        assert_eq!(woken(&table), [4, 6]);
         assert!(table.keyspaces.get_mut(&0).unwrap().give_up(1, &key("x"), Exclusive));
         assert_eq!(woken(&table), [2]);
+    }
+
+    /// Waits until so many wait for locks.
+    fn until_waiting(locks: &Locks, count: usize) {
+        while locks.table.lock().waiting.len() < count {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Two readers whose locks overlapped kept a writer out for ever, as each came while the other was inside.
+    #[test]
+    fn readers_that_overlap_do_not_starve_a_writer() {
+        let locks = Locks::default();
+        let long = Duration::from_secs(60);
+        assert!(granted(&locks, 1, key("a"), Mode::Shared));
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| locks.acquire(2, (0, "k"), &range("a", "c"), Mode::Exclusive, long));
+            until_waiting(&locks, 1);
+            assert!(!granted(&locks, 3, key("a"), Mode::Shared), "the writer comes first");
+            assert!(!granted(&locks, 3, range("b", ""), Mode::Shared));
+            assert!(granted(&locks, 3, key("c"), Mode::Shared), "the writer does not want it");
+            assert!(granted(&locks, 1, key("b"), Mode::Shared), "the writer waits for it anyway");
+            locks.release(1);
+            writer.join().unwrap().unwrap();
+            assert!(!granted(&locks, 3, key("a"), Mode::Shared));
+        });
+        locks.release(2);
+        assert!(granted(&locks, 3, key("a"), Mode::Shared));
+    }
+
+    /// A waits its turn behind B, which waits for C. When C comes to wait for A, A may go before B: no lock
+    /// that is held closes a circle.
+    #[test]
+    fn the_order_of_waiters_makes_no_deadlock() {
+        let locks = Locks::default();
+        let (a, b, c) = (1, 2, 3);
+        let long = Duration::from_secs(60);
+        let wait = |owner, name, mode| locks.acquire(owner, (0, "k"), &key(name), mode, long);
+        assert!(granted(&locks, c, key("shared"), Mode::Shared));
+        assert!(granted(&locks, a, key("own"), Mode::Exclusive));
+        std::thread::scope(|scope| {
+            let second = scope.spawn(move || wait(b, "shared", Mode::Exclusive));
+            until_waiting(&locks, 1);
+            let first = scope.spawn(move || wait(a, "shared", Mode::Shared));
+            until_waiting(&locks, 2);
+            let third = scope.spawn(move || wait(c, "own", Mode::Exclusive));
+            first.join().unwrap().unwrap();
+            locks.release(a);
+            third.join().unwrap().unwrap();
+            locks.release(c);
+            second.join().unwrap().unwrap();
+        });
+    }
+
+    /// A waiter that lost its lock to one that came later loses it to nobody else.
+    #[test]
+    fn a_waiter_is_overtaken_once() {
+        let mut table = Table::default();
+        let request = |owner| Request { owner, keyspace: 0, target: key("a"), mode: Mode::Exclusive };
+        let (name, place) = (String::new(), Arc::default());
+        table.waiting.push(Waiting { request: request(1), name, place, overtaken: false });
+        assert_eq!(table.blocking(&request(2)), []);
+        table.waiting[0].overtaken = true;
+        assert_eq!(table.blocking(&request(2)), [1]);
+        assert_eq!(table.blocking(&request(1)), []);
     }
 
     /// Threads that want overlapping keys and ranges, and begin again after a deadlock, all come to their end, and nobody is inside
