@@ -94,6 +94,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Reports whether an object cannot be used, though the store can be reached.
+    pub(crate) fn is_damage(&self) -> bool {
+        matches!(self, Error::Damaged { .. } | Error::Gone { .. })
+    }
+
     /// Returns a closure that makes an error of a local file's.
     pub(crate) fn io(what: impl std::fmt::Display) -> impl FnOnce(io::Error) -> Error {
         move |source| Error::Io { what: what.to_string(), source }

@@ -68,6 +68,8 @@ pub struct Pruned {
     pub bytes_kept: u64,
     /// Removals that failed; the next prune tries again.
     pub failed: u64,
+    /// Damaged states, and what is wrong with each. They stay, count for no rule, and keep no object.
+    pub damaged: Vec<String>,
 }
 
 impl Repository {
@@ -75,7 +77,7 @@ impl Repository {
     ///
     /// # Errors
     ///
-    /// When the store cannot be listed, or a state that stays cannot be read: then no object is removed.
+    /// When the store cannot be listed, or a state that stays cannot be fetched: then no object is removed.
     pub fn prune(&self, retention: &Retention) -> Result<Pruned, Error> {
         for _ in 0..ROUNDS {
             if let Some(pruned) = self.prune_once(retention)? {
@@ -97,29 +99,50 @@ impl Repository {
             .collect();
         let old = |written: SystemTime| now.duration_since(written).is_ok_and(|age| age >= retention.grace);
 
-        let states = self.states()?;
-        let kept = kept(&states, retention, now);
-        let (stay, go): (Vec<Listing>, Vec<Listing>) =
-            states.iter().partition(|state| kept.contains(&state.number) || !old(state.written));
-        let mut pruned = Pruned { states_kept: stay.len() as u64, ..Pruned::default() };
-        let stay: Vec<u64> = stay.into_iter().map(|state| state.number).collect();
-        // Read before anything is removed: a state that cannot be read may name anything.
+        let mut states = self.states()?;
         let threads = self.store.transfer().parallel;
         // One set of names: most states name almost the same objects.
         let named = Mutex::new(HashSet::new());
-        let there = each(threads, &stay, |&number| {
-            let Some(state) = self.state_if_there(number)? else { return Ok(false) };
-            let mut named = locked(&named);
-            for piece in state.objects() {
-                if !named.contains(&piece.object) {
-                    named.insert(piece.object.clone());
+        let mut read = HashSet::new();
+        let mut damaged = Vec::new();
+        // Those that stay are read before anything is removed. One that is damaged cannot be restored, so
+        // the rules are applied once more without it: it must not take the place of a sound one.
+        let (stay, go) = loop {
+            let kept = kept(&states, retention, now);
+            let (stay, go): (Vec<Listing>, Vec<Listing>) =
+                states.iter().partition(|state| kept.contains(&state.number) || !old(state.written));
+            let unread: Vec<u64> =
+                stay.iter().map(|state| state.number).filter(|number| !read.contains(number)).collect();
+            let found = each(threads, &unread, |&number| {
+                let state = match self.state_if_there(number) {
+                    Err(error) if error.is_damage() => return Ok(Err((number, error.to_string()))),
+                    state => state?,
+                };
+                let Some(state) = state else { return Ok(Ok(false)) };
+                let mut named = locked(&named);
+                for piece in state.objects() {
+                    if !named.contains(&piece.object) {
+                        named.insert(piece.object.clone());
+                    }
                 }
+                Ok(Ok(true))
+            })?;
+            if found.contains(&Ok(false)) {
+                return Ok(None);
             }
-            Ok(true)
-        })?;
-        if there.contains(&false) {
-            return Ok(None);
-        }
+            read.extend(unread);
+            let bad: Vec<(u64, String)> = found.into_iter().filter_map(Result::err).collect();
+            if bad.is_empty() {
+                break (stay, go);
+            }
+            states.retain(|state| bad.iter().all(|(number, _)| *number != state.number));
+            damaged.extend(bad.into_iter().map(|(_, what)| what));
+            if states.is_empty() {
+                // What it names may be all that there is.
+                return Err(Error::NoState { what: format!("state that can be read: {}", damaged[0]) });
+            }
+        };
+        let mut pruned = Pruned { states_kept: stay.len() as u64, damaged, ..Pruned::default() };
         let named = locked(&named);
 
         let mut unneeded = Vec::new();

@@ -148,22 +148,51 @@ impl Repository {
         state::from_bytes(number, &bytes, |piece| self.list(piece)).map(Some)
     }
 
-    /// Finds a state.
+    /// Finds a state. Damaged ones are passed over, with a warning in the log, unless one is asked for by its number.
     ///
     /// # Errors
     ///
-    /// When there is none, or it is damaged.
+    /// When there is none, or the one of this number is damaged.
     pub fn find(&self, which: Which) -> Result<State, Error> {
-        let none = |what: &str| Error::NoState { what: what.to_owned() };
-        match which {
-            Which::Latest => self.newest()?.ok_or_else(|| none("state")),
-            Which::Number(number) => self.state(number),
-            Which::At(time) => {
-                let states = self.states()?;
-                let found = states.iter().rev().find(|state| state.written <= time);
-                self.state(found.ok_or_else(|| none("state of that time or before"))?.number)
+        let (state, passed_over) = self.find_readable(which)?;
+        passed_over.iter().for_each(|error| log::warn!("a state is passed over: {error}"));
+        Ok(state)
+    }
+
+    /// Finds a state as [`find`](Self::find) does, and returns what is wrong with each newer one that was passed over.
+    ///
+    /// # Errors
+    ///
+    /// As [`find`](Self::find).
+    pub fn find_readable(&self, which: Which) -> Result<(State, Vec<Error>), Error> {
+        let (latest, what) = match which {
+            Which::Number(number) => return Ok((self.state(number)?, Vec::new())),
+            Which::Latest => (None, "state"),
+            Which::At(time) => (Some(time), "state of that time or before"),
+        };
+        if latest.is_none() {
+            // Without a listing of all, in nearly every case.
+            match self.newest() {
+                Err(error) if error.is_damage() => {}
+                newest => {
+                    return newest?
+                        .map(|state| (state, Vec::new()))
+                        .ok_or(Error::NoState { what: what.into() });
+                }
             }
         }
+        let mut passed_over = Vec::new();
+        for listing in
+            self.states()?.iter().rev().filter(|state| latest.is_none_or(|time| state.written <= time))
+        {
+            match self.state_if_there(listing.number) {
+                Ok(Some(state)) => return Ok((state, passed_over)),
+                Ok(None) => {}
+                Err(error) if error.is_damage() => passed_over.push(error),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(passed_over.into_iter().next().unwrap_or(Error::NoState { what: what.into() }))
     }
 
     /// Reads the newest state.

@@ -65,6 +65,8 @@ pub struct Restored {
     pub bytes: u64,
     /// Bytes that were there from an interrupted restore.
     pub bytes_there: u64,
+    /// Damaged states that a restore to a number passed over, and what is wrong with each.
+    pub passed_over: Vec<String>,
 }
 
 impl Repository {
@@ -97,7 +99,8 @@ impl Repository {
         operators: Operators,
         options: &RestoreOptions,
     ) -> Result<Restored, Error> {
-        let (state, files) = self.reach(seq)?;
+        let mut passed_over = Vec::new();
+        let (state, files) = self.reach(seq, &mut passed_over)?;
         let mut dir = Target::begin(target, options, &state, &files)?;
         let mut restored = self.restore_files(&state, &files, &dir, options)?;
         dir.unlock();
@@ -109,7 +112,11 @@ impl Repository {
         let db = Db::open(target, open).map_err(|error| match error {
             OpenError::Storage(StorageError::Corrupt(what)) => Error::Unreachable {
                 seq,
-                why: format!("the logs in the repository do not lead there: {what}"),
+                why: format!(
+                    "the logs in the repository do not lead there ({}: {})",
+                    what.path.display(),
+                    what.what
+                ),
             },
             error => error.into(),
         })?;
@@ -124,12 +131,12 @@ impl Repository {
             return Err(Error::Unreachable { seq, why });
         }
         dir.finish()?;
-        restored.last_seq = seq;
+        (restored.last_seq, restored.passed_over) = (seq, passed_over);
         Ok(restored)
     }
 
     /// Finds the state from which a sequence number is reached, and its files with the logs of later states.
-    fn reach(&self, seq: u64) -> Result<(State, Vec<FileEntry>), Error> {
+    fn reach(&self, seq: u64, passed_over: &mut Vec<String>) -> Result<(State, Vec<FileEntry>), Error> {
         let unreachable = |why: String| Err(Error::Unreachable { seq, why });
         // The first state that ends after the number, and where the one after it stands. States are large: no more of them is kept.
         let mut next: Option<State> = None;
@@ -137,7 +144,14 @@ impl Repository {
         let mut base = None;
         for listing in self.states()?.iter().rev() {
             // One that a prune has just removed is older than what is looked for, or there is none.
-            let Some(state) = self.state_if_there(listing.number)? else { continue };
+            let state = match self.state_if_there(listing.number) {
+                Err(error) if error.is_damage() => {
+                    passed_over.push(error.to_string());
+                    continue;
+                }
+                state => state?,
+            };
+            let Some(state) = state else { continue };
             if state.last_seq <= seq {
                 base = Some(state);
                 break;
@@ -210,6 +224,7 @@ impl Repository {
             files: files.len() as u64,
             bytes,
             bytes_there: there.into_iter().sum(),
+            passed_over: Vec::new(),
         })
     }
 

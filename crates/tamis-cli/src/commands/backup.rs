@@ -294,10 +294,15 @@ fn list(args: &ListArgs, out: &mut Out) -> Result<Outcome, Failure> {
         ("bytes", Align::Right),
         ("writer", Align::Left),
     ]);
+    let mut damaged = Vec::new();
     for listing in repository.states()? {
         // A prune may remove it meanwhile.
         let state = match repository.state(listing.number) {
             Err(Error::NoState { .. }) => continue,
+            Err(error @ (Error::Damaged { .. } | Error::Gone { .. })) => {
+                damaged.push((listing.number, error.to_string()));
+                continue;
+            }
             state => state?,
         };
         let age = listing.written.elapsed().unwrap_or_default();
@@ -320,16 +325,23 @@ fn list(args: &ListArgs, out: &mut Out) -> Result<Outcome, Failure> {
     if !args.repository.json {
         write!(out, "{}", table.render())?;
     }
-    Ok(Outcome::Done)
+    for (number, what) in &damaged {
+        match args.repository.json {
+            true => writeln!(out, "{}", json!({ "number": number, "damaged": what }))?,
+            false => writeln!(out, "backup {number} cannot be restored: {what}")?,
+        }
+    }
+    Ok(if damaged.is_empty() { Outcome::Done } else { Outcome::Negative })
 }
 
 fn verify(args: &VerifyArgs, out: &mut Out) -> Result<Outcome, Failure> {
     let repository = args.repository.open()?;
-    let state = repository.find(args.which.which())?;
+    let (state, passed_over) = repository.find_readable(args.which.which())?;
     let reporter = Arc::new(Reporter::new());
     let verified = repository.verify(&state, args.quick, Some(told(&reporter, "verify")));
     reporter.end();
-    let verified = verified?;
+    let mut verified = verified?;
+    verified.problems.extend(passed_over.iter().map(ToString::to_string));
     if args.repository.json {
         let row = json!({ "number": state.number, "objects": verified.objects, "bytes": verified.bytes,
             "problems": verified.problems });
@@ -353,17 +365,24 @@ fn restore(args: &RestoreArgs, out: &mut Out) -> Result<Outcome, Failure> {
     let restored = match args.to_seq {
         // Operators that the database's program supplies are unknown here, and not needed.
         Some(seq) => repository.restore_to(seq, &args.target, Operators::new(), &options),
-        None => repository
-            .find(args.which.which())
-            .and_then(|state| repository.restore(&state, &args.target, &options)),
+        None => repository.find_readable(args.which.which()).and_then(|(state, damaged)| {
+            let mut restored = repository.restore(&state, &args.target, &options)?;
+            restored.passed_over = damaged.iter().map(ToString::to_string).collect();
+            Ok(restored)
+        }),
     };
     reporter.end();
-    let Restored { number, last_seq, files, bytes: all, bytes_there, .. } = restored?;
+    let Restored { number, last_seq, files, bytes: all, bytes_there, passed_over, .. } = restored?;
+    if !args.repository.json {
+        for what in &passed_over {
+            writeln!(out, "passed over: {what}")?;
+        }
+    }
     match args.repository.json {
         true => writeln!(
             out,
             "{}",
-            json!({ "number": number, "last_seq": last_seq, "files": files, "bytes": all, "bytes_there": bytes_there })
+            json!({ "number": number, "last_seq": last_seq, "files": files, "bytes": all, "bytes_there": bytes_there, "passed_over": passed_over })
         )?,
         false => writeln!(
             out,
@@ -388,7 +407,7 @@ fn prune(args: &PruneArgs, out: &mut Out) -> Result<Outcome, Failure> {
     if args.repository.json {
         let row = json!({ "states_kept": pruned.states_kept, "states_removed": pruned.states_removed,
             "objects_kept": pruned.objects_kept, "bytes_kept": pruned.bytes_kept,
-            "objects_removed": pruned.objects_removed, "bytes_removed": pruned.bytes_removed, "failed": pruned.failed });
+            "objects_removed": pruned.objects_removed, "bytes_removed": pruned.bytes_removed, "failed": pruned.failed, "damaged": pruned.damaged });
         writeln!(out, "{row}")?;
     } else {
         let done = if args.dry_run { "would be removed" } else { "removed" };
@@ -402,6 +421,9 @@ fn prune(args: &PruneArgs, out: &mut Out) -> Result<Outcome, Failure> {
             grouped(pruned.objects_kept),
             bytes(pruned.bytes_kept)
         )?;
+        for what in &pruned.damaged {
+            writeln!(out, "a backup cannot be restored, and stays: {what}")?;
+        }
         if pruned.failed > 0 {
             writeln!(out, "{} could not be removed; the next prune tries again", grouped(pruned.failed))?;
         }

@@ -7,11 +7,11 @@ use std::time::Duration;
 use tamis::io::{FileSystem, MemFs};
 use tamis::operators::Operators;
 use tamis::{Db, WriteBatch};
-use tamis_remote::{BackupOptions, Error, Repository, RestoreOptions, Restored, ShipOptions};
+use tamis_remote::{BackupOptions, Error, Repository, RestoreOptions, Restored, Retention, ShipOptions};
 use tamis_testkit::Rng;
 
 use crate::faulty::Faulty;
-use crate::world::{Map, contents_of, options, repository, transfer};
+use crate::world::{Map, World, contents_of, options, repository, transfer};
 
 const TO: &str = "/restored";
 
@@ -92,6 +92,74 @@ fn every_number_of_a_history_is_within_reach() {
             assert!(first == 0 || matches!(refused, Err(Error::Unreachable { .. })), "{beyond}: {refused:?}");
         }
     }
+}
+
+/// A follower's files lacked the logs that the writer keeps for readers of changes. Of the numbers between
+/// two states nearly all were refused, some with the advice to salvage a log that was not damaged.
+#[test]
+fn every_number_is_within_reach_of_a_follower_while_logs_are_kept() {
+    let (store, fs): (_, Arc<dyn FileSystem>) = (Faulty::new(), Arc::new(MemFs::new()));
+    let repo = repository(&store, transfer());
+    let mut keeping = options(&fs);
+    keeping.changes_keep_time = Some(Duration::from_secs(1 << 30));
+    let db = Db::open("/db", keeping.clone()).unwrap();
+    let mut rng = Rng::named("followed", 0);
+    let backup = || {
+        let mut backup = BackupOptions::default();
+        backup.cache = Some("/db/backup-cache.json".into());
+        // Each by a new process, which has read nothing of the logs before.
+        let follower = Db::open_follower("/db", options(&fs)).unwrap();
+        repo.backup_with(&follower, backup, fs.clone()).unwrap();
+    };
+    backup();
+    let held = history(&db, &mut rng, 60, |write| {
+        if write % 20 == 19 {
+            backup();
+        }
+    });
+    let last = repo.find(tamis_remote::Which::Latest).unwrap().last_seq;
+    assert_eq!(last, db.snapshot().seq());
+    for (seq, expected) in held {
+        let to: Arc<dyn FileSystem> = Arc::new(MemFs::new());
+        restore_to(&repo, seq, &to).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(contents_of(&to, TO.as_ref()), expected, "number {seq} of {last}");
+    }
+}
+
+/// One truncated state stopped the listing, every restore but by number, and every prune.
+#[test]
+fn a_damaged_state_is_named_and_passed_over() {
+    let (store, mut world) = (Faulty::new(), World::new(31));
+    let repo = repository(&store, transfer());
+    let mut lasts = Vec::new();
+    for _ in 0..4 {
+        world.write(50);
+        world.backup(&repo).unwrap();
+        lasts.push(world.db.snapshot().seq());
+    }
+    let name = |number: u64| format!("states/{number:020}.json");
+    let truncate = |number: u64| {
+        let path = store.names().into_iter().find(|path| path.ends_with(&name(number))).expect("a state");
+        store.replace(&path, store.bytes_of(&path)[..40].to_vec());
+    };
+    truncate(2);
+    truncate(4);
+    let (state, passed_over) = repo.find_readable(tamis_remote::Which::Latest).unwrap();
+    assert_eq!((state.number, passed_over.len()), (3, 1));
+    assert!(passed_over[0].to_string().contains(&name(4)), "{}", passed_over[0]);
+    assert!(matches!(repo.find(tamis_remote::Which::Number(4)), Err(Error::Damaged { .. })));
+    let to: Arc<dyn FileSystem> = Arc::new(MemFs::new());
+    assert_eq!(restore_to(&repo, lasts[0], &to).unwrap().passed_over.len(), 2);
+    // Neither takes the place of a sound one that a rule keeps.
+    let mut retention = Retention::default();
+    (retention.keep_last, retention.grace) = (1, Duration::ZERO);
+    let pruned = repo.prune(&retention).unwrap();
+    assert_eq!((pruned.states_kept, pruned.damaged.len()), (1, 1), "{pruned:?}");
+    let to: Arc<dyn FileSystem> = Arc::new(MemFs::new());
+    crate::world::restore(&repo, &state, &to, TO.as_ref()).unwrap();
+    // Where no state can be read, nothing is known to be unneeded.
+    truncate(3);
+    assert!(repo.prune(&retention).is_err());
 }
 
 #[test]

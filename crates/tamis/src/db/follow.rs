@@ -59,15 +59,17 @@ use super::background::{Workers, guarded};
 use crate::collections::{HashMap, HashSet};
 use crate::db::Db;
 use crate::db::beside::{ATTEMPTS, Doubts, pause};
+use crate::db::consumers::CONSUMERS_KEYSPACE;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::live_files::Ends;
 use crate::db::open;
 use crate::error::{OpenError, StorageError};
 use crate::ids::{KeyspaceId, LogId, TableId};
+use crate::io::read_file;
 use crate::key::SeqNo;
 use crate::options::Options;
 use crate::sync;
-use crate::tree::files::manifest_path;
+use crate::tree::files::{manifest_path, options_path};
 use crate::tree::manifest::ManifestReader;
 use crate::tree::open_table::OpenTable;
 use crate::tree::state::{KeyspaceState, ManifestState};
@@ -120,6 +122,15 @@ pub(super) fn open(dir: &Path, options: &Options) -> Result<Arc<DbInner>, OpenEr
         pause(attempt);
     }
     Err(OpenError::Changing { path: dir.to_owned() })
+}
+
+/// Reports whether the writer keeps logs for readers of changes: its options, or a consumer, say so.
+fn keeps_changes(db: &DbInner) -> bool {
+    let text = read_file(&*db.fs, &options_path(&db.dir)).ok().and_then(|text| String::from_utf8(text).ok());
+    let options = text.and_then(|text| Options::from_text(&text).ok());
+    let has_consumers = || db.directory.load().values().any(|keyspace| keyspace.name() == CONSUMERS_KEYSPACE);
+    options.is_some_and(|options| options.changes_keep_bytes > 0 || options.changes_keep_time.is_some())
+        || has_consumers()
 }
 
 /// Returns where the manifest in force ends.
@@ -263,9 +274,15 @@ pub(super) fn follow_loop(db: &DbInner) {
 }
 
 impl Follower {
-    /// What was published last.
-    pub(super) fn ends(&self) -> &Ends {
-        &self.ends
+    /// What was published last, with the logs that the writer keeps for readers of changes.
+    pub(super) fn ends_with_kept(&mut self, db: &DbInner) -> Ends {
+        let mut ends = self.ends.clone();
+        if keeps_changes(db) {
+            let needed = ends.logs.first().map(|(log, _)| *log);
+            let kept = self.logs.before(db, needed, ends.last_seq + 1);
+            ends.logs.splice(..0, kept.into_iter().rev());
+        }
+        ends
     }
 
     /// Reads the files anew from now on.

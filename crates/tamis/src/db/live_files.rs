@@ -172,7 +172,8 @@ impl Db {
     /// is the database as a crash at this moment would leave it, and opens as such. They can be read as long as the result lives.
     ///
     /// Of a writer, everything is synced first, and writes wait for that and while files are opened. Of a [follower](Db::open_follower) they
-    /// are what it has caught up with. Where [logs are kept](crate::changes) for readers of changes, a writer's files have them, too.
+    /// are what it has caught up with. Where [logs are kept](crate::changes) for readers of changes, the files have them, too; a follower
+    /// reads each of them once.
     ///
     /// # Errors
     ///
@@ -229,9 +230,10 @@ impl DbInner {
         let mut attempts = 0..MOST_ATTEMPTS;
         loop {
             let gathered = {
-                let follower = self.follower.as_ref().expect("a follower").lock();
+                let mut follower = self.follower.as_ref().expect("a follower").lock();
                 // Nothing is published meanwhile.
-                self.gather(&self.views(), follower.ends().clone())
+                let ends = follower.ends_with_kept(self);
+                self.gather(&self.views(), ends)
             };
             match gathered {
                 Err(StorageError::Io(failure))

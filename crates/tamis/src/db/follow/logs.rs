@@ -7,6 +7,7 @@ use tamis_filter::Digest;
 use crate::batch::{GroupHeader, Ops};
 use crate::collections::HashMap;
 use crate::db::catalogue::Directory;
+use crate::db::changes::first_write;
 use crate::db::commit::insert;
 use crate::db::inner::{DbInner, KeyspaceInner};
 use crate::error::{OpenError, StorageError};
@@ -69,6 +70,40 @@ pub(super) struct FollowedLogs {
     /// Records that were read and are in no memtable yet, and their bytes.
     held: Vec<HeldRecord>,
     held_bytes: usize,
+    /// Finished logs that were read only to find out what they hold.
+    known: HashMap<LogId, FinishedLog>,
+}
+
+/// A log that takes no more writes, and has a record.
+#[derive(Clone, Copy, Debug)]
+struct FinishedLog {
+    first_seq: SeqNo,
+    last_seq: SeqNo,
+    bytes: u64,
+}
+
+impl FinishedLog {
+    /// Returns the first number in a log, if it holds any.
+    fn first(db: &DbInner, log: LogId) -> Result<Option<SeqNo>, OpenError> {
+        Ok(first_write(&*db.fs, &log_path(&db.dir, log), log)?.map(|(first, _)| first))
+    }
+
+    /// Reads a log to its end. `None` if it is not closed, or holds nothing.
+    fn read(db: &DbInner, log: LogId) -> Result<Option<FinishedLog>, OpenError> {
+        let path = log_path(&db.dir, log);
+        let file = db.fs.open(&path, Access::Sequential).map_err(|e| StorageError::io("open", &path, e))?;
+        let mut reader = LogReader::open(file, &path, LogKind::Writes, log, ReadOptions::default())?;
+        let mut numbers: Option<(SeqNo, SeqNo)> = None;
+        while let Some(record) = reader.next_record()? {
+            let (header, _) = GroupHeader::decode(record.payload)
+                .map_err(|e| StorageError::corrupt(&path, record.offset, e.to_string()))?;
+            let last = header.first_seq.saturating_add(header.count).saturating_sub(1);
+            numbers = Some((numbers.map_or(header.first_seq, |(first, _)| first), last));
+        }
+        let is_closed = matches!(reader.end(), Some(End::Closed { .. }));
+        let finished = |(first_seq, last_seq)| FinishedLog { first_seq, last_seq, bytes: reader.pos() };
+        Ok(numbers.filter(|_| is_closed).map(finished))
+    }
 }
 
 impl FollowedLogs {
@@ -87,6 +122,32 @@ impl FollowedLogs {
         let position = self.position.as_ref();
         let last = position.and_then(|position| Some((position.log, position.reader.as_ref()?.pos())));
         self.passed.iter().copied().chain(last).collect()
+    }
+
+    /// Returns the logs before `needed` that the writer still has, and their lengths: those that lead up to
+    /// the write `next` without a gap, the newest first. Reads each once.
+    pub(super) fn before(&mut self, db: &DbInner, needed: Option<LogId>, next: SeqNo) -> Vec<(LogId, u64)> {
+        let Some(needed) = needed.filter(|_| self.list(db).is_ok()) else { return Vec::new() };
+        self.known.retain(|log, _| self.listed.binary_search(log).is_ok());
+        let mut next = match FinishedLog::first(db, needed) {
+            Ok(first) => first.unwrap_or(next),
+            Err(_) => return Vec::new(),
+        };
+        let mut found = Vec::new();
+        for &log in self.listed.iter().rev().skip_while(|log| **log >= needed) {
+            let finished = match self.known.get(&log) {
+                Some(finished) => Some(*finished),
+                // One that cannot be read, or is overwritten meanwhile, is as good as gone.
+                None => FinishedLog::read(db, log).ok().flatten(),
+            };
+            let Some(finished) = finished.filter(|log| log.last_seq.checked_add(1) == Some(next)) else {
+                break;
+            };
+            self.known.insert(log, finished);
+            found.push((log, finished.bytes));
+            next = finished.first_seq;
+        }
+        found
     }
 
     /// Opens the last log again before it is read on.

@@ -283,10 +283,11 @@ impl Table {
         let Some(waiting) = self.waiting(from) else { return false };
         let queued = self.queued_before(&waiting.request).map(|before| before.request.owner);
         self.holders(&waiting.request).into_iter().chain(queued).any(|next| {
-            next == to || !seen.contains(&next) && {
-                seen.push(next);
-                self.leads_to(next, to, seen)
-            }
+            next == to
+                || !seen.contains(&next) && {
+                    seen.push(next);
+                    self.leads_to(next, to, seen)
+                }
         })
     }
 
@@ -316,13 +317,7 @@ impl Table {
     }
 
     /// Finds the path of held locks from one transaction to another.
-    fn closes(
-        &self,
-        from: Owner,
-        to: Owner,
-        path: &mut Vec<(Owner, Owner)>,
-        seen: &mut Vec<Owner>,
-    ) -> bool {
+    fn closes(&self, from: Owner, to: Owner, path: &mut Vec<(Owner, Owner)>, seen: &mut Vec<Owner>) -> bool {
         let Some(waiting) = self.waiting(from) else { return false };
         for holder in self.holders(&waiting.request) {
             path.push((from, holder));
@@ -385,7 +380,12 @@ impl Locks {
         }
         let started: Instant = sync::now();
         let place = Arc::<Place>::default();
-        table.waiting.push(Waiting { request, name: name.to_owned(), place: place.clone(), overtaken: false });
+        table.waiting.push(Waiting {
+            request,
+            name: name.to_owned(),
+            place: place.clone(),
+            overtaken: false,
+        });
         // Who would hold this one up by the order alone, and now waits for it, may go first.
         table.wake();
         let mut slept = false;
