@@ -11,8 +11,8 @@
 //! writes of a later log. So of the logs that hold a number, the last one counts, and a log counts up
 //! to the first number of every later one ([`LogFiles::place_of`]). Nothing else need be known about how a log ended, and what a crash
 //! leaves behind is read as what a running database keeps. Where logs are kept, they are synced before tables that hold the same writes are
-//! published, so that they are not cut short by a power failure that the tables survive. Numbers are missing in between only where unsynced
-//! writes were lost, which readers may have seen, and where a log could not be synced: readers are told as if they had fallen behind.
+//! published, so that they are not cut short by a power failure that the tables survive. After one, numbers go on where the logs end. They
+//! are missing in between only where a log could not be synced: readers are told as if they had fallen behind.
 //!
 //! # Consumers
 //!
