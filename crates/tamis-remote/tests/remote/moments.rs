@@ -105,8 +105,7 @@ fn every_number_is_within_reach_of_a_follower_while_logs_are_kept() {
     let db = Db::open("/db", keeping.clone()).unwrap();
     let mut rng = Rng::named("followed", 0);
     let backup = || {
-        let mut backup = BackupOptions::default();
-        backup.cache = Some("/db/backup-cache.json".into());
+        let backup = BackupOptions { cache: Some("/db/backup-cache.json".into()), ..Default::default() };
         // Each by a new process, which has read nothing of the logs before.
         let follower = Db::open_follower("/db", options(&fs)).unwrap();
         repo.backup_with(&follower, backup, fs.clone()).unwrap();
