@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
 use tamis_bench::BenchError;
@@ -63,6 +64,12 @@ impl Failure {
         }
     }
 
+    /// Returns the failure of a command that reads a database where none is.
+    pub fn missing(dir: &Path) -> Failure {
+        let dir = dir.display();
+        Failure::usage(format!("there is no database in {dir}; `tamis put`, `tamis load` and `tamis import` create one"))
+    }
+
     /// Returns a failure for wrong arguments or input.
     pub fn usage(message: impl fmt::Display) -> Failure {
         Failure::Usage(message.to_string())
@@ -105,6 +112,9 @@ impl From<tamis::OpenError> for Failure {
     fn from(error: tamis::OpenError) -> Failure {
         match error {
             tamis::OpenError::Options(error) => error.into(),
+            // The library speaks of an option; here a command does that.
+            tamis::OpenError::NotFound { path } => Failure::missing(&path),
+            error @ tamis::OpenError::Exists { .. } => Failure::usage(error),
             other => Failure::database(other),
         }
     }

@@ -318,7 +318,8 @@ fn list(args: &ListArgs, out: &mut Out) -> Result<Outcome, Failure> {
         ]);
     }
     if !args.repository.json {
-        write!(out, "{}", table.render())?;
+        let width = out.width();
+        write!(out, "{}", table.within(width))?;
     }
     Ok(Outcome::Done)
 }

@@ -253,10 +253,10 @@ pub fn run(args: BenchArgs, set_filter: SetFilter, out: &mut Out) -> Result<Outc
                 if m.hash_sharing { "on" } else { "off" },
             )?;
         }
-        out.write_all(bench_table(&measurements).as_bytes())?;
-        let compactions = compaction_table(&measurements);
-        if !compactions.is_empty() {
-            write!(out, "\n{compactions}")?;
+        let width = out.width();
+        out.write_all(bench_table(&measurements).within(width).as_bytes())?;
+        if let Some(compactions) = compaction_table(&measurements) {
+            write!(out, "\n{}", compactions.within(width))?;
         }
     }
     Ok(Outcome::Done)
@@ -285,7 +285,8 @@ fn compare_shapes(
         config.value_bytes.describe(),
         config.repeats.max(1),
     )?;
-    out.write_all(shapes::shapes_table(&rows).as_bytes())?;
+    let width = out.width();
+    out.write_all(shapes::shapes_table(&rows).within(width).as_bytes())?;
     Ok(Outcome::Done)
 }
 

@@ -56,7 +56,7 @@ pub(crate) struct BuildTableArgs {
 pub(crate) fn run(args: BuildTableArgs, out: &mut Out) -> Result<Outcome, Failure> {
     let mut options = Options::default();
     args.options.apply(&mut options)?;
-    let (records, columns) = args.input.open()?;
+    let (records, mut columns) = args.input.open()?;
     let mut table = ExternalTableBuilder::create(&args.out, &options.keyspace)?;
     let progress = Reporter::new();
     progress.begin("build", 0, "records");

@@ -2,10 +2,10 @@
 
 use std::io::Write;
 
-use clap::{Args, CommandFactory};
+use clap::Args;
 use clap_complete::Shell;
 
-use crate::args::Cli;
+use crate::args::command;
 use crate::failure::{Failure, Outcome};
 use crate::output::Out;
 
@@ -24,7 +24,7 @@ pub(crate) struct CompletionsArgs {
 pub(crate) fn run(args: &CompletionsArgs, out: &mut Out) -> Result<Outcome, Failure> {
     // Writing to memory cannot fail; a closed pipe must not be a panic.
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "tamis", &mut script);
+    clap_complete::generate(args.shell, &mut command(), "tamis", &mut script);
     out.write_all(&script)?;
     Ok(Outcome::Done)
 }

@@ -12,7 +12,7 @@ use flate2::write::GzEncoder;
 use serde_json::json;
 use tamis::{Db, Keyspace};
 use tamis_bench::Progress;
-use tamis_bench::report::grouped;
+use tamis_bench::report::counted;
 
 use crate::args::{DbArgs, KEYS_HELP};
 use crate::failure::{Failure, Outcome};
@@ -101,7 +101,7 @@ pub(crate) fn run(args: ExportArgs, out: &mut Out) -> Result<Outcome, Failure> {
 }
 
 fn summary(Counts { keyspaces, entries }: Counts) -> String {
-    format!("{} entries of {} keyspaces exported", grouped(entries), grouped(keyspaces))
+    format!("{} of {} exported", counted(entries, "entries"), counted(keyspaces, "keyspaces"))
 }
 
 impl ExportArgs {

@@ -33,7 +33,7 @@ use super::domain::{
     OffToMeasure, OneOf, Real, Threshold,
 };
 use super::prefixes::{PrefixFilter, Prefixes};
-use super::table::{Field, OptionClass, OptionInfo, assignments, excerpt, options_table};
+use super::table::{Field, OptionClass, OptionInfo, assignments, excerpt, nearest, options_table};
 use super::tuner::Tuner;
 use super::values::{
     AsyncReads, BloomHashing, ChecksumMode, CompactionChoice, CompressionPerLevel, Durability, FilePicker,
@@ -439,7 +439,11 @@ impl Options {
         }
         match KeyspaceOptions::FIELDS.iter().find(|f| f.qualified == name) {
             Some(field) => field.set(&mut self.keyspace, true, value),
-            None => Err(OptionsError::Unknown { line, name: excerpt(name) }),
+            None => {
+                let keyspace = KeyspaceOptions::FIELDS.iter().map(|f| f.qualified);
+                let near = nearest(name, Self::FIELDS.iter().map(|f| f.qualified).chain(keyspace));
+                Err(OptionsError::Unknown { line, name: excerpt(name), near })
+            }
         }
     }
 
@@ -679,7 +683,10 @@ impl KeyspaceOptions {
     fn set_at(&mut self, line: usize, name: &str, value: &str) -> Result<(), OptionsError> {
         match Self::FIELDS.iter().find(|f| f.name == name) {
             Some(field) => field.set(self, false, value.trim()),
-            None => Err(OptionsError::Unknown { line, name: excerpt(name) }),
+            None => {
+                let near = nearest(name, Self::FIELDS.iter().map(|f| f.name));
+                Err(OptionsError::Unknown { line, name: excerpt(name), near })
+            }
         }
     }
 
