@@ -4,11 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap_complete::engine::ArgValueCompleter;
 use tamis::operators::Operators;
 use tamis::options::OnDamage;
 use tamis::{Db, Keyspace, Options};
 
 use crate::commands::*;
+use crate::complete;
 use crate::failure::Failure;
 use crate::values::{FilterArgs, KEYSPACE_PREFIX, OptionArgs};
 
@@ -169,7 +171,7 @@ pub(crate) struct DbArgs {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct KeyspaceArgs {
     /// The keyspace; `tamis keyspaces` lists and creates them
-    #[arg(long, value_name = "NAME", default_value = DEFAULT)]
+    #[arg(long, value_name = "NAME", default_value = DEFAULT, add = ArgValueCompleter::new(complete::keyspaces))]
     pub(crate) keyspace: String,
 }
 

@@ -19,6 +19,7 @@ macro_rules! filled {
 
 mod args;
 mod commands;
+mod complete;
 mod input;
 mod json;
 mod records;
@@ -49,6 +50,8 @@ pub mod bench {
 
 /// Runs the program `tamis`.
 pub fn program() -> ExitCode {
+    // A shell that asks for completions gets them here, and nothing else happens.
+    clap_complete::CompleteEnv::with_factory(args::command).var(complete::ASKED).complete();
     let cli = match parse() {
         Ok(cli) => cli,
         Err(code) => return code,

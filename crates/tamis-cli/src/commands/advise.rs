@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
+use clap_complete::engine::ArgValueCompleter;
 use serde_json::{Value, json};
 use tamis::{Db, Options};
 use tamis_advisor::{
@@ -12,6 +13,7 @@ use tamis_advisor::{
 use tamis_bench::report::{Align, Table, bytes, grouped, mean};
 
 use crate::args::{DEFAULT, stored_options};
+use crate::complete;
 use crate::failure::{Failure, Outcome};
 use crate::output::{Out, note};
 use crate::values::OptionArgs;
@@ -45,7 +47,7 @@ pub(crate) struct AdviseArgs {
     #[arg(long, value_name = "DIR")]
     db: Option<PathBuf>,
     /// The keyspace to advise on
-    #[arg(long, value_name = "NAME", default_value = DEFAULT, requires = "db")]
+    #[arg(long, value_name = "NAME", default_value = DEFAULT, requires = "db", add = ArgValueCompleter::new(complete::keyspaces))]
     keyspace: String,
     #[command(flatten)]
     options: OptionArgs,

@@ -7,6 +7,7 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use clap_complete::engine::ArgValueCompleter;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::json;
@@ -15,6 +16,7 @@ use tamis_bench::Progress;
 use tamis_bench::report::counted;
 
 use crate::args::{DbArgs, KEYS_HELP};
+use crate::complete;
 use crate::failure::{Failure, Outcome};
 use crate::output::{Out, note};
 use crate::progress::Reporter;
@@ -38,7 +40,7 @@ pub(crate) struct ExportArgs {
     #[command(flatten)]
     db: DbArgs,
     /// Only this keyspace; may be repeated [default: all]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::keyspaces))]
     keyspace: Vec<String>,
     /// The first key, in each keyspace [default: the first of all]
     #[arg(long, value_name = "KEY")]

@@ -3,11 +3,13 @@
 use std::io::Write;
 
 use clap::{Args, Subcommand};
+use clap_complete::engine::ArgValueCompleter;
 use serde_json::json;
 use tamis::{Db, Keyspace, KeyspaceOptions};
 use tamis_bench::report::{Align, Table, bytes, counted, grouped};
 
 use crate::args::{DEFAULT, DbArgs};
+use crate::complete;
 use crate::failure::{Failure, Outcome};
 use crate::output::Out;
 use crate::text::printable;
@@ -64,6 +66,7 @@ pub(crate) struct SetArgs {
     #[command(flatten)]
     db: DbArgs,
     /// The keyspace
+    #[arg(add = ArgValueCompleter::new(complete::keyspaces))]
     name: String,
     /// The options, without the prefix `keyspace.`
     #[arg(required = true, value_name = "OPTION=VALUE", value_parser = assignment)]
@@ -76,6 +79,7 @@ pub(crate) struct DropArgs {
     #[command(flatten)]
     db: DbArgs,
     /// The keyspace
+    #[arg(add = ArgValueCompleter::new(complete::keyspaces))]
     name: String,
 }
 

@@ -6,6 +6,7 @@ mod map;
 use std::fmt::Write as _;
 
 use clap::Args;
+use clap_complete::engine::ArgValueCompleter;
 use tamis::Keyspace;
 use tamis::stats::{
     GlobalFilterStats, KeyMapStats, KeyspaceStats, LatencyHistogram, LevelStats, Operation, QueryStats, Stats,
@@ -14,6 +15,7 @@ use tamis_bench::measure::{ratio, write_amplification};
 use tamis_bench::report::{Align, Table, bytes, counted, grouped, mean};
 
 use crate::args::DbArgs;
+use crate::complete;
 use crate::failure::{Failure, Outcome};
 use crate::json;
 use crate::output::Out;
@@ -45,7 +47,7 @@ pub(crate) struct StatsArgs {
     #[command(flatten)]
     pub(crate) db: DbArgs,
     /// Only this keyspace
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::keyspaces))]
     keyspace: Option<String>,
     /// Also print a line per run
     #[arg(long)]
