@@ -1,6 +1,7 @@
 //! The outcomes of a subcommand and their exit codes.
 
 use std::fmt;
+use std::fs;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
@@ -66,8 +67,12 @@ impl Failure {
 
     /// Returns the failure of a command that reads a database where none is.
     pub fn missing(dir: &Path) -> Failure {
+        let has_files = fs::read_dir(dir).is_ok_and(|mut files| files.next().is_some());
         let dir = dir.display();
-        Failure::usage(format!("there is no database in {dir}; `tamis put`, `tamis load` and `tamis import` create one"))
+        Failure::usage(match has_files {
+            true => format!("there is no database in {dir}, which has other files"),
+            false => format!("there is no database in {dir}; `tamis put`, `load` and `import` create one"),
+        })
     }
 
     /// Returns a failure for wrong arguments or input.

@@ -1,6 +1,5 @@
 //! `tamis advise`: recommends a filter and a tree shape for the data, the workload and the machine.
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -119,9 +118,10 @@ pub(crate) fn run(args: &AdviseArgs, out: &mut Out) -> Result<Outcome, Failure> 
     }
     let advice = advise(&calibration, &case.data, &case.workload, case.memory, &case.options);
     if args.json {
-        writeln!(out, "{}", object(&case, &calibration, &advice, args.top))?;
+        out.json(&object(&case, &calibration, &advice, args.top))?;
     } else {
-        out.write_all(page(&case, &calibration, &advice, args).as_bytes())?;
+        let page = page(&case, &calibration, &advice, args, out.width());
+        out.page(&page, 0)?;
     }
     Ok(Outcome::Done)
 }
@@ -210,7 +210,13 @@ impl AdviseArgs {
     }
 }
 
-fn page(case: &Case, calibration: &Calibration, advice: &Advice, args: &AdviseArgs) -> String {
+fn page(
+    case: &Case,
+    calibration: &Calibration,
+    advice: &Advice,
+    args: &AdviseArgs,
+    width: usize,
+) -> String {
     let Case { data, workload, known, memory, .. } = case;
     let machine = &calibration.machine;
     let ns = |ns: f64| format!("{} ns", mean(ns));
@@ -234,7 +240,7 @@ fn page(case: &Case, calibration: &Calibration, advice: &Advice, args: &AdviseAr
     );
     text += &format!("workload  {} ({known})\n", workload.in_percent());
     text += &format!("memory    {} for filters and block cache\n\n", bytes(*memory));
-    text += &table(advice, machine, args.top);
+    text += &table(advice, machine, args.top, width);
     text.push('\n');
     text += &advice.explain();
     if args.explain {
@@ -250,7 +256,7 @@ fn page(case: &Case, calibration: &Calibration, advice: &Advice, args: &AdviseAr
 }
 
 /// Returns the best configurations and the current one as a table.
-fn table(advice: &Advice, machine: &tamis_advisor::Machine, top: usize) -> String {
+fn table(advice: &Advice, machine: &tamis_advisor::Machine, top: usize, width: usize) -> String {
     use Align::{Left, Right};
     let classes: Vec<Class> =
         Class::ALL.into_iter().filter(|class| advice.workload.share(*class) > 0.0).collect();
@@ -258,7 +264,7 @@ fn table(advice: &Advice, machine: &tamis_advisor::Machine, top: usize) -> Strin
     let mut columns = vec![("", Right), ("configuration", Left), ("T_P\nns", Right), ("mean\nns/op", Right)];
     columns.extend(headers.iter().map(|header| (&header[..], Right)));
     columns.extend([("runs", Right), ("filters", Right), ("write\namplif.", Right)]);
-    let mut table = Table::new(&columns);
+    let mut table = Table::new(&columns).named_by(2);
     for (place, ranked) in advice.ranking.ranked.iter().enumerate() {
         if place >= top && !ranked.is_current {
             continue;
@@ -280,7 +286,7 @@ fn table(advice: &Advice, machine: &tamis_advisor::Machine, top: usize) -> Strin
         ]);
         table.row(row);
     }
-    table.render()
+    table.within(width)
 }
 
 fn object(case: &Case, calibration: &Calibration, advice: &Advice, top: usize) -> Value {

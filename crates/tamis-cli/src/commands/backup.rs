@@ -11,7 +11,7 @@ use serde_json::json;
 use tamis::Db;
 use tamis::operators::Operators;
 use tamis_bench::Progress as _;
-use tamis_bench::report::{Align, Table, bytes, grouped};
+use tamis_bench::report::{Align, Table, bytes, counted, grouped};
 use tamis_remote::{
     BackupOptions, Error, OnProgress, Repository, RestoreOptions, Restored, Retention, ShipOptions, Transfer,
     Which, Written,
@@ -273,12 +273,12 @@ fn print_written(written: &Written, args: &RepositoryArgs, out: &mut Out) -> Res
         )?,
         false => writeln!(
             out,
-            "backup {number}: {} in {} files, up to sequence number {}; sent {} in {} objects",
+            "backup {number}: {} in {}, up to sequence number {}; sent {} in {}",
             bytes(*all),
-            grouped(*files),
+            counted(*files, "files"),
             grouped(*last_seq),
             bytes(*bytes_sent),
-            grouped(*objects_sent)
+            counted(*objects_sent, "objects")
         )?,
     }
     Ok(())
@@ -395,12 +395,12 @@ fn prune(args: &PruneArgs, out: &mut Out) -> Result<Outcome, Failure> {
         let done = if args.dry_run { "would be removed" } else { "removed" };
         writeln!(
             out,
-            "{} backups and {} objects ({}) {done}; {} backups stay, {} objects ({})",
-            grouped(pruned.states_removed),
-            grouped(pruned.objects_removed),
+            "{} and {} ({}) {done}; {} and {} ({}) kept",
+            counted(pruned.states_removed, "backups"),
+            counted(pruned.objects_removed, "objects"),
             bytes(pruned.bytes_removed),
-            grouped(pruned.states_kept),
-            grouped(pruned.objects_kept),
+            counted(pruned.states_kept, "backups"),
+            counted(pruned.objects_kept, "objects"),
             bytes(pruned.bytes_kept)
         )?;
         if pruned.failed > 0 {

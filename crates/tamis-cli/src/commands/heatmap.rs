@@ -72,7 +72,7 @@ pub(crate) fn run(args: HeatmapArgs, out: &mut Out) -> Result<Outcome, Failure> 
         let mut object = object(&segments, args.hex);
         object["path"] = db.path().display().to_string().into();
         object["elastic"] = elastic.as_ref().map_or(Value::Null, to_json::elastic);
-        format!("{object}\n")
+        to_json::line(&object) + "\n"
     } else {
         let name = text::excerpt(db.path().display().to_string().as_bytes(), TITLE);
         let picture = Picture {
