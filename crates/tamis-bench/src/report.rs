@@ -53,8 +53,9 @@ impl Table {
         self.within(usize::MAX)
     }
 
-    /// Returns the same in lines of at most `width` characters: columns that do not fit follow in further tables, each of which begins with the
-    /// columns that name the rows. A single column may be wider.
+    /// Returns the same in lines of at most `width` characters: columns that do not fit follow in
+    /// further tables, each of which begins with the columns that name the rows. A single column
+    /// may be wider.
     pub fn within(&self, width: usize) -> String {
         let width_of = |(i, (header, _)): (usize, &(Vec<String>, Align))| {
             let cells = self.rows.iter().map(|row| &row[i]);
@@ -193,7 +194,8 @@ pub fn bench_table(measurements: &[Measurement]) -> Table {
     table
 }
 
-/// Returns the table of the rows of `compact`, if there are any. Rates are by the bytes of the tables merged.
+/// Returns the table of the rows of `compact`, if there are any. Rates are by the bytes of the
+/// tables merged.
 pub fn compaction_table(measurements: &[Measurement]) -> Option<Table> {
     use Align::{Left, Right};
     let mut table = Table::new(&[
@@ -250,7 +252,12 @@ b       12345678
     /// The table of `tamis bench` has 190 columns; a terminal broke each of its lines twice.
     #[test]
     fn columns_that_do_not_fit_follow_below() {
-        let mut table = Table::new(&[("name", Align::Left), ("one", Align::Right), ("two", Align::Right), ("three", Align::Left)]);
+        let mut table = Table::new(&[
+            ("name", Align::Left),
+            ("one", Align::Right),
+            ("two", Align::Right),
+            ("three", Align::Left),
+        ]);
         table.row(["a", "1", "2", "3"].map(str::to_owned));
         let expected = "\
 name  one  two
@@ -265,7 +272,10 @@ a     3
         assert_eq!(table.within(21), table.render());
         assert_eq!(table.within(0).lines().filter(|line| line.starts_with("name")).count(), 3);
         let by_two = table.named_by(2).within(0);
-        assert!(by_two.starts_with("name  one  two\n") && by_two.contains("\n\nname  one  three\n"), "{by_two}");
+        assert!(
+            by_two.starts_with("name  one  two\n") && by_two.contains("\n\nname  one  three\n"),
+            "{by_two}"
+        );
         let wide = bench_table(&[Measurement::default()]).within(80);
         assert!(wide.lines().all(|line| line.chars().count() <= 80), "{wide}");
     }

@@ -85,8 +85,8 @@ pub(crate) enum Command {
     StressChild(stress::child::ChildArgs),
 }
 
-/// Returns the definition of all commands. In a page of help, lines that follow each other are one paragraph, which is wrapped; lines that begin
-/// with a blank stay as they are.
+/// Returns the definition of all commands. In a page of help, lines that follow each other are one
+/// paragraph, which is wrapped; lines that begin with a blank stay as they are.
 pub(crate) fn command() -> clap::Command {
     fn wrapped(command: clap::Command) -> clap::Command {
         let flowing = |text: Option<&clap::builder::StyledStr>| text.map(|text| flowing(&text.to_string()));
@@ -132,8 +132,12 @@ pub(crate) fn stored_options(dir: &Path) -> Result<Options, Failure> {
 /// Fails if something else than a directory is where a database is looked for.
 pub(crate) fn refuse_file(dir: &Path) -> Result<(), Failure> {
     match fs::metadata(dir) {
-        Ok(it) if it.is_file() => Err(Failure::usage(format!("{} is a file; a database is a directory", dir.display()))),
-        Ok(it) if !it.is_dir() => Err(Failure::usage(format!("{} is not a directory, as a database is", dir.display()))),
+        Ok(it) if it.is_file() => {
+            Err(Failure::usage(format!("{} is a file; a database is a directory", dir.display())))
+        }
+        Ok(it) if !it.is_dir() => {
+            Err(Failure::usage(format!("{} is not a directory, as a database is", dir.display())))
+        }
         // What else is wrong, the opening says.
         _ => Ok(()),
     }
@@ -311,7 +315,8 @@ mod tests {
         assert_eq!(flowing("a\nb\n\n  c\n  d\ne\nf"), "a b\n\n  c\n  d\ne f");
     }
 
-    /// A misspelt option must not pass for a key. `experiment`, and `backup` where there is none, take any words and do nothing.
+    /// A misspelt option must not pass for a key. `experiment`, and `backup` where there is none,
+    /// take any words and do nothing.
     #[test]
     fn no_argument_takes_what_looks_like_an_option() {
         fn check(command: &clap::Command) {

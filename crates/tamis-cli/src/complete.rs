@@ -1,5 +1,5 @@
-//! What a shell is offered for the value of an argument. The shell asks this program, so it gets what this build accepts and what the
-//! database on the same command line has.
+//! What a shell is offered for the value of an argument. The shell asks this program, so it gets
+//! what this build accepts and what the database on the same command line has.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -39,7 +39,8 @@ pub(crate) fn options(current: &OsStr) -> Vec<CompletionCandidate> {
     values.into_iter().map(|value| value.add_prefix(format!("{name}="))).collect()
 }
 
-/// Keyspaces of the database that `--db` names on the command line, or only the one that every database has.
+/// Keyspaces of the database that `--db` names on the command line, or only the one that every
+/// database has.
 pub(crate) fn keyspaces(current: &OsStr) -> Vec<CompletionCandidate> {
     let names = database(std::env::args_os()).and_then(|dir| {
         let options = stored_options(&dir).ok()?;
@@ -73,9 +74,9 @@ fn words(takes: &str) -> Vec<String> {
 /// Offers the words that continue a list, after its last comma.
 fn listed(current: &OsStr, words: &[String]) -> Vec<CompletionCandidate> {
     let Some(current) = current.to_str() else { return Vec::new() };
-    let (before, begun) = current.rsplit_once(',').map_or(("", current), |(_, begun)| {
-        (&current[..current.len() - begun.len()], begun)
-    });
+    let (before, begun) = current
+        .rsplit_once(',')
+        .map_or(("", current), |(_, begun)| (&current[..current.len() - begun.len()], begun));
     let begun = words.iter().filter(|word| word.starts_with(begun));
     begun.map(|word| CompletionCandidate::new(format!("{before}{word}"))).collect()
 }
@@ -91,12 +92,17 @@ mod tests {
     #[test]
     fn every_option_with_words_offers_them() {
         assert_eq!(texts(options(OsStr::new("keyspace.bits_"))), ["keyspace.bits_per_key="]);
-        assert_eq!(texts(options(OsStr::new("read_mode="))), ["read_mode=mapped", "read_mode=buffered", "read_mode=direct"]);
-        assert_eq!(texts(options(OsStr::new("keyspace.filter=blocked-bloom,gr"))), [
-            "keyspace.filter=blocked-bloom,grafite",
-            "keyspace.filter=blocked-bloom,grf"
-        ]);
-        assert!(texts(options(OsStr::new("keyspace.compaction=lazy"))) == ["keyspace.compaction=lazy-leveling"]);
+        assert_eq!(
+            texts(options(OsStr::new("read_mode="))),
+            ["read_mode=mapped", "read_mode=buffered", "read_mode=direct"]
+        );
+        assert_eq!(
+            texts(options(OsStr::new("keyspace.filter=blocked-bloom,gr"))),
+            ["keyspace.filter=blocked-bloom,grafite", "keyspace.filter=blocked-bloom,grf"]
+        );
+        assert!(
+            texts(options(OsStr::new("keyspace.compaction=lazy"))) == ["keyspace.compaction=lazy-leveling"]
+        );
         // What is offered is accepted, at least by itself.
         for info in Options::describe() {
             for word in words(&info.takes) {

@@ -112,7 +112,8 @@ impl Columns {
         let mut fields = record.fields;
         let found = fields.len();
         let columns = |count: usize| counted(count as u64, "columns");
-        let missing = |column: usize| format!("there is no column {}: the record has {}", column + 1, columns(found));
+        let missing =
+            |column: usize| format!("there is no column {}: the record has {}", column + 1, columns(found));
         // A value of several columns may have tabs of its own, so there may be more.
         if let Some(named) = self.named.filter(|named| found < *named) {
             return Err(format!("the record has {}, the header {named}", columns(found)));
@@ -193,7 +194,9 @@ mod tests {
 
     #[test]
     fn bad_records_are_described() {
-        assert!(entry(2, None, false, &["a", "b"]).unwrap_err().contains("no column 3: the record has 2 columns"));
+        assert!(
+            entry(2, None, false, &["a", "b"]).unwrap_err().contains("no column 3: the record has 2 columns")
+        );
         assert!(entry(0, Some(5), false, &["a"]).unwrap_err().contains("column 6"));
         assert!(entry(0, None, true, &["6x"]).unwrap_err().contains("hexadecimal"));
         let long = "k".repeat(MAX_KEY_BYTES + 1);

@@ -13,7 +13,8 @@ use tamis::stats::{
 
 use crate::text::{hex, is_hidden};
 
-/// Returns a value as one line, in which characters that do not show are escaped: a reader gets the same, and a terminal no commands.
+/// Returns a value as one line, in which characters that do not show are escaped: a reader gets the
+/// same, and a terminal no commands.
 pub(crate) fn line(value: &Value) -> String {
     let mut line = Vec::new();
     let written = value.serialize(&mut Serializer::with_formatter(&mut line, Plain));

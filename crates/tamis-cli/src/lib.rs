@@ -61,7 +61,8 @@ pub fn program() -> ExitCode {
     end("tamis", out, result)
 }
 
-/// Parses the command line; otherwise prints what is wrong with it, or the help that it asks for, and returns the exit code.
+/// Parses the command line; otherwise prints what is wrong with it, or the help that it asks for,
+/// and returns the exit code.
 fn parse() -> Result<Cli, ExitCode> {
     let parsed = args::command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
     parsed.map_err(|error| match error.use_stderr() {

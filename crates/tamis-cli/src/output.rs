@@ -35,8 +35,8 @@ impl Out {
         }
     }
 
-    /// Writes a page for people: nothing in it reaches the terminal as a command, and lines that are too long for it go on below, indented
-    /// by `indent`.
+    /// Writes a page for people: nothing in it reaches the terminal as a command, and lines that
+    /// are too long for it go on below, indented by `indent`.
     ///
     /// # Errors
     ///
@@ -69,7 +69,8 @@ impl Write for Out {
     }
 }
 
-/// Prints one line on standard error; a failed write is ignored. It may quote what it likes: that is shown, never obeyed by the terminal.
+/// Prints one line on standard error; a failed write is ignored. It may quote what it likes: that
+/// is shown, never obeyed by the terminal.
 pub fn note(text: &str) {
     let _ = writeln!(io::stderr(), "{}", harmless(text));
 }

@@ -39,10 +39,12 @@ pub(crate) fn decode_hex(digits: &[u8]) -> Result<Vec<u8>, String> {
     bytes.collect::<Option<_>>().ok_or_else(|| format!("`{}` is not hexadecimal", shown()))
 }
 
-/// A value on a terminal is cut after this many characters; in a list of entries, keys and values are after a tenth.
+/// A value on a terminal is cut after this many characters; in a list of entries, keys and values
+/// are after a tenth.
 pub(crate) const MOST_SHOWN: usize = 4000;
 
-/// Returns a value as a terminal can show it, and whether it was cut: lines and tabs are as they are, whatever else does not show is escaped.
+/// Returns a value as a terminal can show it, and whether it was cut: lines and tabs are as they
+/// are, whatever else does not show is escaped.
 pub(crate) fn on_terminal(value: &[u8], most: usize) -> (String, bool) {
     let mut text = String::new();
     let mut left = most;
@@ -63,7 +65,8 @@ pub(crate) fn on_terminal(value: &[u8], most: usize) -> (String, bool) {
     (text, false)
 }
 
-/// Returns the beginning of a text that is too long for a line of a list, with the number of bytes that it stands for.
+/// Returns the beginning of a text that is too long for a line of a list, with the number of bytes
+/// that it stands for.
 pub(crate) fn cut(text: String, bytes: usize, most: usize) -> (String, bool) {
     match text.char_indices().nth(most) {
         Some((end, _)) => (format!("{}… ({} bytes)", &text[..end], grouped(bytes as u64)), true),

@@ -7,8 +7,9 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
-/// Returns bytes as one line: printable text unchanged; backslashes, [hidden](is_hidden) characters and bytes that are not UTF-8
-/// escaped (`\\`, `\t`, `\n`, `\r`, `\x00`). Different bytes give different lines.
+/// Returns bytes as one line: printable text unchanged; backslashes, [hidden](is_hidden) characters
+/// and bytes that are not UTF-8 escaped (`\\`, `\t`, `\n`, `\r`, `\x00`). Different bytes give
+/// different lines.
 pub fn printable(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -30,24 +31,26 @@ pub fn printable(bytes: &[u8]) -> String {
     out
 }
 
-/// Reports whether a character shows nothing of its own: it controls the terminal or the order of the characters around it (U+202E), has no
-/// width (U+200B), is a blank that is not U+0020, or stands for nothing yet.
+/// Reports whether a character shows nothing of its own: it controls the terminal or the order of
+/// the characters around it (U+202E), has no width (U+200B), is a blank that is not U+0020, or
+/// stands for nothing yet.
 pub fn is_hidden(c: char) -> bool {
-    // The standard library's table of what can be printed. It escapes a combining character at the beginning of a string only.
+    // The standard library's table of what can be printed. It escapes a combining character at the
+    // beginning of a string only.
     let mut pair = [b' '; 5];
     let end = 1 + c.encode_utf8(&mut pair[1..]).len();
-    let shown = std::str::from_utf8(&pair[..end]).is_ok_and(|pair| {
-        pair.escape_debug().nth(1) == Some(c) || matches!(c, '\\' | '"' | '\'')
-    });
-    // Letters and marks by their category, and yet invisible: joiners, fillers, selectors of variants.
+    let shown = std::str::from_utf8(&pair[..end])
+        .is_ok_and(|pair| pair.escape_debug().nth(1) == Some(c) || matches!(c, '\\' | '"' | '\''));
+    // Letters and marks by their category, and yet invisible: joiners, fillers, selectors of
+    // variants.
     let ignorable = matches!(c,
         '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}'
         | '\u{ffa0}' | '\u{e0100}'..='\u{e01ef}');
     !shown || ignorable
 }
 
-/// Returns a message for a terminal: its line ends as they are, every other [hidden](is_hidden) character escaped as `\u{202e}`. For text that
-/// may quote paths and names of whatever origin.
+/// Returns a message for a terminal: its line ends as they are, every other [hidden](is_hidden)
+/// character escaped as `\u{202e}`. For text that may quote paths and names of whatever origin.
 pub fn harmless(message: &str) -> String {
     let mut out = String::with_capacity(message.len());
     for c in message.chars() {
@@ -60,8 +63,8 @@ pub fn harmless(message: &str) -> String {
     out
 }
 
-/// Breaks the lines of a text that are longer than `width` characters, between words; what is continued is indented by `indent`. A word that is
-/// longer than a line stays whole.
+/// Breaks the lines of a text that are longer than `width` characters, between words; what is
+/// continued is indented by `indent`. A word that is longer than a line stays whole.
 pub fn folded(text: &str, width: usize, indent: usize) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
@@ -140,7 +143,8 @@ mod tests {
         }
     }
 
-    /// U+202E turns round what follows it, and U+200B makes two keys look alike; only control characters were escaped.
+    /// U+202E turns round what follows it, and U+200B makes two keys look alike; only control
+    /// characters were escaped.
     #[test]
     fn characters_that_do_not_show_are_escaped() {
         for (text, shown) in [

@@ -210,13 +210,7 @@ impl AdviseArgs {
     }
 }
 
-fn page(
-    case: &Case,
-    calibration: &Calibration,
-    advice: &Advice,
-    args: &AdviseArgs,
-    width: usize,
-) -> String {
+fn page(case: &Case, calibration: &Calibration, advice: &Advice, args: &AdviseArgs, width: usize) -> String {
     let Case { data, workload, known, memory, .. } = case;
     let machine = &calibration.machine;
     let ns = |ns: f64| format!("{} ns", mean(ns));

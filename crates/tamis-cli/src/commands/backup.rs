@@ -337,11 +337,11 @@ fn verify(args: &VerifyArgs, out: &mut Out) -> Result<Outcome, Failure> {
         writeln!(out, "{row}")?;
     } else {
         for problem in &verified.problems {
-            writeln!(out, "{problem}")?;
+            out.page(&format!("{problem}\n"), 2)?;
         }
         let (objects, all, problems) =
-            (grouped(verified.objects), bytes(verified.bytes), verified.problems.len());
-        writeln!(out, "backup {}: {objects} objects, {all}: {problems} problems", state.number)?;
+            (counted(verified.objects, "objects"), bytes(verified.bytes), verified.problems.len() as u64);
+        writeln!(out, "backup {}: {objects}, {all}: {}", state.number, counted(problems, "problems"))?;
     }
     Ok(if verified.problems.is_empty() { Outcome::Done } else { Outcome::Negative })
 }
@@ -368,10 +368,10 @@ fn restore(args: &RestoreArgs, out: &mut Out) -> Result<Outcome, Failure> {
         )?,
         false => writeln!(
             out,
-            "restored backup {number} up to sequence number {}: {} in {} files",
+            "restored backup {number} up to sequence number {}: {} in {}",
             grouped(last_seq),
             bytes(all),
-            grouped(files)
+            counted(files, "files")
         )?,
     }
     Ok(Outcome::Done)

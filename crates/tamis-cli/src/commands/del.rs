@@ -70,7 +70,9 @@ pub(crate) fn run(args: DelArgs, out: &mut Out) -> Result<Outcome, Failure> {
             let prefix = typed(prefix)?;
             if prefix.is_empty() {
                 // A variable that was never set, most likely.
-                return Err(Failure::usage("the prefix is empty, and every key begins with that; --all deletes all keys"));
+                return Err(Failure::usage(
+                    "the prefix is empty, and every key begins with that; --all deletes all keys",
+                ));
             }
             let end = end_of_prefix(&prefix).map_or(Bound::Unbounded, Bound::Excluded);
             Some((prefix, end))

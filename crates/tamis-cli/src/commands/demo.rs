@@ -163,7 +163,12 @@ fn load(args: &DemoArgs, data: &Data, progress: &Reporter) -> Result<String, Fai
     let tree = stats.keyspaces.first();
     let tree = tree.map(|tree| {
         let levels = tree.levels.iter().filter(|level| !level.runs.is_empty()).count();
-        format!("{} in {}, {} of tables", counted(tree.runs as u64, "runs"), counted(levels as u64, "levels"), bytes(tree.table_bytes))
+        format!(
+            "{} in {}, {} of tables",
+            counted(tree.runs as u64, "runs"),
+            counted(levels as u64, "levels"),
+            bytes(tree.table_bytes)
+        )
     });
     Ok(format!(
         "loaded in {seconds:.2} s ({:.1} bytes written to files per byte); closed; reopened in {reopened:.1} ms: \
@@ -198,7 +203,8 @@ fn measure(args: &DemoArgs, data: &Data, progress: &Reporter) -> Result<Vec<Meas
     Ok(all.into_iter().filter_map(|(_, _, runs)| Measurement::median(runs)).collect())
 }
 
-/// Leaves the database as any other: with the default options, by which compaction has caught up. Returns a phrase about its tree.
+/// Leaves the database as any other: with the default options, by which compaction has caught up.
+/// Returns a phrase about its tree.
 fn settle(args: &DemoArgs) -> Result<String, Failure> {
     let mut options = Options::default();
     args.filter.among(&OptionArgs::default()).apply(&mut options)?;

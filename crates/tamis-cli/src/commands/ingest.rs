@@ -73,7 +73,8 @@ pub(crate) fn run(args: IngestArgs, out: &mut Out) -> Result<Outcome, Failure> {
         let (table, level) = (table.table, table.level);
         out.page(&format!("{source}: {entries} into table {table} of level {level}\n"), 2)?;
     }
-    let (tables, entries) = (counted(report.tables.len() as u64, "tables"), counted(report.entries, "entries"));
+    let (tables, entries) =
+        (counted(report.tables.len() as u64, "tables"), counted(report.entries, "entries"));
     let bytes = counted(report.bytes, "bytes");
     writeln!(out, "{tables}, {entries}, {bytes} as write {}", grouped(report.seq))?;
     Ok(Outcome::Done)

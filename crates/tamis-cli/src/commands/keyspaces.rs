@@ -73,7 +73,8 @@ pub(crate) struct SetArgs {
     changes: Vec<(String, String)>,
 }
 
-/// Drop a keyspace with all its data; says how many entries it had, old versions and deletes among them
+/// Drop a keyspace with all its data; says how many entries it had, old versions and deletes among
+/// them
 #[derive(Args)]
 pub(crate) struct DropArgs {
     #[command(flatten)]

@@ -32,8 +32,7 @@ pub(crate) fn run(args: &ManArgs, out: &mut Out) -> Result<Outcome, Failure> {
             out.write_all(&page)?;
         }
         Some(dir) => {
-            let written =
-                fs::create_dir_all(dir).and_then(|()| clap_mangen::generate_to(command(), dir));
+            let written = fs::create_dir_all(dir).and_then(|()| clap_mangen::generate_to(command(), dir));
             written
                 .map_err(|error| Failure::usage(format!("could not write to {}: {error}", dir.display())))?;
         }

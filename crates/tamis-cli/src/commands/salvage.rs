@@ -105,7 +105,8 @@ fn page(report: &SalvageReport) -> String {
         }
     }
     for keyspace in &report.keyspaces {
-        let (tables, entries) = (counted(keyspace.tables as u64, "tables"), counted(keyspace.entries, "entries"));
+        let (tables, entries) =
+            (counted(keyspace.tables as u64, "tables"), counted(keyspace.entries, "entries"));
         let (name, source) = (&keyspace.name, &keyspace.source);
         let _ = writeln!(out, "keyspace `{name}`: {tables}, {entries}; known from {source}");
     }
@@ -125,7 +126,8 @@ fn page(report: &SalvageReport) -> String {
         (_, 1) => "was",
         _ => "were",
     };
-    let _ = writeln!(out,
+    let _ = writeln!(
+        out,
         "{} {done} kept, {} superseded and {} others set aside; {} in tables, {} from logs: {}",
         counted(kept as u64, "tables"),
         count(TableFate::Superseded),

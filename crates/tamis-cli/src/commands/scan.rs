@@ -181,7 +181,9 @@ mod tests {
 
     fn printed(format: Format, hex: bool, keys_only: bool) -> String {
         let mut out = Vec::new();
-        Printer { format, hex, keys_only, most: usize::MAX, was_cut: 0 }.print(b"k\t1", b"\xffv", &mut out).unwrap();
+        Printer { format, hex, keys_only, most: usize::MAX, was_cut: 0 }
+            .print(b"k\t1", b"\xffv", &mut out)
+            .unwrap();
         String::from_utf8(out).unwrap()
     }
 

@@ -70,7 +70,8 @@ struct Cached {
 impl Cached {
     fn read(&mut self) {
         if self.last.as_ref().is_none_or(|(when, _)| when.elapsed() >= LEAST) {
-            let read = self.watch.read().map(|(text, _)| text).map_err(|failure| harmless(&failure.to_string()));
+            let read =
+                self.watch.read().map(|(text, _)| text).map_err(|failure| harmless(&failure.to_string()));
             self.last = Some((Instant::now(), read));
         }
     }

@@ -213,10 +213,7 @@ fn page(stats: &Stats, pictures: &[String], view: View) -> String {
         let (passes, tables) = (counted(scrub.passes, "passes"), counted(scrub.tables, "tables"));
         let (logs, found) = (counted(scrub.logs, "logs"), counted(scrub.problems.len() as u64, "problems"));
         let read = bytes(scrub.bytes);
-        line(
-            "scrub",
-            format!("{passes}, {tables} and {logs}, {read} read, {found}"),
-        );
+        line("scrub", format!("{passes}, {tables} and {logs}, {read} read, {found}"));
         scrub.problems.iter().for_each(|problem| line("SCRUB PROBLEM", problem.clone()));
     }
     for trouble in &stats.troubles {
@@ -287,7 +284,10 @@ fn keyspace_page(page: &mut String, tree: &KeyspaceStats, picture: &str, view: V
         line("reads", queries(mix));
     }
     if tree.tables_with_key_list > 0 {
-        let text = format!("{}, for the filter of the whole tree", counted(tree.tables_with_key_list as u64, "tables"));
+        let text = format!(
+            "{}, for the filter of the whole tree",
+            counted(tree.tables_with_key_list as u64, "tables")
+        );
         line("key lists", text);
     }
     if tree.blob_files > 0 {
@@ -299,7 +299,10 @@ fn keyspace_page(page: &mut String, tree: &KeyspaceStats, picture: &str, view: V
         line("filter files", text);
     }
     if tree.tables_with_unusable_filter > 0 {
-        let text = format!("{}, read without their filters", counted(tree.tables_with_unusable_filter as u64, "tables"));
+        let text = format!(
+            "{}, read without their filters",
+            counted(tree.tables_with_unusable_filter as u64, "tables")
+        );
         line("FILTERS DAMAGED", text);
     }
     let last = tree.levels.iter().rev().find(|level| !level.runs.is_empty());
@@ -401,7 +404,8 @@ fn level_table(levels: &[LevelStats], runs: bool, width: usize) -> String {
 
 /// Returns a line about a global filter.
 fn global_filter(filter: &GlobalFilterStats) -> String {
-    let mut text = format!("{}: {} in {}", filter.kind, counted(filter.entries, "entries"), bytes(filter.bytes));
+    let mut text =
+        format!("{}: {} in {}", filter.kind, counted(filter.entries, "entries"), bytes(filter.bytes));
     if filter.partitions > 0 {
         let _ = write!(
             text,

@@ -116,7 +116,8 @@ fn records_without_one_of_the_columns_are_bad() {
     let load = |format: &str, more: &[&str], input: &[u8]| {
         place.run_with_input("load", &[&["--format", format], more, &["-"]].concat(), input)
     };
-    load("csv", &["--header"], b"id,name\n1,one\n2\n").fails(2, "line 3: the record has 1 column, the header 2");
+    load("csv", &["--header"], b"id,name\n1,one\n2\n")
+        .fails(2, "line 3: the record has 1 column, the header 2");
     load("tsv", &[], b"3\tthree\n4\n").fails(2, "line 2: the record has no value");
     load("csv", &["--header"], b"").fails(2, "it has no header");
     assert_eq!(place.run("scan", &[]).ok(), "1\tone\n3\tthree\n");
@@ -381,7 +382,8 @@ fn wrong_usage_exits_with_2_and_so_does_a_missing_database() {
     assert!(!Path::new(&place.db()).join("CURRENT").exists() || place.run("verify", &[]).code == Some(0));
 }
 
-/// They advised the option `create_if_missing`, which no command has, or spoke of a file OPTIONS in a file; some exited with 3.
+/// They advised the option `create_if_missing`, which no command has, or spoke of a file OPTIONS in
+/// a file; some exited with 3.
 #[test]
 fn a_path_without_a_database_is_wrong_usage_everywhere() {
     let place = Place::new();
@@ -410,7 +412,10 @@ fn a_path_without_a_database_is_wrong_usage_everywhere() {
             command.args(words).args(["--db", path]);
             let ran = run(command, b"");
             assert!(ran.code == Some(2) && ran.err.contains(says), "{words:?}: {ran:?}");
-            assert!(!ran.err.contains("create_if_missing") && !ran.err.contains("OPTIONS"), "{words:?}: {ran:?}");
+            assert!(
+                !ran.err.contains("create_if_missing") && !ran.err.contains("OPTIONS"),
+                "{words:?}: {ran:?}"
+            );
             assert!(!Path::new(&place.path("nothing")).exists(), "{words:?}");
         }
     }
@@ -612,10 +617,12 @@ fn the_main_job_measures_both_modes_and_replaces_only_its_own() {
     }
     assert!(place.run("scan", &["--limit", "1"]).ok().contains("\"country\""));
 
-    // It left the database as the last round had it: without hash sharing and compaction, so that `explain` showed eleven digests.
+    // It left the database as the last round had it: without hash sharing and compaction, so that
+    // `explain` showed eleven digests.
     let options = std::fs::read_to_string(place.path("db/OPTIONS")).unwrap();
     assert_eq!(tamis::Options::from_text(&options).unwrap(), tamis::Options::default());
-    let line = page.lines().find(|line| line.trim_start().starts_with("tamis explain")).expect("a suggestion");
+    let line =
+        page.lines().find(|line| line.trim_start().starts_with("tamis explain")).expect("a suggestion");
     let key = line.rsplit_once(' ').expect("a key").1.trim_matches('\'');
     let explained: Value = serde_json::from_str(&place.run("explain", &["--json", key]).ok()).unwrap();
     assert_eq!(explained["cost"]["digests"], 1, "{explained}");

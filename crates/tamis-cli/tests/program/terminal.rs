@@ -77,7 +77,8 @@ fn pages_and_tables_fit_80_columns() {
     assert!(longest(&place.run("stats", &[]).ok()) > 80);
 }
 
-/// A value of 16 MiB scrolled everything away, and with its control characters the terminal did what it liked.
+/// A value of 16 MiB scrolled everything away, and with its control characters the terminal did
+/// what it liked.
 #[test]
 fn huge_values_are_cut_on_a_terminal_and_nowhere_else() {
     let place = Place::new();

@@ -138,11 +138,13 @@ fn completions_know_values() {
     assert_eq!(offered(&["get", "--db", &place.path("none"), "--keyspace", ""]), ["default"]);
 }
 
-/// `unrecognized subcommand 'backup'` sent the reader of docs/backup.md to look for an error of his own.
+/// `unrecognized subcommand 'backup'` sent the reader of docs/backup.md to look for an error of his
+/// own.
 #[cfg(not(feature = "object-store"))]
 #[test]
 fn a_build_without_backups_names_the_feature() {
-    for words in [&["backup"][..], &["backup", "create", "s3://bucket/x", "--db", "x"], &["backup", "--help"]] {
+    for words in [&["backup"][..], &["backup", "create", "s3://bucket/x", "--db", "x"], &["backup", "--help"]]
+    {
         let mut command = tamis();
         command.args(words);
         run(command, b"").fails(2, "--features object-store");
@@ -152,7 +154,9 @@ fn a_build_without_backups_names_the_feature() {
 #[test]
 fn misspelt_options_and_decimal_sizes_are_understood() {
     let place = Place::new();
-    place.run("put", &["-o", "keyspace.bits_per_kei=9", "a", "1"]).fails(2, "did you mean `keyspace.bits_per_key`?");
+    place
+        .run("put", &["-o", "keyspace.bits_per_kei=9", "a", "1"])
+        .fails(2, "did you mean `keyspace.bits_per_key`?");
     place.run("put", &["-o", "bits_per_key=9", "a", "1"]).fails(2, "did you mean `keyspace.bits_per_key`?");
     place.run("put", &["-o", "cache_bytes=1GB", "a", "1"]).ok();
     let stored = std::fs::read_to_string(place.path("db/OPTIONS")).unwrap();
@@ -182,7 +186,10 @@ fn nothing_hidden_is_printed() {
     let hidden = |c: char| c != '\n' && c != '\t' && (c.is_control() || matches!(c, '\u{202e}' | '\u{200b}'));
     place.run("put", &[hostile, hostile]).ok();
     let scan = place.run("scan", &[]).ok();
-    assert_eq!(scan.trim_end().split('\t').next().unwrap(), "k\\x1b[31m\\xc2\\x9b5m\\xe2\\x80\\xae\\xe2\\x80\\x8b");
+    assert_eq!(
+        scan.trim_end().split('\t').next().unwrap(),
+        "k\\x1b[31m\\xc2\\x9b5m\\xe2\\x80\\xae\\xe2\\x80\\x8b"
+    );
     for command in ["scan", "explain", "export"] {
         let args: &[&str] = match command {
             "scan" => &["--json"],
@@ -207,7 +214,11 @@ fn nothing_hidden_is_printed() {
         let ran = place.run_with_input(command, args, b"a,b\n");
         assert!(ran.code == Some(2) && !ran.err.contains(hidden), "{command} {args:?}: {ran:?}");
     }
-    for words in [&["keyspaces", "create", "--db", &place.db(), hostile][..], &[hostile], &["get", "--db", hostile, "k"]] {
+    for words in [
+        &["keyspaces", "create", "--db", &place.db(), hostile][..],
+        &[hostile],
+        &["get", "--db", hostile, "k"],
+    ] {
         let mut command = tamis();
         command.args(words);
         let ran = run(command, b"");
@@ -238,7 +249,10 @@ fn completions_and_manual_pages_are_generated() {
     let names = listed(&help(&[]));
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = of(&["completions", shell]).ok();
-        assert!(script.contains("TAMIS_COMPLETE") && script.contains("tamis"), "the script for {shell} asks this program");
+        assert!(
+            script.contains("TAMIS_COMPLETE") && script.contains("tamis"),
+            "the script for {shell} asks this program"
+        );
     }
     of(&["completions", "tcsh"]).fails(2, "possible values");
     let page = of(&["man"]).ok();

@@ -224,7 +224,8 @@ impl Picture<'_> {
         text(area, line, (LEFT + COLUMNS / 2, top + 42), SMALL, FAINT, Anchor::Middle)
     }
 
-    /// Returns texts for ascending keys of which no two are alike: of a long key, the part by which it differs from its neighbours.
+    /// Returns texts for ascending keys of which no two are alike: of a long key, the part by which
+    /// it differs from its neighbours.
     fn labels(&self, keys: &[&[u8]]) -> Vec<String> {
         let common = |a: &[u8], b: &[u8]| a.iter().zip(b).take_while(|(a, b)| a == b).count();
         let text = |key: &[u8], limit: usize| match self.hex {
@@ -233,7 +234,8 @@ impl Picture<'_> {
         };
         let one = |at: usize| {
             let key = keys[at];
-            let neighbours = [at.checked_sub(1), Some(at + 1)].into_iter().flatten().filter_map(|at| keys.get(at));
+            let neighbours =
+                [at.checked_sub(1), Some(at + 1)].into_iter().flatten().filter_map(|at| keys.get(at));
             let alike = neighbours.map(|other| common(key, other)).max().unwrap_or(0);
             let width = |part: &[u8]| text(part, usize::MAX).chars().count();
             if key.is_empty() {
@@ -245,7 +247,8 @@ impl Picture<'_> {
                 return text(key, KEY_TEXT);
             }
             let starts = (0..alike).filter(|&from| self.hex || key[from] & 0xC0 != 0x80);
-            let from = starts.into_iter().find(|&from| width(&needed[from..]) < KEY_TEXT - 1).unwrap_or(alike);
+            let from =
+                starts.into_iter().find(|&from| width(&needed[from..]) < KEY_TEXT - 1).unwrap_or(alike);
             format!("…{}", text(&key[from..], KEY_TEXT - 1))
         };
         (0..keys.len()).map(one).collect()

@@ -570,7 +570,10 @@ mod tests {
             assert_eq!(ANY.parse(&ANY.print(&bytes)), Some(bytes), "{text}");
         }
         let expected = ANY.expected();
-        assert!(expected.contains("1 KiB is 1,024 bytes") && expected.contains("1 kB is 1,000"), "{expected}");
+        assert!(
+            expected.contains("1 KiB is 1,024 bytes") && expected.contains("1 kB is 1,000"),
+            "{expected}"
+        );
     }
 
     #[test]

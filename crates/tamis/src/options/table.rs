@@ -66,8 +66,8 @@ pub(super) fn excerpt(text: &str) -> String {
     }
 }
 
-/// Returns the name that `wrong` is most likely a misspelling of, if one is near enough. The prefix of a keyspace's options may be missing or
-/// superfluous, and hyphens stand for underscores.
+/// Returns the name that `wrong` is most likely a misspelling of, if one is near enough. The prefix
+/// of a keyspace's options may be missing or superfluous, and hyphens stand for underscores.
 pub(super) fn nearest(wrong: &str, names: impl Iterator<Item = &'static str>) -> Option<&'static str> {
     // No name is that long, and the cost is the product of the lengths.
     const MAX_BYTES: usize = 60;
@@ -80,7 +80,10 @@ pub(super) fn nearest(wrong: &str, names: impl Iterator<Item = &'static str>) ->
     }
     let wrong = bare(wrong);
     let distances = names.map(|name| (edits(&wrong, &bare(name)), name));
-    distances.min_by_key(|(edits, _)| *edits).filter(|(edits, _)| edits * 3 <= wrong.len()).map(|(_, name)| name)
+    distances
+        .min_by_key(|(edits, _)| *edits)
+        .filter(|(edits, _)| edits * 3 <= wrong.len())
+        .map(|(_, name)| name)
 }
 
 /// The number of bytes to insert, remove or replace to turn one text into another.

@@ -63,7 +63,8 @@ fn errors_name_the_line_or_the_option_and_what_it_takes() {
     assert!(!error.contains("line"), "a single option has no line: {error}");
 }
 
-/// The error named the option that does not exist, and left the search for the right one to the reader.
+/// The error named the option that does not exist, and left the search for the right one to the
+/// reader.
 #[test]
 fn a_misspelt_option_brings_a_suggestion() {
     let near = |text: &str| match Options::from_text(text) {

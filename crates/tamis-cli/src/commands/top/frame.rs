@@ -292,7 +292,8 @@ impl Frame {
         self.line("snapshots", format!("{}", reading.count("tamis_snapshots")));
     }
 
-    /// Returns the page as lines of exactly `width` characters, at most `height` of them. What is too long for a line goes on below.
+    /// Returns the page as lines of exactly `width` characters, at most `height` of them. What is
+    /// too long for a line goes on below.
     pub(super) fn lines(&self, width: usize, height: usize) -> Vec<String> {
         let fit = |line: &str| {
             let cut: String = line.chars().take(width).collect();
