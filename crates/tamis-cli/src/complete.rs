@@ -67,8 +67,9 @@ fn words(takes: &str) -> Vec<String> {
         return ["true", "false"].map(str::to_owned).into();
     }
     let Some((_, list)) = takes.split_once("one of ") else { return Vec::new() };
-    let word = |part: &str| part.split(" (").next().unwrap_or_default().to_owned();
-    list.split(", ").map(word).take_while(|word| !word.contains(' ')).collect()
+    // What is in brackets is not in this build.
+    let list = list.split(" (").next().unwrap_or_default();
+    list.split(", ").take_while(|word| !word.contains(' ')).map(str::to_owned).collect()
 }
 
 /// Offers the words that continue a list, after its last comma.

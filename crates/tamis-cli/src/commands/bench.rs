@@ -257,9 +257,8 @@ pub fn run(args: BenchArgs, set_filter: SetFilter, out: &mut Out) -> Result<Outc
     let measurements = Bench::open(config, &progress)?.run(done)?;
     if !args.json {
         if let Some(m) = measurements.first() {
-            writeln!(
-                out,
-                "{} {} keys of {} bytes, values of {}, {}, {} filter, hash sharing {}\n",
+            let head = format!(
+                "{} {} keys of {} bytes, values of {}, {}, {} filter, hash sharing {}\n\n",
                 grouped(m.keys),
                 m.key_set,
                 m.key_bytes,
@@ -267,7 +266,8 @@ pub fn run(args: BenchArgs, set_filter: SetFilter, out: &mut Out) -> Result<Outc
                 if m.settled { "settled" } else { "unsettled" },
                 m.filter,
                 if m.hash_sharing { "on" } else { "off" },
-            )?;
+            );
+            out.page(&head, 0)?;
         }
         let width = out.width();
         out.write_all(bench_table(&measurements).within(width).as_bytes())?;
@@ -292,15 +292,15 @@ fn compare_shapes(
         }
         return Ok(Outcome::Done);
     }
-    writeln!(
-        out,
-        "{} {} keys of {} bytes, values of {}, written twice; reads: medians of {} rounds\n",
+    let head = format!(
+        "{} {} keys of {} bytes, values of {}, written twice; reads: medians of {} rounds\n\n",
         grouped(config.keys.len()),
         config.keys.name(),
         config.keys.key_bytes().round(),
         config.value_bytes.describe(),
         config.repeats.max(1),
-    )?;
+    );
+    out.page(&head, 0)?;
     let width = out.width();
     out.write_all(shapes::shapes_table(&rows).within(width).as_bytes())?;
     Ok(Outcome::Done)

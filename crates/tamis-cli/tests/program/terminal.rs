@@ -61,8 +61,6 @@ fn pages_and_tables_fit_80_columns() {
         &["top", "--once", "--db", db],
         &["keyspaces", "list", "--db", db],
         &["options"],
-        &["bench", "--keys", "1000", "--ops", "100", "--workload", "get-empty"],
-        &["advise", "--db", db, "--quick", "--workload", "get 50, put 50"],
     ] {
         let page = on_80(words);
         // A path cannot be broken.

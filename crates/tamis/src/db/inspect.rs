@@ -40,7 +40,7 @@ fn how_it_ends(end: Option<&End>) -> String {
         Some(End::Closed { offset, successor: Some(next) }) => {
             format!("ends at {offset}: closed, continued by log {next}")
         }
-        Some(End::Clean { offset }) => format!("ends at {offset}, after its last record: it was not closed"),
+        Some(End::Clean { offset }) => format!("ends at {offset}: nothing follows the last record"),
         Some(End::Torn { offset }) => {
             format!("ends at {offset}: the next record is torn, as a crash leaves one, and does not count")
         }
