@@ -7,7 +7,7 @@
 //!
 //! Lines `name = value`; `#` starts a comment; blank lines are skipped; if a name appears twice, the later line wins;
 //! options that are not named keep their defaults. Sizes are printed in the largest exact unit (`64 MiB`) and read
-//! with or without one. Among a database's options, those of its default keyspace have the prefix `keyspace.`.
+//! with or without one; `64 MB` are 64,000,000 bytes. Among a database's options, those of its default keyspace have the prefix `keyspace.`.
 //! `from_text(to_text(o)) == o` for every `o` that `check` accepts.
 //!
 //! Options are plain values: nothing here takes a lock, and changing an option after the database was opened has no
