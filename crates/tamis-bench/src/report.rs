@@ -1,7 +1,7 @@
 //! Measurements as aligned text.
 
 use std::collections::HashSet;
-pub use tamis_show::numbers::{bytes, duration, grouped, mean};
+pub use tamis_show::numbers::{bytes, counted, duration, grouped, mean};
 
 use serde_json::Value;
 
@@ -17,11 +17,15 @@ pub enum Align {
     Right,
 }
 
+/// What separates two columns.
+const GAP: &str = "  ";
+
 /// A table of text: a header of one or more lines, and rows.
 #[derive(Clone, Debug)]
 pub struct Table {
     columns: Vec<(Vec<String>, Align)>,
     rows: Vec<Vec<String>>,
+    named_by: usize,
 }
 
 impl Table {
@@ -29,7 +33,12 @@ impl Table {
     pub fn new(columns: &[(&str, Align)]) -> Table {
         let lines = |header: &str| header.lines().map(str::to_owned).collect();
         let columns = columns.iter().map(|(header, align)| (lines(header), *align)).collect();
-        Table { columns, rows: Vec::new() }
+        Table { columns, rows: Vec::new(), named_by: 1 }
+    }
+
+    /// Says how many columns, from the left, tell the rows apart: 1 unless this is called.
+    pub fn named_by(self, columns: usize) -> Table {
+        Table { named_by: columns, ..self }
     }
 
     /// Adds a row; missing cells are empty, extra ones are dropped.
@@ -41,32 +50,58 @@ impl Table {
 
     /// Returns the table's lines, each terminated by a newline, without trailing blanks.
     pub fn render(&self) -> String {
+        self.within(usize::MAX)
+    }
+
+    /// Returns the same in lines of at most `width` characters: columns that do not fit follow in
+    /// further tables, each of which begins with the columns that name the rows. A single column
+    /// may be wider.
+    pub fn within(&self, width: usize) -> String {
         let width_of = |(i, (header, _)): (usize, &(Vec<String>, Align))| {
             let cells = self.rows.iter().map(|row| &row[i]);
             header.iter().chain(cells).map(|cell| cell.chars().count()).max().unwrap_or(0)
         };
         let widths: Vec<usize> = self.columns.iter().enumerate().map(width_of).collect();
+        let names = self.named_by.min(widths.len());
+        let lead: usize = widths[..names].iter().map(|width| width + GAP.len()).sum();
+        let mut tables: Vec<Vec<usize>> = vec![(0..names).collect()];
+        let mut taken = lead;
+        for column in names..widths.len() {
+            let last = tables.last_mut().expect("never empty");
+            if last.len() > names && taken + widths[column] > width {
+                tables.push((0..names).collect());
+                taken = lead;
+            }
+            tables.last_mut().expect("never empty").push(column);
+            taken = taken.saturating_add(widths[column] + GAP.len());
+        }
+        let tables: Vec<String> = tables.iter().map(|columns| self.part(columns, &widths)).collect();
+        tables.join("\n")
+    }
+
+    /// Returns the lines of some columns.
+    fn part(&self, columns: &[usize], widths: &[usize]) -> String {
         let mut out = String::new();
         let mut line = |cells: &mut dyn Iterator<Item = &str>| {
             let mut text = String::new();
-            for ((cell, width), (_, align)) in cells.zip(&widths).zip(&self.columns) {
-                let padding = " ".repeat(width - cell.chars().count());
-                match align {
-                    Align::Left => text.extend([cell, &padding, "  "]),
-                    Align::Right => text.extend([&padding, cell, "  "]),
+            for (cell, column) in cells.zip(columns) {
+                let padding = " ".repeat(widths[*column] - cell.chars().count());
+                match self.columns[*column].1 {
+                    Align::Left => text.extend([cell, &padding, GAP]),
+                    Align::Right => text.extend([&padding, cell, GAP]),
                 }
             }
             out.push_str(text.trim_end());
             out.push('\n');
         };
-        let header_lines = self.columns.iter().map(|(header, _)| header.len()).max().unwrap_or(0);
-        for i in 0..header_lines {
-            line(&mut self.columns.iter().map(|(header, _)| header.get(i).map_or("", String::as_str)));
+        let headers = || columns.iter().map(|column| &self.columns[*column].0);
+        for i in 0..headers().map(Vec::len).max().unwrap_or(0) {
+            line(&mut headers().map(|header| header.get(i).map_or("", String::as_str)));
         }
-        let rules: Vec<String> = widths.iter().map(|&width| "─".repeat(width)).collect();
+        let rules: Vec<String> = columns.iter().map(|column| "─".repeat(widths[*column])).collect();
         line(&mut rules.iter().map(String::as_str));
         for row in &self.rows {
-            line(&mut row.iter().map(String::as_str));
+            line(&mut columns.iter().map(|column| row[*column].as_str()));
         }
         out
     }
@@ -114,7 +149,7 @@ pub fn csv_led_by(first: &[&str], objects: &[Value]) -> String {
 }
 
 /// Returns the table that `tamis bench` prints.
-pub fn bench_table(measurements: &[Measurement]) -> String {
+pub fn bench_table(measurements: &[Measurement]) -> Table {
     use Align::{Left, Right};
     let mut table = Table::new(&[
         ("workload", Left),
@@ -156,11 +191,12 @@ pub fn bench_table(measurements: &[Measurement]) -> String {
             if m.write_amplification > 0.0 { mean(m.write_amplification) } else { "-".to_owned() },
         ]);
     }
-    table.render()
+    table
 }
 
-/// Returns the table of the rows of `compact`; empty if there are none. Rates are by the bytes of the tables merged.
-pub fn compaction_table(measurements: &[Measurement]) -> String {
+/// Returns the table of the rows of `compact`, if there are any. Rates are by the bytes of the
+/// tables merged.
+pub fn compaction_table(measurements: &[Measurement]) -> Option<Table> {
     use Align::{Left, Right};
     let mut table = Table::new(&[
         ("compaction", Left),
@@ -191,7 +227,7 @@ pub fn compaction_table(measurements: &[Measurement]) -> String {
             mean(m.ops_per_second / 1000.0),
         ]);
     }
-    if compactions.is_empty() { String::new() } else { table.render() }
+    (!compactions.is_empty()).then_some(table)
 }
 
 #[cfg(test)]
@@ -213,6 +249,37 @@ b       12345678
         assert_eq!(table.render(), expected);
     }
 
+    /// The table of `tamis bench` has 190 columns; a terminal broke each of its lines twice.
+    #[test]
+    fn columns_that_do_not_fit_follow_below() {
+        let mut table = Table::new(&[
+            ("name", Align::Left),
+            ("one", Align::Right),
+            ("two", Align::Right),
+            ("three", Align::Left),
+        ]);
+        table.row(["a", "1", "2", "3"].map(str::to_owned));
+        let expected = "\
+name  one  two
+────  ───  ───
+a       1    2
+
+name  three
+────  ─────
+a     3
+";
+        assert_eq!(table.within(18), expected);
+        assert_eq!(table.within(21), table.render());
+        assert_eq!(table.within(0).lines().filter(|line| line.starts_with("name")).count(), 3);
+        let by_two = table.named_by(2).within(0);
+        assert!(
+            by_two.starts_with("name  one  two\n") && by_two.contains("\n\nname  one  three\n"),
+            "{by_two}"
+        );
+        let wide = bench_table(&[Measurement::default()]).within(80);
+        assert!(wide.lines().all(|line| line.chars().count() <= 80), "{wide}");
+    }
+
     #[test]
     fn a_bench_row_shows_one_digest_as_one() {
         let m = Measurement {
@@ -222,7 +289,7 @@ b       12345678
             digests_per_op: 1.0,
             ..Measurement::default()
         };
-        let table = bench_table(&[m]);
+        let table = bench_table(&[m]).render();
         let row = table.lines().last().unwrap();
         assert!(
             row.starts_with("get-existing") && row.contains(" 812 ") && row.contains(" 1.00 "),

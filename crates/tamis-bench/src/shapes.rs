@@ -219,7 +219,7 @@ impl Drop for SetWhenDropped<'_> {
 }
 
 /// Returns the rows as a readable table.
-pub fn shapes_table(rows: &[ShapeRow]) -> String {
+pub fn shapes_table(rows: &[ShapeRow]) -> Table {
     use Align::{Left, Right};
     let mut table = Table::new(&[
         ("compaction", Left),
@@ -256,7 +256,7 @@ pub fn shapes_table(rows: &[ShapeRow]) -> String {
             ns(row.scan_ns),
         ]);
     }
-    table.render()
+    table
 }
 
 #[cfg(test)]
@@ -309,7 +309,7 @@ mod tests {
             assert!(row.peak_space_amplification >= row.space_amplification, "{row:?}");
             assert!(row.runs > 0 && row.get_empty_ns > 0.0 && row.scan_ns > row.seek_ns / 2.0, "{row:?}");
         }
-        let table = shapes_table(&rows);
+        let table = shapes_table(&rows).render();
         assert!(table.contains("leveling") && table.contains("tiering"), "{table}");
     }
 }

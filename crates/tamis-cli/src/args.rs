@@ -1,13 +1,16 @@
 //! The top-level command line, and the arguments shared by several subcommands.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap_complete::engine::ArgValueCompleter;
 use tamis::operators::Operators;
 use tamis::options::OnDamage;
 use tamis::{Db, Keyspace, Options};
 
 use crate::commands::*;
+use crate::complete;
 use crate::failure::Failure;
 use crate::values::{FilterArgs, KEYSPACE_PREFIX, OptionArgs};
 
@@ -26,12 +29,14 @@ Whatever begins with a dash is an option: keys and values that do come after `--
                   program.\n\nWithout a subcommand it runs the main job: it loads the bundled sample \
                   (171,075 places from GeoNames), reads it back with hash sharing on and off, and prints what \
                   the reads cost. The database is kept so that you can try the other subcommands on it.",
-    after_help = "Exit codes: 0 success, 1 not found or a problem found, 2 wrong usage or bad input, 3 the database \
-                  failed.\n\nExamples:\n  tamis                                          the main job, into ./tamis-demo\n  \
+    after_help = "Exit codes: 0 success; 1 not found, or a problem found; 2 wrong usage or bad input, and no database where one \
+                  is to be read; 3 the database or the system failed.\n\nExamples:\n  tamis                                          the main job, into ./tamis-demo\n  \
                   tamis stats --db ./tamis-demo                  the resulting tree\n  \
                   tamis scan --db ./tamis-demo --prefix IS/      all places in Iceland\n  \
                   tamis bench --workload get-empty,get-existing  a measurement",
-    args_conflicts_with_subcommands = true
+    args_conflicts_with_subcommands = true,
+    // Narrower terminals are asked for their width.
+    max_term_width = 80
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -65,6 +70,8 @@ pub(crate) enum Command {
     #[cfg(feature = "object-store")]
     #[command(subcommand)]
     Backup(backup::BackupCommand),
+    #[cfg(not(feature = "object-store"))]
+    Backup(no_backup::NoBackupArgs),
     Compact(compact::CompactArgs),
     Options(options::OptionsArgs),
     Advise(advise::AdviseArgs),
@@ -78,12 +85,80 @@ pub(crate) enum Command {
     StressChild(stress::child::ChildArgs),
 }
 
+/// Returns the definition of all commands. In a page of help, lines that follow each other are one
+/// paragraph, which is wrapped; lines that begin with a blank stay as they are.
+pub(crate) fn command() -> clap::Command {
+    fn wrapped(command: clap::Command) -> clap::Command {
+        let flowing = |text: Option<&clap::builder::StyledStr>| text.map(|text| flowing(&text.to_string()));
+        let (help, long) = (flowing(command.get_after_help()), flowing(command.get_after_long_help()));
+        let command = match help {
+            Some(text) => command.after_help(text),
+            None => command,
+        };
+        let command = match long {
+            Some(text) => command.after_long_help(text),
+            None => command,
+        };
+        command.mut_subcommands(wrapped)
+    }
+    wrapped(Cli::command())
+}
+
+/// Joins the lines of each paragraph.
+fn flowing(text: &str) -> String {
+    let mut out = String::new();
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        out.push_str(line);
+        let flows = |line: &str| !line.is_empty() && !line.starts_with(' ');
+        match lines.peek() {
+            Some(next) if flows(line) && flows(next) => out.push(' '),
+            Some(_) => out.push('\n'),
+            None => {}
+        }
+    }
+    out
+}
+
 /// Returns the options that the database in `dir` was last opened with (the defaults for a new one). Operators that its program
 /// supplies are unknown here: such keyspaces can be read and copied.
 pub(crate) fn stored_options(dir: &Path) -> Result<Options, Failure> {
+    refuse_file(dir)?;
     let mut options = Options::stored_in(dir)?.unwrap_or_default();
     options.operators = Operators::new().with_unknown();
     Ok(options)
+}
+
+/// Fails if something else than a directory is where a database is looked for.
+pub(crate) fn refuse_file(dir: &Path) -> Result<(), Failure> {
+    match fs::metadata(dir) {
+        Ok(it) if it.is_file() => {
+            Err(Failure::usage(format!("{} is a file; a database is a directory", dir.display())))
+        }
+        Ok(it) if !it.is_dir() => {
+            Err(Failure::usage(format!("{} is not a directory, as a database is", dir.display())))
+        }
+        // What else is wrong, the opening says.
+        _ => Ok(()),
+    }
+}
+
+/// A directory that is given as for all commands, or alone.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DirArgs {
+    /// The database's directory
+    #[arg(value_name = "DIR", required_unless_present = "db")]
+    dir: Option<PathBuf>,
+    /// The database's directory, as for the other commands
+    #[arg(long, value_name = "DIR", conflicts_with = "dir")]
+    db: Option<PathBuf>,
+}
+
+impl DirArgs {
+    /// Returns the directory.
+    pub(crate) fn path(&self) -> &Path {
+        self.dir.as_deref().or(self.db.as_deref()).unwrap_or(Path::new(""))
+    }
 }
 
 /// The database and the options to open it with.
@@ -100,7 +175,7 @@ pub(crate) struct DbArgs {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct KeyspaceArgs {
     /// The keyspace; `tamis keyspaces` lists and creates them
-    #[arg(long, value_name = "NAME", default_value = DEFAULT)]
+    #[arg(long, value_name = "NAME", default_value = DEFAULT, add = ArgValueCompleter::new(complete::keyspaces))]
     pub(crate) keyspace: String,
 }
 
@@ -209,7 +284,6 @@ impl KeyspaceArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
     use tamis_bench::ValueSizes;
 
     use crate::values::assignment;
@@ -220,17 +294,36 @@ mod tests {
 
     #[test]
     fn the_command_line_is_well_formed() {
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
 
-    /// A misspelt option must not pass for a key. `experiment` takes any words, and only prints them.
+    /// Paragraphs were broken at about a hundred columns by hand, and again by the terminal.
+    #[test]
+    fn help_fits_80_columns() {
+        fn check(command: &mut clap::Command) {
+            for page in [command.render_help(), command.render_long_help()] {
+                let page = page.to_string();
+                let long: Vec<&str> = page.lines().filter(|line| line.chars().count() > 80).collect();
+                assert!(long.is_empty(), "{}: {long:#?}", command.get_name());
+            }
+            command.get_subcommands_mut().for_each(check);
+        }
+        // As in a terminal of that width; the test may run in any.
+        let mut command = command().term_width(80);
+        command.build();
+        check(&mut command);
+        assert_eq!(flowing("a\nb\n\n  c\n  d\ne\nf"), "a b\n\n  c\n  d\ne f");
+    }
+
+    /// A misspelt option must not pass for a key. `experiment`, and `backup` where there is none,
+    /// take any words and do nothing.
     #[test]
     fn no_argument_takes_what_looks_like_an_option() {
         fn check(command: &clap::Command) {
             for arg in command.get_arguments() {
                 let (command, arg_id) = (command.get_name(), arg.get_id());
                 let lax = arg.is_allow_hyphen_values_set() || arg.is_allow_negative_numbers_set();
-                assert!(!lax || command == "experiment", "{command} {arg_id}");
+                assert!(!lax || matches!(command, "experiment" | "backup"), "{command} {arg_id}");
             }
             command.get_subcommands().for_each(check);
         }

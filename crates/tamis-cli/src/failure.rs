@@ -1,7 +1,9 @@
 //! The outcomes of a subcommand and their exit codes.
 
 use std::fmt;
+use std::fs;
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
 use tamis_bench::BenchError;
@@ -63,6 +65,16 @@ impl Failure {
         }
     }
 
+    /// Returns the failure of a command that reads a database where none is.
+    pub fn missing(dir: &Path) -> Failure {
+        let has_files = fs::read_dir(dir).is_ok_and(|mut files| files.next().is_some());
+        let dir = dir.display();
+        Failure::usage(match has_files {
+            true => format!("there is no database in {dir}, which has other files"),
+            false => format!("there is no database in {dir}; `tamis put`, `load` and `import` create one"),
+        })
+    }
+
     /// Returns a failure for wrong arguments or input.
     pub fn usage(message: impl fmt::Display) -> Failure {
         Failure::Usage(message.to_string())
@@ -105,6 +117,9 @@ impl From<tamis::OpenError> for Failure {
     fn from(error: tamis::OpenError) -> Failure {
         match error {
             tamis::OpenError::Options(error) => error.into(),
+            // The library speaks of an option; here a command does that.
+            tamis::OpenError::NotFound { path } => Failure::missing(&path),
+            error @ tamis::OpenError::Exists { .. } => Failure::usage(error),
             other => Failure::database(other),
         }
     }

@@ -10,6 +10,8 @@ use tamis::MAX_KEY_BYTES;
 use tamis::inspect::{self, Contents};
 use tamis::io::DiskFs;
 
+use tamis_show::numbers::counted;
+
 use crate::failure::Failure;
 use crate::records::{Format, Record, RecordError, Records, unpacked};
 use crate::text::decode_hex;
@@ -73,12 +75,16 @@ impl InputArgs {
     }
 }
 
-/// The positions of the key and value fields of a record, from 0.
+/// The positions of the key and value fields of a record, from 0, and what every record must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Columns {
     key: usize,
     value: Option<usize>,
     hex: bool,
+    /// The number of columns in the header.
+    named: Option<usize>,
+    /// Whether the first record without a header has a value: all columns but the key's.
+    has_values: Option<bool>,
 }
 
 impl Columns {
@@ -92,16 +98,31 @@ impl Columns {
             }
             Some(Err(RecordError::Io(error))) => return Err(args.unreadable(error)),
         };
+        if args.header && header.is_none() {
+            return Err(Failure::usage("the input is empty: it has no header"));
+        }
         let key = position(&args.key_column, header.as_deref())?;
         let value = args.value_column.as_deref().map(|column| position(column, header.as_deref()));
-        Ok(Columns { key, value: value.transpose()?, hex: args.hex })
+        let named = header.as_ref().map(Vec::len);
+        Ok(Columns { key, value: value.transpose()?, hex: args.hex, named, has_values: None })
     }
 
     /// Returns the key and value of a record, or a description of what is wrong with it.
-    pub(crate) fn entry(&self, record: Record) -> Result<(Vec<u8>, Vec<u8>), String> {
+    pub(crate) fn entry(&mut self, record: Record) -> Result<(Vec<u8>, Vec<u8>), String> {
         let mut fields = record.fields;
         let found = fields.len();
-        let missing = |column: usize| format!("there is no column {} in {found}", column + 1);
+        let columns = |count: usize| counted(count as u64, "columns");
+        let missing =
+            |column: usize| format!("there is no column {}: the record has {}", column + 1, columns(found));
+        // A value of several columns may have tabs of its own, so there may be more.
+        if let Some(named) = self.named.filter(|named| found < *named) {
+            return Err(format!("the record has {}, the header {named}", columns(found)));
+        }
+        // The first record decides whether there are values.
+        let has_values = *self.has_values.get_or_insert(found > 1);
+        if self.value.is_none() && has_values && found == 1 {
+            return Err("the record has no value: only one column, and the first had more".to_owned());
+        }
         let value = match self.value {
             Some(column) => self.decoded(fields.get(column).ok_or_else(|| missing(column))?.clone())?,
             None => Vec::new(),
@@ -156,7 +177,8 @@ mod tests {
         fields: &[&str],
     ) -> Result<(String, String), String> {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        Columns { key, value, hex }.entry(record(fields)).map(|(k, v)| (text(k), text(v)))
+        let mut columns = Columns { key, value, hex, named: None, has_values: None };
+        columns.entry(record(fields)).map(|(k, v)| (text(k), text(v)))
     }
 
     #[test]
@@ -172,11 +194,26 @@ mod tests {
 
     #[test]
     fn bad_records_are_described() {
-        assert!(entry(2, None, false, &["a", "b"]).unwrap_err().contains("column 3 in 2"));
+        assert!(
+            entry(2, None, false, &["a", "b"]).unwrap_err().contains("no column 3: the record has 2 columns")
+        );
         assert!(entry(0, Some(5), false, &["a"]).unwrap_err().contains("column 6"));
         assert!(entry(0, None, true, &["6x"]).unwrap_err().contains("hexadecimal"));
         let long = "k".repeat(MAX_KEY_BYTES + 1);
         assert!(entry(0, None, false, &[&long]).unwrap_err().contains("too long"));
+    }
+
+    /// They were loaded with empty values, and the summary said "0 bad".
+    #[test]
+    fn a_record_without_one_of_the_columns_is_bad() {
+        let named = Columns { key: 0, value: None, hex: false, named: Some(2), has_values: None };
+        assert!({ named }.entry(record(&["a"])).unwrap_err().contains("1 column, the header 2"));
+        assert!({ named }.entry(record(&["a", "b", "c"])).is_ok());
+        let mut unnamed = Columns { named: None, ..named };
+        assert!(unnamed.entry(record(&["a", "b"])).is_ok());
+        assert!(unnamed.entry(record(&["c"])).unwrap_err().contains("no value"));
+        let mut keys = Columns { named: None, ..named };
+        assert!(keys.entry(record(&["a"])).is_ok() && keys.entry(record(&["b"])).is_ok());
     }
 
     #[test]

@@ -1,5 +1,9 @@
 //! The library's records as JSON objects; fields have the library's names.
 
+use std::io;
+
+use serde::Serialize as _;
+use serde_json::ser::{Formatter, Serializer};
 use serde_json::{Value, json};
 use tamis::stats::{
     AutoFilterStats, DamagedTable, ElasticStats, GlobalFilterStats, KeyMapStats, KeyspaceStats,
@@ -7,7 +11,32 @@ use tamis::stats::{
     SnapshotStats, StallStats, Stats, WriteCost,
 };
 
-use crate::text::hex;
+use crate::text::{hex, is_hidden};
+
+/// Returns a value as one line, in which characters that do not show are escaped: a reader gets the
+/// same, and a terminal no commands.
+pub(crate) fn line(value: &Value) -> String {
+    let mut line = Vec::new();
+    let written = value.serialize(&mut Serializer::with_formatter(&mut line, Plain));
+    debug_assert!(written.is_ok(), "memory takes it, and all names are strings");
+    String::from_utf8(line).unwrap_or_default()
+}
+
+struct Plain;
+
+impl Formatter for Plain {
+    fn write_string_fragment<W: io::Write + ?Sized>(&mut self, out: &mut W, text: &str) -> io::Result<()> {
+        let mut begin = 0;
+        for (at, hidden) in text.char_indices().filter(|(_, c)| is_hidden(*c)) {
+            out.write_all(&text.as_bytes()[begin..at])?;
+            for unit in hidden.encode_utf16(&mut [0; 2]) {
+                write!(out, "\\u{unit:04x}")?;
+            }
+            begin = at + hidden.len_utf8();
+        }
+        out.write_all(&text.as_bytes()[begin..])
+    }
+}
 
 /// Adds bytes to an object: as text if they are UTF-8, otherwise (or if requested) as `<name>_hex`.
 pub(crate) fn bytes(object: &mut serde_json::Map<String, Value>, name: &str, bytes: &[u8], as_hex: bool) {
@@ -244,4 +273,18 @@ fn run(stats: &RunStats) -> Value {
         bytes(object, "largest", &stats.largest, false);
     }
     value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// U+009B begins a command on some terminals, U+202E turns the rest of the line round.
+    #[test]
+    fn characters_that_do_not_show_are_escaped_and_read_back() {
+        let value = json!({ "k\u{202e}": "a\u{9b}31m\u{1b}\u{200b}\"\\é\u{e0041}\n" });
+        let line = line(&value);
+        assert_eq!(line, r#"{"k\u202e":"a\u009b31m\u001b\u200b\"\\é\udb40\udc41\n"}"#);
+        assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), value);
+    }
 }

@@ -19,6 +19,7 @@ macro_rules! filled {
 
 mod args;
 mod commands;
+mod complete;
 mod input;
 mod json;
 mod records;
@@ -35,11 +36,11 @@ mod watch;
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches as _;
 
 use crate::args::{Cli, Command};
 use crate::failure::{Failure, Outcome};
-use crate::output::Out;
+use crate::output::{Out, note};
 
 pub mod bench {
     //! The command `bench`, for programs that have filters of their own.
@@ -49,10 +50,33 @@ pub mod bench {
 
 /// Runs the program `tamis`.
 pub fn program() -> ExitCode {
-    let cli = Cli::parse();
+    // A shell that asks for completions gets them here, and nothing else happens.
+    clap_complete::CompleteEnv::with_factory(args::command).var(complete::ASKED).complete();
+    let cli = match parse() {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
     let mut out = Out::stdout();
     let result = dispatch(cli, &mut out);
     end("tamis", out, result)
+}
+
+/// Parses the command line; otherwise prints what is wrong with it, or the help that it asks for,
+/// and returns the exit code.
+fn parse() -> Result<Cli, ExitCode> {
+    let parsed = args::command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    parsed.map_err(|error| match error.use_stderr() {
+        // It quotes arguments, which may be anything.
+        true => {
+            note(error.render().to_string().trim_end());
+            ExitCode::from(2)
+        }
+        false => {
+            // A reader that closes the pipe has had enough.
+            let _ = error.print();
+            ExitCode::SUCCESS
+        }
+    })
 }
 
 fn dispatch(cli: Cli, out: &mut Out) -> Result<Outcome, Failure> {
@@ -66,7 +90,7 @@ fn dispatch(cli: Cli, out: &mut Out) -> Result<Outcome, Failure> {
         Some(Command::Import(args)) => import::run(args, out),
         Some(Command::Get(args)) => get::run(args, out),
         Some(Command::Put(args)) => put::run(args),
-        Some(Command::Del(args)) => del::run(args),
+        Some(Command::Del(args)) => del::run(args, out),
         Some(Command::Scan(args)) => scan::run(args, out),
         Some(Command::Explain(args)) => explain::run(args, out),
         Some(Command::Stats(args)) => stats::run(args, out),
@@ -80,6 +104,8 @@ fn dispatch(cli: Cli, out: &mut Out) -> Result<Outcome, Failure> {
         Some(Command::Checkpoint(args)) => checkpoint::run(args),
         #[cfg(feature = "object-store")]
         Some(Command::Backup(command)) => backup::run(command, out),
+        #[cfg(not(feature = "object-store"))]
+        Some(Command::Backup(args)) => no_backup::run(&args),
         Some(Command::Compact(args)) => compact::run(args, out),
         Some(Command::Options(args)) => options::run(args, out),
         Some(Command::Advise(args)) => advise::run(&args, out),
@@ -112,7 +138,7 @@ pub fn end(program: &str, mut out: Out, result: Result<Outcome, Failure>) -> Exi
             // Earlier output goes before the failure's message. There is nowhere left to report a failure of these
             // two writes.
             let _ = out.flush();
-            let _ = writeln!(std::io::stderr(), "{program}: {failure}");
+            note(&format!("{program}: {failure}"));
             failure.exit_code()
         }
     }

@@ -3,6 +3,10 @@
 
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 
+use console::Term;
+use serde_json::Value;
+use tamis_show::text::{folded, harmless};
+
 /// Buffered standard output.
 pub struct Out {
     inner: BufWriter<Stdout>,
@@ -16,6 +20,38 @@ impl Out {
         let stdout = io::stdout();
         let interactive = stdout.is_terminal();
         Out { inner: BufWriter::with_capacity(64 << 10, stdout), interactive }
+    }
+
+    /// Reports whether a person reads this on a terminal.
+    pub fn is_terminal(&self) -> bool {
+        self.interactive
+    }
+
+    /// Returns the number of columns of the terminal; there is no limit elsewhere.
+    pub fn width(&self) -> usize {
+        match self.interactive {
+            true => usize::from(Term::stdout().size().1).max(20),
+            false => usize::MAX,
+        }
+    }
+
+    /// Writes a page for people: nothing in it reaches the terminal as a command, and lines that
+    /// are too long for it go on below, indented by `indent`.
+    ///
+    /// # Errors
+    ///
+    /// If the output fails.
+    pub fn page(&mut self, text: &str, indent: usize) -> io::Result<()> {
+        self.write_all(folded(&harmless(text), self.width(), indent).as_bytes())
+    }
+
+    /// Writes a line with one JSON value. Characters that do not show are escaped.
+    ///
+    /// # Errors
+    ///
+    /// If the output fails.
+    pub fn json(&mut self, value: &Value) -> io::Result<()> {
+        writeln!(self, "{}", crate::json::line(value))
     }
 }
 
@@ -33,7 +69,8 @@ impl Write for Out {
     }
 }
 
-/// Prints one line on standard error; a failed write is ignored.
+/// Prints one line on standard error; a failed write is ignored. It may quote what it likes: that
+/// is shown, never obeyed by the terminal.
 pub fn note(text: &str) {
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{}", harmless(text));
 }

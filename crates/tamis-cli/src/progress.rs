@@ -1,12 +1,13 @@
 //! Progress on standard error: bars on a terminal, otherwise a plain line from time to time.
 
+use std::fmt;
 use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use tamis_bench::Progress;
-use tamis_bench::report::grouped;
+use tamis_bench::report::{grouped, mean};
 
 use crate::output::note;
 
@@ -72,7 +73,7 @@ impl Progress for Reporter {
             }
             total => {
                 let bar = ProgressBar::new(total);
-                bar.set_style(style("{prefix} [{bar:30}] {human_pos}/{human_len} {msg} {per_sec} {eta}"));
+                bar.set_style(style("{prefix} [{bar:30}] {human_pos}/{human_len} {msg} {rate} {eta}"));
                 bar
             }
         });
@@ -130,12 +131,28 @@ impl Progress for Reporter {
 }
 
 fn style(template: &str) -> ProgressStyle {
-    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    style.with_key("rate", |state: &ProgressState, out: &mut dyn fmt::Write| {
+        // The bar is a picture: what it cannot show is missing there.
+        let _ = out.write_str(&rate(state.per_sec()));
+    })
+}
+
+fn rate(per_second: f64) -> String {
+    format!("{}/s", mean(per_second))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// It was "5,359.6125/s".
+    #[test]
+    fn a_rate_has_as_many_digits_as_help() {
+        assert_eq!(rate(5359.6125), "5,360/s");
+        assert_eq!(rate(12.345), "12.35/s");
+        assert_eq!(rate(0.0), "0/s");
+    }
 
     #[test]
     fn a_line_shows_the_amount_done() {

@@ -2,10 +2,12 @@
 
 use std::ffi::OsStr;
 
+use tamis_show::numbers::grouped;
+
 use crate::failure::Failure;
 
 pub(crate) use tamis_show::numbers::small;
-pub(crate) use tamis_show::text::{excerpt, hex, printable};
+pub(crate) use tamis_show::text::{excerpt, folded, harmless, hex, is_hidden, printable};
 
 /// Returns the bytes of a key or value as typed, decoded if hexadecimal.
 pub(crate) fn typed(argument: &OsStr, hex: bool) -> Result<Vec<u8>, Failure> {
@@ -37,6 +39,41 @@ pub(crate) fn decode_hex(digits: &[u8]) -> Result<Vec<u8>, String> {
     bytes.collect::<Option<_>>().ok_or_else(|| format!("`{}` is not hexadecimal", shown()))
 }
 
+/// A value on a terminal is cut after this many characters; in a list of entries, keys and values
+/// are after a tenth.
+pub(crate) const MOST_SHOWN: usize = 4000;
+
+/// Returns a value as a terminal can show it, and whether it was cut: lines and tabs are as they
+/// are, whatever else does not show is escaped.
+pub(crate) fn on_terminal(value: &[u8], most: usize) -> (String, bool) {
+    let mut text = String::new();
+    let mut left = most;
+    for chunk in value.utf8_chunks() {
+        let valid = chunk.valid().chars().map(|c| match is_hidden(c) && !matches!(c, '\n' | '\t') {
+            true => printable(c.encode_utf8(&mut [0; 4]).as_bytes()),
+            false => c.to_string(),
+        });
+        let invalid = chunk.invalid().iter().map(|byte| printable(&[*byte]));
+        for part in valid.chain(invalid) {
+            if left == 0 {
+                return (text + "…", true);
+            }
+            text.push_str(&part);
+            left -= 1;
+        }
+    }
+    (text, false)
+}
+
+/// Returns the beginning of a text that is too long for a line of a list, with the number of bytes
+/// that it stands for.
+pub(crate) fn cut(text: String, bytes: usize, most: usize) -> (String, bool) {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => (format!("{}… ({} bytes)", &text[..end], grouped(bytes as u64)), true),
+        None => (text, false),
+    }
+}
+
 /// Returns the first key after all keys that start with `prefix`, if there is one.
 pub(crate) fn end_of_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&byte| byte < 0xFF)?;
@@ -64,6 +101,15 @@ mod tests {
         assert_eq!(end_of_prefix(b"a\xff\xff"), Some(b"b".to_vec()));
         assert_eq!(end_of_prefix(b"\xff"), None);
         assert_eq!(end_of_prefix(b""), None);
+    }
+
+    #[test]
+    fn a_terminal_gets_text_and_no_commands() {
+        let (text, was_cut) = on_terminal(b"a\tb\n\x1b[31m\xff\\", 100);
+        assert_eq!((&text[..], was_cut), ("a\tb\n\\x1b[31m\\xff\\", false));
+        assert_eq!(on_terminal("éé".as_bytes(), 1), ("é…".to_owned(), true));
+        assert_eq!(cut("abc".to_owned(), 3000, 2), ("ab… (3,000 bytes)".to_owned(), true));
+        assert_eq!(cut("abc".to_owned(), 3, 3), ("abc".to_owned(), false));
     }
 
     #[test]

@@ -3,16 +3,18 @@
 use std::sync::Arc;
 
 use clap::Args;
+use clap_complete::engine::ArgValueCompleter;
 use tamis::Options;
 use tamis_advisor::Advisor;
 
+use crate::complete;
 use crate::failure::Failure;
 
 /// Options of the database by name.
 #[derive(Args, Clone, Debug, Default)]
 pub struct OptionArgs {
     /// Set a database option by name (see `tamis options`); may be repeated
-    #[arg(short = 'o', long = "option", value_name = "NAME=VALUE", value_parser = assignment)]
+    #[arg(short = 'o', long = "option", value_name = "NAME=VALUE", value_parser = assignment, add = ArgValueCompleter::new(complete::options))]
     pub set: Vec<(String, String)>,
 }
 
@@ -53,7 +55,7 @@ impl OptionArgs {
 pub struct FilterArgs {
     /// The filter of a new keyspace, or of an existing one's new tables, as `-o keyspace.filter=NAMES`: blocked-bloom, ribbon,
     /// elastic, grf, auto, … (`tamis options filter` describes all); one for all levels or one per level, separated by commas
-    #[arg(long, value_name = "NAMES")]
+    #[arg(long, value_name = "NAMES", add = ArgValueCompleter::new(complete::filters))]
     pub filter: Option<String>,
 }
 

@@ -2,13 +2,12 @@
 
 mod samples;
 
-use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use tamis::{Db, Options};
 
-use crate::args::DbArgs;
+use crate::args::{DbArgs, DirArgs, refuse_file};
 use crate::failure::Failure;
 use crate::values::OptionArgs;
 
@@ -17,12 +16,8 @@ pub(crate) use samples::{Labels, Samples, label};
 /// A database that is watched.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct WatchArgs {
-    /// The database's directory
-    #[arg(value_name = "DIR", required_unless_present = "db")]
-    dir: Option<PathBuf>,
-    /// The database's directory, as for the other subcommands
-    #[arg(long, value_name = "DIR", conflicts_with = "dir")]
-    db: Option<PathBuf>,
+    #[command(flatten)]
+    dir: DirArgs,
     #[command(flatten)]
     options: OptionArgs,
 }
@@ -30,8 +25,7 @@ pub(crate) struct WatchArgs {
 impl WatchArgs {
     /// Returns the database and its options.
     pub(crate) fn db(&self) -> DbArgs {
-        let db = self.dir.clone().or(self.db.clone()).unwrap_or_default();
-        DbArgs { db, options: self.options.clone() }
+        DbArgs { db: self.dir.path().to_owned(), options: self.options.clone() }
     }
 }
 
@@ -83,6 +77,7 @@ impl Watch {
         if let Some(db) = &self.own {
             return Ok((db.stats().to_prometheus(&name), Origin::Own));
         }
+        refuse_file(&self.args.db)?;
         // What cannot be read is not published.
         if let Ok(Some(text)) = Db::published_stats(&self.args.db, &Options::default())
             && let Some(origin) = published(&text, now())

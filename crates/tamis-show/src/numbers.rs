@@ -13,6 +13,19 @@ pub fn grouped(number: u64) -> String {
     out
 }
 
+/// Formats a number of things: 0 runs, 1 run, 2,000 runs. `things` is their name in the plural.
+pub fn counted(number: u64, things: &str) -> String {
+    if number != 1 {
+        return format!("{} {things}", grouped(number));
+    }
+    let (stem, end) = match things.strip_suffix("ies") {
+        Some(stem) => (stem, "y"),
+        None if things.ends_with("shes") || things.ends_with("sses") => (&things[..things.len() - 2], ""),
+        None => (things.strip_suffix('s').unwrap_or(things), ""),
+    };
+    format!("1 {stem}{end}")
+}
+
 /// Formats a mean with a sensible number of digits: 12.3, 1.04, 0.0312; exactly 1 is 1.00.
 pub fn mean(number: f64) -> String {
     match number {
@@ -71,6 +84,22 @@ mod tests {
             assert_eq!(bytes(number), text);
         }
         assert_eq!(bytes((1 << 20) - 1), "1.0 MiB");
+    }
+
+    /// A page said "1 memtables".
+    #[test]
+    fn one_thing_is_singular() {
+        for (number, things, text) in [
+            (0, "runs", "0 runs"),
+            (1, "runs", "1 run"),
+            (1, "entries", "1 entry"),
+            (2_000, "entries", "2,000 entries"),
+            (1, "range deletes", "1 range delete"),
+            (1, "flushes", "1 flush"),
+            (1, "passes", "1 pass"),
+        ] {
+            assert_eq!(counted(number, things), text);
+        }
     }
 
     #[test]

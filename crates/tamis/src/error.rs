@@ -133,20 +133,31 @@ fn at_line(line: &usize) -> String {
     if *line == 0 { String::new() } else { format!("line {line}: ") }
 }
 
+fn did_you_mean(near: &Option<&str>) -> String {
+    near.map_or_else(String::new, |near| format!(": did you mean `{near}`?"))
+}
+
 /// Why options were refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OptionsError {
     /// A name that no option has.
-    #[error("{}there is no option `{name}`; `tamis options` lists all options", at_line(line))]
+    #[error(
+        "{}there is no option `{}`{}; `tamis options` lists all options",
+        at_line(line),
+        name.escape_debug(),
+        did_you_mean(near)
+    )]
     Unknown {
         /// The line of the text, from 1; 0 if the option was not set from a text.
         line: usize,
         /// The unknown name.
         name: String,
+        /// An option with a similar name, which is perhaps what was meant.
+        near: Option<&'static str>,
     },
     /// A line that is neither `name = value`, a comment nor empty.
-    #[error("line {line}: expected `name = value`, found `{text}`")]
+    #[error("line {line}: expected `name = value`, found `{}`", text.escape_debug())]
     Syntax {
         /// The line of the text, from 1.
         line: usize,
@@ -154,7 +165,7 @@ pub enum OptionsError {
         text: String,
     },
     /// A value that the option does not accept.
-    #[error("option `{name}` does not accept `{value}`: {expected}")]
+    #[error("option `{name}` does not accept `{}`: {expected}", value.escape_debug())]
     Value {
         /// The option's name.
         name: &'static str,
@@ -164,7 +175,7 @@ pub enum OptionsError {
         expected: String,
     },
     /// An option that is fixed while the keyspace is open.
-    #[error("option `{name}` cannot be changed while the keyspace is open; open it with the new value")]
+    #[error("option `{}` cannot be changed while the keyspace is open; open it with the new value", name.escape_debug())]
     Fixed {
         /// The option's name.
         name: String,
@@ -228,7 +239,7 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// The directory holds no database, and the options do not allow creating one.
-    #[error("there is no database in {}; set `create_if_missing` to create one", path.display())]
+    #[error("there is no database in {}; opening it for writing with `create_if_missing` creates one", path.display())]
     NotFound {
         /// The directory.
         path: PathBuf,
@@ -263,8 +274,9 @@ pub enum OpenError {
     },
     /// An option names an operator that is neither built in nor among the options' `operators`.
     #[error(
-        "keyspace `{keyspace}` has the option `{option} = {name}`, but there is no such operator; add it to \
-         `operators` in the options"
+        "keyspace `{}` has the option `{option} = {name}`, but there is no such operator; add it to \
+         `operators` in the options",
+        keyspace.escape_debug()
     )]
     Unregistered {
         /// The keyspace.
@@ -287,7 +299,7 @@ pub enum OpenError {
 #[non_exhaustive]
 pub enum ReadError {
     /// The keyspace was dropped while the handle lived on.
-    #[error("keyspace `{name}` was dropped")]
+    #[error("keyspace `{}` was dropped", name.escape_debug())]
     Dropped {
         /// The keyspace's name.
         name: String,
@@ -360,13 +372,13 @@ pub enum WriteError {
         cause: String,
     },
     /// The keyspace was dropped while the handle lived on.
-    #[error("keyspace `{name}` was dropped")]
+    #[error("keyspace `{}` was dropped", name.escape_debug())]
     Dropped {
         /// The keyspace's name.
         name: String,
     },
     /// An operand was merged into a keyspace without a merge operator.
-    #[error("keyspace `{name}` has no merge operator; set one with its option `merge_operator`")]
+    #[error("keyspace `{}` has no merge operator; set one with its option `merge_operator`", name.escape_debug())]
     NoMergeOperator {
         /// The keyspace's name.
         name: String,
@@ -374,8 +386,9 @@ pub enum WriteError {
     /// The keyspace's options name an operator that the database was opened without, as
     /// [`Operators::with_unknown`](crate::operators::Operators::with_unknown) permits.
     #[error(
-        "keyspace `{keyspace}` can be read but not written: its option `{option} = {name}` names an operator that this program \
-         does not have"
+        "keyspace `{}` can be read but not written: its option `{option} = {name}` names an operator that this program \
+         does not have",
+        keyspace.escape_debug()
     )]
     Unregistered {
         /// The keyspace.
@@ -386,7 +399,7 @@ pub enum WriteError {
         name: String,
     },
     /// The keyspace belongs to another database.
-    #[error("keyspace `{name}` belongs to another database")]
+    #[error("keyspace `{}` belongs to another database", name.escape_debug())]
     ForeignKeyspace {
         /// The keyspace's name.
         name: String,
@@ -425,7 +438,7 @@ pub enum ChangesError {
         last: u64,
     },
     /// There is no consumer of this name.
-    #[error("there is no consumer `{name}`")]
+    #[error("there is no consumer `{}`", name.escape_debug())]
     NoConsumer {
         /// The name.
         name: String,
@@ -456,8 +469,9 @@ pub enum ChangesError {
 pub enum TransactionError {
     /// Somebody else has written what the transaction depends on since it began. Nothing was committed; another attempt may succeed.
     #[error(
-        "a concurrent write of key {} in keyspace `{keyspace}` is in conflict; nothing was committed, try again",
-        excerpt_of_key(key)
+        "a concurrent write of key {} in keyspace `{}` is in conflict; nothing was committed, try again",
+        excerpt_of_key(key),
+        keyspace.escape_debug()
     )]
     Conflict {
         /// The keyspace's name.
@@ -468,8 +482,9 @@ pub enum TransactionError {
     /// More was written since the transaction began than is kept to validate it. Nothing was committed; another attempt that takes less
     /// time may succeed.
     #[error(
-        "the transaction has outlived what is kept to validate it in keyspace `{keyspace}`; nothing was committed: commit \
-         sooner, or set a larger `transaction_history_bytes`"
+        "the transaction has outlived what is kept to validate it in keyspace `{}`; nothing was committed: commit \
+         sooner, or set a larger `transaction_history_bytes`",
+        keyspace.escape_debug()
     )]
     TooOld {
         /// The keyspace's name.
@@ -477,8 +492,9 @@ pub enum TransactionError {
     },
     /// A lock was held by others for longer than the transaction waits. It holds its own locks until it is dropped.
     #[error(
-        "key {} in keyspace `{keyspace}` is locked by {}; drop this transaction and begin again",
+        "key {} in keyspace `{}` is locked by {}; drop this transaction and begin again",
         excerpt_of_key(key),
+        keyspace.escape_debug(),
         transactions(holders)
     )]
     LockTimeout {
@@ -548,7 +564,7 @@ fn transactions(numbers: &[u64]) -> String {
 
 fn circle(cycle: &[WaitsFor]) -> String {
     let step = |step: &WaitsFor| {
-        let (key, keyspace) = (excerpt_of_key(&step.key), &step.keyspace);
+        let (key, keyspace) = (excerpt_of_key(&step.key), step.keyspace.escape_debug());
         format!(
             "transaction {} waits for key {key} in `{keyspace}`, held by {}",
             step.transaction, step.holder
@@ -562,19 +578,19 @@ fn circle(cycle: &[WaitsFor]) -> String {
 #[non_exhaustive]
 pub enum AdminError {
     /// A keyspace of that name already exists.
-    #[error("a keyspace called `{name}` already exists")]
+    #[error("a keyspace called `{}` already exists", name.escape_debug())]
     KeyspaceExists {
         /// The name.
         name: String,
     },
     /// No keyspace has that name.
-    #[error("there is no keyspace called `{name}`")]
+    #[error("there is no keyspace called `{}`", name.escape_debug())]
     NoKeyspace {
         /// The name.
         name: String,
     },
     /// A keyspace name that is empty, too long, or holds control characters.
-    #[error("`{name}` cannot name a keyspace: names are 1 to 255 bytes without control characters")]
+    #[error("`{}` cannot name a keyspace: names are 1 to 255 bytes without control characters", name.escape_debug())]
     BadName {
         /// The name.
         name: String,
@@ -603,7 +619,8 @@ pub enum AdminError {
     Cancelled,
     /// A compaction that might not fit on the device.
     #[error(
-        "compaction of keyspace `{keyspace}` may need {needed} bytes, and {free} are free; make room and try again"
+        "compaction of keyspace `{}` may need {needed} bytes, and {free} are free; make room and try again",
+        keyspace.escape_debug()
     )]
     NoRoom {
         /// The keyspace's name.

@@ -1,9 +1,9 @@
 //! `tamis advise`: recommends a filter and a tree shape for the data, the workload and the machine.
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
+use clap_complete::engine::ArgValueCompleter;
 use serde_json::{Value, json};
 use tamis::{Db, Options};
 use tamis_advisor::{
@@ -12,6 +12,7 @@ use tamis_advisor::{
 use tamis_bench::report::{Align, Table, bytes, grouped, mean};
 
 use crate::args::{DEFAULT, stored_options};
+use crate::complete;
 use crate::failure::{Failure, Outcome};
 use crate::output::{Out, note};
 use crate::values::OptionArgs;
@@ -45,7 +46,7 @@ pub(crate) struct AdviseArgs {
     #[arg(long, value_name = "DIR")]
     db: Option<PathBuf>,
     /// The keyspace to advise on
-    #[arg(long, value_name = "NAME", default_value = DEFAULT, requires = "db")]
+    #[arg(long, value_name = "NAME", default_value = DEFAULT, requires = "db", add = ArgValueCompleter::new(complete::keyspaces))]
     keyspace: String,
     #[command(flatten)]
     options: OptionArgs,
@@ -117,9 +118,10 @@ pub(crate) fn run(args: &AdviseArgs, out: &mut Out) -> Result<Outcome, Failure> 
     }
     let advice = advise(&calibration, &case.data, &case.workload, case.memory, &case.options);
     if args.json {
-        writeln!(out, "{}", object(&case, &calibration, &advice, args.top))?;
+        out.json(&object(&case, &calibration, &advice, args.top))?;
     } else {
-        out.write_all(page(&case, &calibration, &advice, args).as_bytes())?;
+        let page = page(&case, &calibration, &advice, args, out.width());
+        out.page(&page, 0)?;
     }
     Ok(Outcome::Done)
 }
@@ -208,7 +210,7 @@ impl AdviseArgs {
     }
 }
 
-fn page(case: &Case, calibration: &Calibration, advice: &Advice, args: &AdviseArgs) -> String {
+fn page(case: &Case, calibration: &Calibration, advice: &Advice, args: &AdviseArgs, width: usize) -> String {
     let Case { data, workload, known, memory, .. } = case;
     let machine = &calibration.machine;
     let ns = |ns: f64| format!("{} ns", mean(ns));
@@ -232,7 +234,7 @@ fn page(case: &Case, calibration: &Calibration, advice: &Advice, args: &AdviseAr
     );
     text += &format!("workload  {} ({known})\n", workload.in_percent());
     text += &format!("memory    {} for filters and block cache\n\n", bytes(*memory));
-    text += &table(advice, machine, args.top);
+    text += &table(advice, machine, args.top, width);
     text.push('\n');
     text += &advice.explain();
     if args.explain {
@@ -248,7 +250,7 @@ fn page(case: &Case, calibration: &Calibration, advice: &Advice, args: &AdviseAr
 }
 
 /// Returns the best configurations and the current one as a table.
-fn table(advice: &Advice, machine: &tamis_advisor::Machine, top: usize) -> String {
+fn table(advice: &Advice, machine: &tamis_advisor::Machine, top: usize, width: usize) -> String {
     use Align::{Left, Right};
     let classes: Vec<Class> =
         Class::ALL.into_iter().filter(|class| advice.workload.share(*class) > 0.0).collect();
@@ -256,7 +258,7 @@ fn table(advice: &Advice, machine: &tamis_advisor::Machine, top: usize) -> Strin
     let mut columns = vec![("", Right), ("configuration", Left), ("T_P\nns", Right), ("mean\nns/op", Right)];
     columns.extend(headers.iter().map(|header| (&header[..], Right)));
     columns.extend([("runs", Right), ("filters", Right), ("write\namplif.", Right)]);
-    let mut table = Table::new(&columns);
+    let mut table = Table::new(&columns).named_by(2);
     for (place, ranked) in advice.ranking.ranked.iter().enumerate() {
         if place >= top && !ranked.is_current {
             continue;
@@ -278,7 +280,7 @@ fn table(advice: &Advice, machine: &tamis_advisor::Machine, top: usize) -> Strin
         ]);
         table.row(row);
     }
-    table.render()
+    table.within(width)
 }
 
 fn object(case: &Case, calibration: &Calibration, advice: &Advice, top: usize) -> Value {

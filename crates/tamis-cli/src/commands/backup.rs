@@ -11,7 +11,7 @@ use serde_json::json;
 use tamis::Db;
 use tamis::operators::Operators;
 use tamis_bench::Progress as _;
-use tamis_bench::report::{Align, Table, bytes, grouped};
+use tamis_bench::report::{Align, Table, bytes, counted, grouped};
 use tamis_remote::{
     BackupOptions, Error, OnProgress, Repository, RestoreOptions, Restored, Retention, ShipOptions, Transfer,
     Which, Written,
@@ -273,12 +273,12 @@ fn print_written(written: &Written, args: &RepositoryArgs, out: &mut Out) -> Res
         )?,
         false => writeln!(
             out,
-            "backup {number}: {} in {} files, up to sequence number {}; sent {} in {} objects",
+            "backup {number}: {} in {}, up to sequence number {}; sent {} in {}",
             bytes(*all),
-            grouped(*files),
+            counted(*files, "files"),
             grouped(*last_seq),
             bytes(*bytes_sent),
-            grouped(*objects_sent)
+            counted(*objects_sent, "objects")
         )?,
     }
     Ok(())
@@ -323,7 +323,8 @@ fn list(args: &ListArgs, out: &mut Out) -> Result<Outcome, Failure> {
         ]);
     }
     if !args.repository.json {
-        write!(out, "{}", table.render())?;
+        let width = out.width();
+        write!(out, "{}", table.within(width))?;
     }
     for (number, what) in &damaged {
         match args.repository.json {
@@ -348,11 +349,11 @@ fn verify(args: &VerifyArgs, out: &mut Out) -> Result<Outcome, Failure> {
         writeln!(out, "{row}")?;
     } else {
         for problem in &verified.problems {
-            writeln!(out, "{problem}")?;
+            out.page(&format!("{problem}\n"), 2)?;
         }
         let (objects, all, problems) =
-            (grouped(verified.objects), bytes(verified.bytes), verified.problems.len());
-        writeln!(out, "backup {}: {objects} objects, {all}: {problems} problems", state.number)?;
+            (counted(verified.objects, "objects"), bytes(verified.bytes), verified.problems.len() as u64);
+        writeln!(out, "backup {}: {objects}, {all}: {}", state.number, counted(problems, "problems"))?;
     }
     Ok(if verified.problems.is_empty() { Outcome::Done } else { Outcome::Negative })
 }
@@ -386,10 +387,10 @@ fn restore(args: &RestoreArgs, out: &mut Out) -> Result<Outcome, Failure> {
         )?,
         false => writeln!(
             out,
-            "restored backup {number} up to sequence number {}: {} in {} files",
+            "restored backup {number} up to sequence number {}: {} in {}",
             grouped(last_seq),
             bytes(all),
-            grouped(files)
+            counted(files, "files")
         )?,
     }
     Ok(Outcome::Done)
@@ -413,12 +414,12 @@ fn prune(args: &PruneArgs, out: &mut Out) -> Result<Outcome, Failure> {
         let done = if args.dry_run { "would be removed" } else { "removed" };
         writeln!(
             out,
-            "{} backups and {} objects ({}) {done}; {} backups stay, {} objects ({})",
-            grouped(pruned.states_removed),
-            grouped(pruned.objects_removed),
+            "{} and {} ({}) {done}; {} and {} ({}) kept",
+            counted(pruned.states_removed, "backups"),
+            counted(pruned.objects_removed, "objects"),
             bytes(pruned.bytes_removed),
-            grouped(pruned.states_kept),
-            grouped(pruned.objects_kept),
+            counted(pruned.states_kept, "backups"),
+            counted(pruned.objects_kept, "objects"),
             bytes(pruned.bytes_kept)
         )?;
         for what in &pruned.damaged {

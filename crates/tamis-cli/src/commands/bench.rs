@@ -5,6 +5,7 @@ use std::io::{BufReader, Write};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter, CompletionCandidate};
 use tamis::options::ReadMode;
 use tamis::{Durability, Options, OptionsError};
 use tamis_bench::bench::{Bench, BenchConfig};
@@ -15,6 +16,7 @@ use tamis_bench::shapes::{self, ShapeChoice};
 use tamis_bench::workload::ZIPF_EXPONENT;
 use tamis_bench::{BenchError, KeySet, Measurement, ValueSizes, Workload};
 
+use crate::complete;
 use crate::failure::{Failure, Outcome};
 use crate::output::Out;
 use crate::progress::Reporter;
@@ -22,46 +24,59 @@ use crate::values::OptionArgs;
 
 const HELP: &str = "\
 Workloads:
-  fill-random    put every key once, in random order
-  fill-seq       put every key once, ascending
-  overwrite      put new values under random existing keys
-  get-empty      get absent keys
-  get-existing   get existing keys
-  get-mixed      get, half of the keys absent
-  get-zipf       get existing keys, Zipf-distributed (0.99), scrambled over the key space
-  multi-get      32 keys in one call, half of them absent; one operation is one key
-  range-empty    the first key of a narrow empty range (64 neighbours of an existing key)
-  range-absent   the same, starting at an absent key (at most 64 wide)
-  seek           a new iterator on an existing key
-  seek-next50    the same, and the next 50 entries
-  seek-next20    the same, with 20 entries
-  seek-next10000 the same, with 10,000 entries: a long scan
-  reverse-next50 a reverse seek to an existing key, and the 50 entries before it
-  seek-zipf      seek, with keys distributed as in get-zipf
-  read-write     half gets of existing keys, half overwrites
-  read-mostly    90 % gets of existing keys, 10 % overwrites
-  ycsb-a … f     YCSB's mixes: a half updates, b 5 % updates, c gets only, f half reads, half read-modify-writes (all
-                 Zipf-distributed); d latest keys, e scans of 1 to 100 entries. d and e insert keys that `tamis-lab experiment`
-                 holds back; here these operations are reads
-  mixgraph       RocksDB's mixgraph, with --value-bytes mixed: 83 % gets, 14 % overwrites, 3 % scans (half of them of at most
-                 27 entries, a few of thousands) over 30 key ranges, one of which gets 79 %
-  compact        one full compaction of 8 overlapping runs of all keys, in a database of its own that compaction was held back
-                 in; one operation is one entry, and a second table has the bytes per second and per core
+  fill-random     put every key once, in random order
+  fill-seq        put every key once, ascending
+  overwrite       put new values under random existing keys
+  get-empty       get absent keys
+  get-existing    get existing keys
+  get-mixed       get, half of the keys absent
+  get-zipf        get existing keys, Zipf-distributed (0.99), scrambled over
+                  the key space
+  multi-get       32 keys in one call, half of them absent; one operation is
+                  one key. multi-get-empty, multi-get-existing: one kind only
+  range-empty     the first key of a narrow empty range (64 neighbours of an
+                  existing key)
+  range-absent    the same, starting at an absent key (at most 64 wide)
+  seek            a new iterator on an existing key
+  seek-next50     the same, and the next 50 entries
+  seek-next20     the same, with 20 entries
+  seek-next10000  the same, with 10,000 entries: a long scan
+  reverse-next50  a reverse seek to an existing key, and the 50 entries before
+  seek-zipf       seek, with keys distributed as in get-zipf
+  read-write      half gets of existing keys, half overwrites
+  read-mostly     90 % gets of existing keys, 10 % overwrites
+  ycsb-a … f      YCSB's mixes, Zipf-distributed: a half updates, b 5 %
+                  updates, c gets only, f half reads, half
+                  read-modify-writes; d latest keys, e scans of 1 to 100
+                  entries. d and e insert keys that `tamis-lab experiment`
+                  holds back; here these operations are reads
+  mixgraph        RocksDB's mixgraph, with --value-bytes mixed: 83 % gets,
+                  14 % overwrites, 3 % scans (half of them of at most 27
+                  entries, a few of thousands) over 30 key ranges, one of
+                  which gets 79 %
+  compact         one full compaction of 8 overlapping runs of all keys, in a
+                  database of its own that compaction was held back in; one
+                  operation is one entry, and a second table has the bytes
+                  per second and per core
 
-If no fill is listed, an empty database is first filled with fill-random. Every answer is checked; a wrong one
-ends the run with exit code 1.
+If no fill is listed, an empty database is first filled with fill-random.
+Every answer is checked; a wrong one ends the run with exit code 1.
 
 Examples:
   tamis bench
-  tamis bench --workload fill-random,get-empty,get-existing,seek --keys 4000000 --json
-  tamis bench --workload get-empty --unsettled --keys 4000000 --no-hash-sharing
-  tamis bench --workload mixgraph --value-bytes mixed --key-bytes 48 --keys 4000000
+  tamis bench --workload fill-random,get-empty,seek --keys 4000000 --json
+  tamis bench --workload get-empty --unsettled --no-hash-sharing
+  tamis bench --workload mixgraph --value-bytes mixed --key-bytes 48
   tamis bench --compaction lazy-leveling --merge partitioned --size-ratio 4
-  tamis bench --compaction leveling,tiering,lazy-leveling --size-ratio 2,4,10 --keys 500000 --memtable 1MiB
+  tamis bench --compaction leveling,tiering --size-ratio 2,4 --memtable 1MiB
   tamis bench --key-set geonames --workload get-existing,multi-get
-  tamis bench --filter elastic --filter-budget 1MiB --workload get-zipf --absent 100 --locality 16384 --key-set sequential \
-              --keys 2000000 --key-bytes 16 --direct-io --cache 4MiB --memtable 8MiB     absent keys, hot ones together
-  tamis bench --db ./big --keys 100000000 --workload fill-seq && tamis bench --db ./big --keys 100000000 --workload seek";
+  tamis bench --db ./big --keys 100000000 --workload fill-seq
+  tamis bench --db ./big --keys 100000000 --workload seek
+
+Absent keys, hot ones together:
+  tamis bench --filter elastic --filter-budget 1MiB --workload get-zipf \\
+    --absent 100 --locality 16384 --key-set sequential --keys 2000000 \\
+    --key-bytes 16 --direct-io --cache 4MiB --memtable 8MiB";
 
 /// The source of the keys, unless they come from a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -83,7 +98,8 @@ pub struct BenchArgs {
         long,
         value_name = "NAME",
         value_delimiter = ',',
-        default_value = "fill-random,get-empty,get-existing,multi-get,seek,seek-next50"
+        default_value = "fill-random,get-empty,get-existing,multi-get,seek,seek-next50",
+        add = ArgValueCandidates::new(|| Workload::ALL.map(|workload| CompletionCandidate::new(workload.name())).into())
     )]
     pub(crate) workload: Vec<Workload>,
     /// The number of existing keys [default: 1000000, or all keys of a list]
@@ -117,7 +133,7 @@ pub struct BenchArgs {
     /// grafite; or one per level from level 0 down, separated by commas; or one for the whole tree: grf;
     /// or auto, the engine's choice of blocked-bloom or grf
     /// (`tamis options filter` lists the variants)
-    #[arg(long, value_name = "NAMES")]
+    #[arg(long, value_name = "NAMES", add = ArgValueCompleter::new(complete::filters))]
     filter: Option<String>,
     /// How filter memory is divided between tables: uniform, monkey or mnemosyne
     #[arg(long, value_name = "NAME")]
@@ -241,9 +257,8 @@ pub fn run(args: BenchArgs, set_filter: SetFilter, out: &mut Out) -> Result<Outc
     let measurements = Bench::open(config, &progress)?.run(done)?;
     if !args.json {
         if let Some(m) = measurements.first() {
-            writeln!(
-                out,
-                "{} {} keys of {} bytes, values of {}, {}, {} filter, hash sharing {}\n",
+            let head = format!(
+                "{} {} keys of {} bytes, values of {}, {}, {} filter, hash sharing {}\n\n",
                 grouped(m.keys),
                 m.key_set,
                 m.key_bytes,
@@ -251,12 +266,13 @@ pub fn run(args: BenchArgs, set_filter: SetFilter, out: &mut Out) -> Result<Outc
                 if m.settled { "settled" } else { "unsettled" },
                 m.filter,
                 if m.hash_sharing { "on" } else { "off" },
-            )?;
+            );
+            out.page(&head, 0)?;
         }
-        out.write_all(bench_table(&measurements).as_bytes())?;
-        let compactions = compaction_table(&measurements);
-        if !compactions.is_empty() {
-            write!(out, "\n{compactions}")?;
+        let width = out.width();
+        out.write_all(bench_table(&measurements).within(width).as_bytes())?;
+        if let Some(compactions) = compaction_table(&measurements) {
+            write!(out, "\n{}", compactions.within(width))?;
         }
     }
     Ok(Outcome::Done)
@@ -276,16 +292,17 @@ fn compare_shapes(
         }
         return Ok(Outcome::Done);
     }
-    writeln!(
-        out,
-        "{} {} keys of {} bytes, values of {}, written twice; reads: medians of {} rounds\n",
+    let head = format!(
+        "{} {} keys of {} bytes, values of {}, written twice; reads: medians of {} rounds\n\n",
         grouped(config.keys.len()),
         config.keys.name(),
         config.keys.key_bytes().round(),
         config.value_bytes.describe(),
         config.repeats.max(1),
-    )?;
-    out.write_all(shapes::shapes_table(&rows).as_bytes())?;
+    );
+    out.page(&head, 0)?;
+    let width = out.width();
+    out.write_all(shapes::shapes_table(&rows).within(width).as_bytes())?;
     Ok(Outcome::Done)
 }
 

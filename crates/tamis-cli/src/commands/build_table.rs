@@ -9,7 +9,7 @@ use serde_json::json;
 use tamis::ingest::{ExternalTableBuilder, ExternalTableInfo};
 use tamis::{ExternalTableError, Options};
 use tamis_bench::Progress;
-use tamis_bench::report::grouped;
+use tamis_bench::report::counted;
 
 use crate::args::KEYS_HELP;
 use crate::failure::{Failure, Outcome};
@@ -56,7 +56,7 @@ pub(crate) struct BuildTableArgs {
 pub(crate) fn run(args: BuildTableArgs, out: &mut Out) -> Result<Outcome, Failure> {
     let mut options = Options::default();
     args.options.apply(&mut options)?;
-    let (records, columns) = args.input.open()?;
+    let (records, mut columns) = args.input.open()?;
     let mut table = ExternalTableBuilder::create(&args.out, &options.keyspace)?;
     let progress = Reporter::new();
     progress.begin("build", 0, "records");
@@ -122,13 +122,13 @@ fn print(info: &ExternalTableInfo, replaced: u64, as_json: bool, out: &mut Out) 
             "path": path.to_string(), "entries": info.entries, "replaced": replaced, "bytes": info.bytes,
             "raw_bytes": info.raw_bytes, "smallest": smallest, "largest": largest,
         });
-        writeln!(out, "{object}")?;
+        out.json(&object)?;
         return Ok(());
     }
-    let (entries, bytes) = (grouped(info.entries), grouped(info.bytes));
-    writeln!(out, "{path}: {entries} entries from {smallest} to {largest}, {bytes} bytes")?;
+    let (entries, bytes) = (counted(info.entries, "entries"), counted(info.bytes, "bytes"));
+    out.page(&format!("{path}: {entries} from {smallest} to {largest}, {bytes}\n"), 2)?;
     if replaced > 0 {
-        writeln!(out, "{} records were replaced by later ones with the same key", grouped(replaced))?;
+        writeln!(out, "replaced by later ones with the same key: {}", counted(replaced, "records"))?;
     }
     Ok(())
 }

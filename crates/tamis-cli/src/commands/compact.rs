@@ -1,7 +1,5 @@
 //! `tamis compact`: merges everything, or runs the compactions that are due.
 
-use std::io::Write;
-
 use clap::Args;
 
 use crate::args::{DbArgs, KeyspaceArgs};
@@ -35,7 +33,8 @@ pub(crate) fn run(args: CompactArgs, out: &mut Out) -> Result<Outcome, Failure> 
     } else {
         keyspace.compact()?;
     }
-    out.write_all(stats::shape(&keyspace).as_bytes())?;
+    let width = out.width();
+    out.page(&stats::shape(&keyspace, width), 16)?;
     drop(keyspace);
     db.close()?;
     Ok(Outcome::Done)

@@ -1,11 +1,10 @@
 //! `tamis completions`: prints a script that completes commands and options in a shell.
 
-use std::io::Write;
-
-use clap::{Args, CommandFactory};
+use clap::Args;
 use clap_complete::Shell;
+use clap_complete::env::Shells;
 
-use crate::args::Cli;
+use crate::complete::ASKED;
 use crate::failure::{Failure, Outcome};
 use crate::output::Out;
 
@@ -13,18 +12,23 @@ use crate::output::Out;
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  tamis completions bash > ~/.local/share/bash-completion/completions/tamis
-  tamis completions zsh > ~/.zfunc/_tamis            with ~/.zfunc in fpath
-  tamis completions fish > ~/.config/fish/completions/tamis.fish")]
+  source <(tamis completions bash)      in ~/.bashrc
+  source <(tamis completions zsh)       in ~/.zshrc, after compinit
+  tamis completions fish | source       in ~/.config/fish/config.fish
+
+The script asks this program for commands, options and their values, the names
+of keyspaces among them. Write it to no file: it may change with the program.")]
 pub(crate) struct CompletionsArgs {
     /// The shell
     shell: Shell,
 }
 
 pub(crate) fn run(args: &CompletionsArgs, out: &mut Out) -> Result<Outcome, Failure> {
-    // Writing to memory cannot fail; a closed pipe must not be a panic.
-    let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "tamis", &mut script);
-    out.write_all(&script)?;
+    let shells = Shells::builtins();
+    let name = args.shell.to_string();
+    let Some(shell) = shells.completer(&name) else {
+        return Err(Failure::usage(format!("there are no completions for {name}")));
+    };
+    shell.write_registration(ASKED, "tamis", "tamis", "tamis", out)?;
     Ok(Outcome::Done)
 }

@@ -11,7 +11,7 @@ use clap::Args;
 use tamis::{Db, Options, WriteBatch};
 use tamis_bench::measure::bytes_per_user_byte;
 use tamis_bench::random::Permutation;
-use tamis_bench::report::{Align, Table, bytes, grouped, mean};
+use tamis_bench::report::{Align, Table, bytes, counted, grouped, mean};
 use tamis_bench::sample::Sample;
 use tamis_bench::{Measurement, Progress};
 
@@ -73,29 +73,31 @@ pub(crate) fn run(args: DemoArgs, out: &mut Out) -> Result<Outcome, Failure> {
     directory::prepare(&args.db)?;
     if !args.json {
         let all = data.loaded.len() + data.held_out.len();
-        writeln!(
-            out,
-            "{} places from GeoNames (CC BY 4.0, geonames.org): {} to load, {} held out as absent keys",
+        let first = format!(
+            "{} places from GeoNames (CC BY 4.0, geonames.org): {} to load, {} held out as absent keys\n",
             grouped(all as u64),
             grouped(data.loaded.len() as u64),
             grouped(data.held_out.len() as u64)
-        )?;
+        );
+        out.page(&first, 0)?;
         out.flush()?;
     }
     let loaded = load(&args, &data, &progress)?;
     if !args.json {
-        out.write_all(loaded.as_bytes())?;
+        out.page(&loaded, 0)?;
         out.flush()?;
     }
     let measurements = measure(&args, &data, &progress)?;
+    let kept = settle(&args)?;
     if args.json {
         for measurement in &measurements {
             writeln!(out, "{}", measurement.to_json())?;
         }
         return Ok(Outcome::Done);
     }
-    out.write_all(page(&measurements, args.rounds).as_bytes())?;
-    out.write_all(suggestions(&args, &data).as_bytes())?;
+    let width = out.width();
+    out.page(&page(&measurements, args.rounds, width), 0)?;
+    out.page(&suggestions(&args, &data, &kept), 0)?;
     Ok(Outcome::Done)
 }
 
@@ -161,7 +163,12 @@ fn load(args: &DemoArgs, data: &Data, progress: &Reporter) -> Result<String, Fai
     let tree = stats.keyspaces.first();
     let tree = tree.map(|tree| {
         let levels = tree.levels.iter().filter(|level| !level.runs.is_empty()).count();
-        format!("{} runs in {levels} levels, {} of tables", tree.runs, bytes(tree.table_bytes))
+        format!(
+            "{} in {}, {} of tables",
+            counted(tree.runs as u64, "runs"),
+            counted(levels as u64, "levels"),
+            bytes(tree.table_bytes)
+        )
     });
     Ok(format!(
         "loaded in {seconds:.2} s ({:.1} bytes written to files per byte); closed; reopened in {reopened:.1} ms: \
@@ -196,7 +203,20 @@ fn measure(args: &DemoArgs, data: &Data, progress: &Reporter) -> Result<Vec<Meas
     Ok(all.into_iter().filter_map(|(_, _, runs)| Measurement::median(runs)).collect())
 }
 
-fn page(measurements: &[Measurement], rounds: u32) -> String {
+/// Leaves the database as any other: with the default options, by which compaction has caught up.
+/// Returns a phrase about its tree.
+fn settle(args: &DemoArgs) -> Result<String, Failure> {
+    let mut options = Options::default();
+    args.filter.among(&OptionArgs::default()).apply(&mut options)?;
+    let db = Db::open(&args.db, options)?;
+    db.settle()?;
+    let stats = db.stats();
+    db.close()?;
+    let runs = stats.keyspaces.first().map_or(0, |tree| tree.runs as u64);
+    Ok(format!("with the default options, by which compaction has left {}", counted(runs, "runs")))
+}
+
+fn page(measurements: &[Measurement], rounds: u32, width: usize) -> String {
     use Align::{Left, Right};
     let mut table = Table::new(&[
         ("read", Left),
@@ -208,7 +228,8 @@ fn page(measurements: &[Measurement], rounds: u32) -> String {
         ("false\npositives/op", Right),
         ("blocks\nread/op", Right),
         ("bytes\nread/op", Right),
-    ]);
+    ])
+    .named_by(2);
     for m in measurements {
         table.row([
             if m.hash_sharing { m.workload.clone() } else { String::new() },
@@ -226,11 +247,11 @@ fn page(measurements: &[Measurement], rounds: u32) -> String {
     format!(
         "{}\n{runs} sorted runs; medians of {rounds} rounds, modes alternating; every answer was checked against the \
          sample\n\n",
-        table.render()
+        table.within(width)
     )
 }
 
-fn suggestions(args: &DemoArgs, data: &Data) -> String {
+fn suggestions(args: &DemoArgs, data: &Data, kept: &str) -> String {
     let dir = quoted(&args.db.to_string_lossy());
     let key = |entries: &[Entry]| {
         let at = entries.len() / 2;
@@ -238,7 +259,7 @@ fn suggestions(args: &DemoArgs, data: &Data) -> String {
     };
     let (there, absent) = (key(&data.loaded), key(&data.held_out));
     format!(
-        "The database is kept in {dir}. Try:\n  \
+        "The database is kept in {dir}, {kept}. Try:\n  \
          tamis stats --db {dir} --runs\n  \
          tamis explain --db {dir} {there}\n  \
          tamis explain --db {dir} {absent}\n  \

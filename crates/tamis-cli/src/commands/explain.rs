@@ -1,7 +1,6 @@
 //! `tamis explain`: shows the path of one read.
 
 use std::ffi::OsString;
-use std::io::Write;
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -9,7 +8,7 @@ use tamis::explain::{
     ExplainBlock, ExplainOutcome, ExplainStep, ExplainUnits, Explanation, FilterAnswer, RangeExplanation,
     RangeSource,
 };
-use tamis_bench::report::{Align, Table, bytes, grouped};
+use tamis_bench::report::{Align, Table, bytes, counted, grouped};
 
 use crate::args::{DbArgs, KEYS_HELP, KeyspaceArgs};
 use crate::failure::{Failure, Outcome};
@@ -47,26 +46,31 @@ pub(crate) fn run(args: ExplainArgs, out: &mut Out) -> Result<Outcome, Failure> 
     if let Some(limit) = args.scan {
         let explanation = keyspace.explain_range(&key[..].., limit)?;
         if args.json {
-            writeln!(out, "{}", range_object(&explanation, args.hex))?;
+            out.json(&range_object(&explanation, args.hex))?;
         } else {
-            out.write_all(range_page(&explanation, args.hex).as_bytes())?;
+            let page = range_page(&explanation, args.hex, out.width());
+            out.page(&page, INDENT)?;
         }
         return Ok(Outcome::Done);
     }
     let explanation = keyspace.explain_get(&key)?;
     if args.json {
-        writeln!(out, "{}", object(&explanation, args.hex))?;
+        out.json(&object(&explanation, args.hex))?;
     } else {
-        out.write_all(page(&explanation, args.hex).as_bytes())?;
+        let page = page(&explanation, args.hex, out.width());
+        out.page(&page, INDENT)?;
     }
     Ok(Outcome::Done)
 }
+
+/// Where texts begin behind the words at the left.
+const INDENT: usize = 9;
 
 /// The position of the units column, if there is one: after the filter's answer.
 const UNITS_COLUMN: usize = 4;
 
 /// Returns the explanation as text.
-fn page(explanation: &Explanation, hex: bool) -> String {
+fn page(explanation: &Explanation, hex: bool, width: usize) -> String {
     use Align::{Left, Right};
     let key = if hex { text::hex(&explanation.key) } else { text::printable(&explanation.key) };
     let mut page =
@@ -85,7 +89,7 @@ fn page(explanation: &Explanation, hex: bool) -> String {
     if elastic {
         columns.insert(UNITS_COLUMN, ("elastic filter", Left));
     }
-    let mut table = Table::new(&columns);
+    let mut table = Table::new(&columns).named_by(2);
     for (i, step) in explanation.steps.iter().enumerate() {
         let mut row = vec![(i + 1).to_string()];
         row.extend(cells(step));
@@ -94,25 +98,25 @@ fn page(explanation: &Explanation, hex: bool) -> String {
         }
         table.row(row);
     }
-    page.push_str(&table.render());
+    page.push_str(&table.within(width));
     page.push_str(&format!("\noutcome  {}\n", outcome_text(&explanation.outcome)));
     let cost = &explanation.cost;
     page.push_str(&format!(
-        "cost     {} digests, {} filters probed, {} false positives, {} blocks ({})\n",
-        cost.digests,
-        cost.filter_probes,
-        cost.false_positives,
-        cost.block_reads,
+        "cost     {}, {} probed, {}, {} ({})\n",
+        counted(cost.digests, "digests"),
+        counted(cost.filter_probes, "filters"),
+        counted(cost.false_positives, "false positives"),
+        counted(cost.block_reads, "blocks"),
         bytes(cost.bytes_read)
     ));
     if cost.merge_operands > 0 {
-        page.push_str(&format!("merged   {} operands\n", cost.merge_operands));
+        page.push_str(&format!("merged   {}\n", counted(cost.merge_operands, "operands")));
     }
     page
 }
 
 /// Returns the explanation of a scan as text.
-fn range_page(explanation: &RangeExplanation, hex: bool) -> String {
+fn range_page(explanation: &RangeExplanation, hex: bool, width: usize) -> String {
     use Align::{Left, Right};
     let shown = |key: &[u8]| if hex { text::hex(key) } else { text::printable(key) };
     let mut page = format!("from     {}\nfilter   {}\n\n", shown(&explanation.start), explanation.filter);
@@ -127,32 +131,32 @@ fn range_page(explanation: &RangeExplanation, hex: bool) -> String {
         table.row(match source {
             RangeSource::Memtable { active, entries, in_range } => vec![
                 if *active { "memtable, active".to_owned() } else { "memtable, full".to_owned() },
-                format!("{} of {} entries", grouped(*in_range), grouped(*entries)),
+                format!("{} of {}", grouped(*in_range), counted(*entries, "entries")),
                 "-".to_owned(),
                 "-".to_owned(),
                 "-".to_owned(),
             ],
             RangeSource::Run { level, run, tables, seeks, blocks, bytes: read } => vec![
                 format!("level {level}, run {run}"),
-                format!("{} tables", grouped(*tables as u64)),
+                counted(*tables as u64, "tables"),
                 grouped(*seeks),
                 grouped(*blocks),
                 bytes(*read),
             ],
-            other => vec![format!("{other:?}")],
+            _ => vec!["something that this program does not know".to_owned()],
         });
     }
-    page.push_str(&table.render());
+    page.push_str(&table.within(width));
     let last = explanation.last.as_deref().map_or_else(String::new, |key| format!(", up to {}", shown(key)));
     let cost = &explanation.cost;
-    page.push_str(&format!("\noutcome  {} entries{last}\n", grouped(explanation.entries)));
+    page.push_str(&format!("\noutcome  {}{last}\n", counted(explanation.entries, "entries")));
     page.push_str(&format!(
-        "cost     {} runs opened, {} versions and {} deleted keys stepped over, {} range filters probed, {} blocks ({})\n",
-        cost.runs_opened,
-        grouped(cost.versions_skipped),
-        grouped(cost.tombstones_skipped),
-        cost.range_probes,
-        cost.block_reads,
+        "cost     {} opened, {} and {} stepped over, {} probed, {} ({})\n",
+        counted(cost.runs_opened, "runs"),
+        counted(cost.versions_skipped, "versions"),
+        counted(cost.tombstones_skipped, "deleted keys"),
+        counted(cost.range_probes, "range filters"),
+        counted(cost.block_reads, "blocks"),
         bytes(cost.bytes_read)
     ));
     page
@@ -167,7 +171,7 @@ fn range_object(explanation: &RangeExplanation, hex: bool) -> Value {
             "kind": "run", "level": level, "run": run, "tables": tables, "seeks": seeks, "blocks": blocks,
             "bytes": bytes,
         }),
-        other => json!({ "kind": format!("{other:?}") }),
+        _ => json!({ "kind": "unknown" }),
     };
     let mut object = serde_json::Map::new();
     to_json::bytes(&mut object, "start", &explanation.start, hex);
@@ -185,7 +189,7 @@ fn cells(step: &ExplainStep) -> [String; 6] {
     match step {
         ExplainStep::Memtable { active, entries, filter, found } => [
             if *active { "memtable, active".to_owned() } else { "memtable, full".to_owned() },
-            format!("{} entries", grouped(*entries)),
+            counted(*entries, "entries"),
             filter_text(filter).to_owned(),
             "-".to_owned(),
             "-".to_owned(),
@@ -199,7 +203,7 @@ fn cells(step: &ExplainStep) -> [String; 6] {
             block.as_ref().map_or("-", |block| block.hash_index).to_owned(),
             found_text(*found, filter),
         ],
-        other => [format!("{other:?}"), "-".into(), "-".into(), "-".into(), "-".into(), "-".into()],
+        _ => ["-"; 6].map(str::to_owned),
     }
 }
 
@@ -257,7 +261,7 @@ fn outcome_text(outcome: &ExplainOutcome) -> String {
             format!("absent: expired, like everything before write number {}", grouped(*horizon))
         }
         ExplainOutcome::Absent => "absent: never written, or its tombstone was dropped".to_owned(),
-        other => format!("{other:?}"),
+        _ => "unknown to this program".to_owned(),
     }
 }
 
@@ -271,7 +275,7 @@ fn object(explanation: &Explanation, hex: bool) -> Value {
         ExplainOutcome::DeletedByRange { seq } => json!({ "kind": "deleted_by_range", "seq": seq }),
         ExplainOutcome::Expired { horizon } => json!({ "kind": "expired", "horizon": horizon }),
         ExplainOutcome::Absent => json!({ "kind": "absent" }),
-        other => json!({ "kind": format!("{other:?}") }),
+        _ => json!({ "kind": "unknown" }),
     };
     let mut object = serde_json::Map::new();
     to_json::bytes(&mut object, "key", &explanation.key, hex);
@@ -304,7 +308,7 @@ fn step_object(step: &ExplainStep) -> Value {
                 "hash_index": block.hash_index,
             })),
         }),
-        other => json!({ "kind": format!("{other:?}") }),
+        _ => json!({ "kind": "unknown" }),
     }
 }
 
@@ -365,7 +369,7 @@ mod tests {
 
     #[test]
     fn the_page_shows_each_step_with_its_filter_and_block() {
-        let page = page(&example(), false);
+        let page = page(&example(), false, usize::MAX);
         for part in [
             "key      k\\n\n",
             "digest   00000000000000ab\n",
@@ -373,7 +377,7 @@ mod tests {
             "no table covers it",
             "maybe   4,090 B at 8,192, read  hit         absent: a false positive\n",
             "found: a value of 2.0 KiB, written as number 77",
-            "1 digests, 2 filters probed",
+            "1 digest, 2 filters probed",
         ] {
             assert!(page.contains(part), "{part:?} in\n{page}");
         }
@@ -388,14 +392,14 @@ mod tests {
         db.flush().unwrap();
         db.delete("b").unwrap();
         let explanation = db.explain_range("a".., 10).unwrap();
-        let page = range_page(&explanation, false);
+        let page = range_page(&explanation, false, usize::MAX);
         for part in [
             "from     a\n",
-            "1 of 1 entries",
-            "1 tables",
+            "1 of 1 entry",
+            "1 table",
             "2 entries, up to c\n",
-            "1 runs opened",
-            "1 versions and 1 deleted",
+            "1 run opened",
+            "1 version and 1 deleted",
         ] {
             assert!(page.contains(part), "{part:?} in\n{page}");
         }
@@ -410,7 +414,7 @@ mod tests {
         let mut example = example();
         let ExplainStep::Run { units, .. } = &mut example.steps[2] else { panic!("a run") };
         *units = Some(block_and_units().1);
-        let page = page(&example, false);
+        let page = page(&example, false, usize::MAX);
         let part = "maybe   segment 3 of 8, 2 of 6 units, hotness 0.0012  4,090 B at 8,192";
         assert!(page.contains(part) && page.contains("elastic filter"), "{page}");
         assert!(page.contains("no      -               "), "a memtable has none: {page}");
@@ -422,7 +426,7 @@ mod tests {
 
     #[test]
     fn without_elastic_filters_they_are_not_mentioned() {
-        assert!(!page(&example(), false).contains("elastic"));
+        assert!(!page(&example(), false, usize::MAX).contains("elastic"));
         assert_eq!(object(&example(), false)["steps"][3]["elastic"], Value::Null);
     }
 

@@ -7,14 +7,16 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use clap_complete::engine::ArgValueCompleter;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::json;
 use tamis::{Db, Keyspace};
 use tamis_bench::Progress;
-use tamis_bench::report::grouped;
+use tamis_bench::report::counted;
 
 use crate::args::{DbArgs, KEYS_HELP};
+use crate::complete;
 use crate::failure::{Failure, Outcome};
 use crate::output::{Out, note};
 use crate::progress::Reporter;
@@ -38,7 +40,7 @@ pub(crate) struct ExportArgs {
     #[command(flatten)]
     db: DbArgs,
     /// Only this keyspace; may be repeated [default: all]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::keyspaces))]
     keyspace: Vec<String>,
     /// The first key, in each keyspace [default: the first of all]
     #[arg(long, value_name = "KEY")]
@@ -101,7 +103,7 @@ pub(crate) fn run(args: ExportArgs, out: &mut Out) -> Result<Outcome, Failure> {
 }
 
 fn summary(Counts { keyspaces, entries }: Counts) -> String {
-    format!("{} entries of {} keyspaces exported", grouped(entries), grouped(keyspaces))
+    format!("{} of {} exported", counted(entries, "entries"), counted(keyspaces, "keyspaces"))
 }
 
 impl ExportArgs {

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io::Write;
 
 use clap::Args;
+use tamis_bench::report::counted;
 
 use crate::args::{DbArgs, KEYS_HELP, KeyspaceArgs};
 use crate::failure::{Failure, Outcome};
@@ -12,7 +13,8 @@ use crate::text;
 
 /// Print the value of a key
 #[derive(Args)]
-#[command(after_help = KEYS_HELP, after_long_help = format!("{KEYS_HELP}\n\nExits with 1 if the key has no value.\n\nExamples:\n  \
+#[command(after_help = KEYS_HELP, after_long_help = format!("{KEYS_HELP}\n\nExits with 1 if the key has no value. On a terminal, characters that would control it are escaped, and a value of more than 4,000 \
+    characters is cut; a pipe or a file gets all of its bytes.\n\nExamples:\n  \
     tamis get --db ./tamis-demo 'FR/Auvergne-Rhône-Alpes/Lyon@45.74906,4.84789'\n  \
     tamis get --db ./data --hex 00ff10"))]
 pub(crate) struct GetArgs {
@@ -28,6 +30,9 @@ pub(crate) struct GetArgs {
     /// Print the value's bytes and nothing else, not even a newline
     #[arg(long, conflicts_with = "hex")]
     raw: bool,
+    /// Print a huge value whole on a terminal, too
+    #[arg(long)]
+    full: bool,
 }
 
 pub(crate) fn run(args: GetArgs, out: &mut Out) -> Result<Outcome, Failure> {
@@ -37,6 +42,20 @@ pub(crate) fn run(args: GetArgs, out: &mut Out) -> Result<Outcome, Failure> {
         note("not found");
         return Ok(Outcome::Negative);
     };
+    if out.is_terminal() && !args.raw {
+        let most = if args.full { usize::MAX } else { text::MOST_SHOWN };
+        let (shown, was_cut) = match args.hex {
+            true => text::cut(text::hex(&value), value.len(), most),
+            false => text::on_terminal(&value, most),
+        };
+        writeln!(out, "{shown}")?;
+        if was_cut {
+            out.flush()?;
+            let size = counted(value.len() as u64, "bytes");
+            note(&format!("the value has {size}; --full prints all of it, and so does a pipe or a file"));
+        }
+        return Ok(Outcome::Done);
+    }
     match (args.hex, args.raw) {
         (true, _) => writeln!(out, "{}", text::hex(&value))?,
         (_, true) => out.write_all(&value)?,

@@ -5,11 +5,13 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
+use clap_complete::engine::ArgValueCompleter;
 use serde_json::{Value, json};
 use tamis::stats::SegmentStats;
 use tamis_show::heatmap::{By, Picture, What};
 
 use crate::args::DbArgs;
+use crate::complete;
 use crate::failure::{Failure, Outcome};
 use crate::json as to_json;
 use crate::output::{Out, note};
@@ -36,7 +38,7 @@ pub(crate) struct HeatmapArgs {
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Only this keyspace
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::keyspaces))]
     keyspace: Option<String>,
     /// The scale of the horizontal axis
     #[arg(long, value_enum, default_value = "data")]
@@ -70,7 +72,7 @@ pub(crate) fn run(args: HeatmapArgs, out: &mut Out) -> Result<Outcome, Failure> 
         let mut object = object(&segments, args.hex);
         object["path"] = db.path().display().to_string().into();
         object["elastic"] = elastic.as_ref().map_or(Value::Null, to_json::elastic);
-        format!("{object}\n")
+        to_json::line(&object) + "\n"
     } else {
         let name = text::excerpt(db.path().display().to_string().as_bytes(), TITLE);
         let picture = Picture {

@@ -10,7 +10,7 @@ use clap::Args;
 use serde_json::json;
 use tamis::{AdminError, Db, Keyspace, KeyspaceOptions, WriteBatch};
 use tamis_bench::Progress;
-use tamis_bench::report::grouped;
+use tamis_bench::report::counted;
 
 use crate::args::{DEFAULT, DbArgs};
 use crate::failure::{Failure, Outcome};
@@ -91,8 +91,8 @@ pub(crate) fn run(args: ImportArgs, out: &mut Out) -> Result<Outcome, Failure> {
     result.map_err(|failure| match done.entries {
         0 => failure,
         entries => failure.with(&format!(
-            "{} entries before that were imported. Import the whole input again: they are replaced by themselves.",
-            grouped(entries)
+            "Imported before that: {}. Import the whole input again: they are replaced by themselves.",
+            counted(entries, "entries")
         )),
     })?;
     closed?;
@@ -108,9 +108,9 @@ pub(crate) fn run(args: ImportArgs, out: &mut Out) -> Result<Outcome, Failure> {
         }
         false => writeln!(
             out,
-            "{} entries of {} keyspaces imported, {seconds:.2} s",
-            grouped(entries),
-            grouped(keyspaces)
+            "{} of {} imported, {seconds:.2} s",
+            counted(entries, "entries"),
+            counted(keyspaces, "keyspaces")
         )?,
     }
     Ok(Outcome::Done)

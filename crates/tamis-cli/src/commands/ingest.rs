@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 use tamis::ingest::IngestOptions;
-use tamis_bench::report::grouped;
+use tamis_bench::report::{counted, grouped};
 
 use crate::args::{DbArgs, KeyspaceArgs};
 use crate::failure::{Failure, Outcome};
@@ -65,14 +65,17 @@ pub(crate) fn run(args: IngestArgs, out: &mut Out) -> Result<Outcome, Failure> {
             .collect();
         let object =
             json!({ "seq": report.seq, "entries": report.entries, "bytes": report.bytes, "tables": tables });
-        writeln!(out, "{object}")?;
+        out.json(&object)?;
         return Ok(Outcome::Done);
     }
     for table in &report.tables {
-        let (source, entries) = (table.source.display(), grouped(table.entries));
-        writeln!(out, "{source}: {entries} entries into table {} of level {}", table.table, table.level)?;
+        let (source, entries) = (table.source.display(), counted(table.entries, "entries"));
+        let (table, level) = (table.table, table.level);
+        out.page(&format!("{source}: {entries} into table {table} of level {level}\n"), 2)?;
     }
-    let (tables, entries, bytes) = (report.tables.len(), grouped(report.entries), grouped(report.bytes));
-    writeln!(out, "{tables} tables, {entries} entries, {bytes} bytes as write {}", grouped(report.seq))?;
+    let (tables, entries) =
+        (counted(report.tables.len() as u64, "tables"), counted(report.entries, "entries"));
+    let bytes = counted(report.bytes, "bytes");
+    writeln!(out, "{tables}, {entries}, {bytes} as write {}", grouped(report.seq))?;
     Ok(Outcome::Done)
 }

@@ -3,11 +3,13 @@
 use std::io::Write;
 
 use clap::{Args, Subcommand};
+use clap_complete::engine::ArgValueCompleter;
 use serde_json::json;
 use tamis::{Db, Keyspace, KeyspaceOptions};
-use tamis_bench::report::{Align, Table, bytes, grouped};
+use tamis_bench::report::{Align, Table, bytes, counted, grouped};
 
 use crate::args::{DEFAULT, DbArgs};
+use crate::complete;
 use crate::failure::{Failure, Outcome};
 use crate::output::Out;
 use crate::text::printable;
@@ -64,18 +66,21 @@ pub(crate) struct SetArgs {
     #[command(flatten)]
     db: DbArgs,
     /// The keyspace
+    #[arg(add = ArgValueCompleter::new(complete::keyspaces))]
     name: String,
     /// The options, without the prefix `keyspace.`
     #[arg(required = true, value_name = "OPTION=VALUE", value_parser = assignment)]
     changes: Vec<(String, String)>,
 }
 
-/// Drop a keyspace with all its data
+/// Drop a keyspace with all its data; says how many entries it had, old versions and deletes among
+/// them
 #[derive(Args)]
 pub(crate) struct DropArgs {
     #[command(flatten)]
     db: DbArgs,
     /// The keyspace
+    #[arg(add = ArgValueCompleter::new(complete::keyspaces))]
     name: String,
 }
 
@@ -92,8 +97,12 @@ pub(crate) fn run(command: KeyspacesCommand, out: &mut Out) -> Result<Outcome, F
         }
         KeyspacesCommand::Drop(args) => {
             let db = args.db.open_existing()?;
+            let held = db.keyspace(&args.name)?.stats();
             db.drop_keyspace(&args.name)?;
             db.close()?;
+            let entries = counted(held.entries + held.memtable_entries, "entries");
+            let name = printable(args.name.as_bytes());
+            writeln!(out, "dropped keyspace {name}: {entries}, {} of tables", bytes(held.table_bytes))?;
         }
     }
     Ok(Outcome::Done)
@@ -142,7 +151,7 @@ fn list(args: &ListArgs, out: &mut Out) -> Result<(), Failure> {
                 "bits_per_key": options.bits_per_key, "compaction": options.compaction.to_string(),
                 "merge_operator": options.merge_operator, "compaction_filter": options.compaction_filter,
             });
-            writeln!(out, "{object}")?;
+            out.json(&object)?;
             continue;
         }
         table.row([
@@ -158,7 +167,8 @@ fn list(args: &ListArgs, out: &mut Out) -> Result<(), Failure> {
         ]);
     }
     if !args.json {
-        out.write_all(table.render().as_bytes())?;
+        let table = table.within(out.width());
+        out.write_all(table.as_bytes())?;
     }
     Ok(())
 }

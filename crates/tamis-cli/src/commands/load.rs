@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use tamis::{Durability, Keyspace, WriteBatch};
 use tamis_bench::Progress;
-use tamis_bench::report::grouped;
+use tamis_bench::report::{counted, grouped};
 
 use crate::args::{DbArgs, KEYS_HELP, KeyspaceArgs};
 use crate::failure::{Failure, Outcome};
@@ -57,7 +57,7 @@ pub(crate) struct LoadArgs {
 }
 
 pub(crate) fn run(args: LoadArgs, out: &mut Out) -> Result<Outcome, Failure> {
-    let (mut records, columns) = args.input.open()?;
+    let (mut records, mut columns) = args.input.open()?;
 
     let keyspace = args.keyspace.open_or_create(&args.db.with(&args.filter))?;
     let db = keyspace.database();
@@ -113,7 +113,7 @@ pub(crate) fn run(args: LoadArgs, out: &mut Out) -> Result<Outcome, Failure> {
     let result = result.and(closed.map_err(Failure::from));
     let seconds = start.elapsed().as_secs_f64();
     if account.bad > BAD_SHOWN {
-        note(&format!("{} more bad records", grouped(account.bad - BAD_SHOWN)));
+        note(&counted(account.bad - BAD_SHOWN, "more bad records"));
     }
     let Account { loaded, bad, bytes, .. } = account;
     if args.json {
@@ -121,7 +121,7 @@ pub(crate) fn run(args: LoadArgs, out: &mut Out) -> Result<Outcome, Failure> {
         if let Err(failure) = &result {
             object["failed"] = account.failed(failure);
         }
-        writeln!(out, "{object}")?;
+        out.json(&object)?;
     }
     if let Err(failure) = result {
         return Err(failure.with(&account.text()));
@@ -130,8 +130,8 @@ pub(crate) fn run(args: LoadArgs, out: &mut Out) -> Result<Outcome, Failure> {
         let rate = (loaded as f64 / seconds.max(1e-9)) as u64;
         writeln!(
             out,
-            "{} records loaded, {} bad, {seconds:.2} s, {} records/s",
-            grouped(loaded),
+            "{} loaded, {} bad, {seconds:.2} s, {} records/s",
+            counted(loaded, "records"),
             grouped(bad),
             grouped(rate)
         )?;

@@ -4,10 +4,10 @@ use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 
-use clap::{Args, CommandFactory};
+use clap::Args;
 use clap_mangen::Man;
 
-use crate::args::Cli;
+use crate::args::command;
 use crate::failure::{Failure, Outcome};
 use crate::output::Out;
 
@@ -28,12 +28,11 @@ pub(crate) fn run(args: &ManArgs, out: &mut Out) -> Result<Outcome, Failure> {
         None => {
             // Writing to memory cannot fail; a closed pipe is no failure of the page.
             let mut page = Vec::new();
-            Man::new(Cli::command()).render(&mut page)?;
+            Man::new(command()).render(&mut page)?;
             out.write_all(&page)?;
         }
         Some(dir) => {
-            let written =
-                fs::create_dir_all(dir).and_then(|()| clap_mangen::generate_to(Cli::command(), dir));
+            let written = fs::create_dir_all(dir).and_then(|()| clap_mangen::generate_to(command(), dir));
             written
                 .map_err(|error| Failure::usage(format!("could not write to {}: {error}", dir.display())))?;
         }

@@ -21,6 +21,8 @@ pub(crate) mod ingest;
 pub(crate) mod keyspaces;
 pub(crate) mod load;
 pub(crate) mod man;
+#[cfg(not(feature = "object-store"))]
+pub(crate) mod no_backup;
 pub(crate) mod options;
 pub(crate) mod put;
 pub(crate) mod salvage;

@@ -9,9 +9,10 @@ use tamis::options::OptionInfo;
 
 use crate::failure::{Failure, Outcome};
 use crate::output::Out;
+use crate::text::folded;
 
-/// The width of a line of text.
-const WIDTH: usize = 96;
+/// Columns before a text.
+const INDENT: usize = 6;
 
 /// Describe every option of a database: default, range, consequence
 #[derive(Args)]
@@ -33,6 +34,7 @@ pub(crate) fn run(args: OptionsArgs, out: &mut Out) -> Result<Outcome, Failure> 
         let part = args.name.unwrap_or_default();
         return Err(Failure::usage(format!("no option's name contains `{part}`")));
     }
+    let width = out.width().min(80);
     let mut class = None;
     for info in all {
         if args.json {
@@ -48,40 +50,9 @@ pub(crate) fn run(args: OptionsArgs, out: &mut Out) -> Result<Outcome, Failure> 
             class = Some(info.class);
         }
         writeln!(out, "  {} = {}", info.name, info.default)?;
-        for line in wrapped(&format!("Takes {}.", info.takes)).chain(wrapped(info.doc)) {
-            writeln!(out, "      {line}")?;
-        }
+        let text = |text: &str| folded(&format!("{:INDENT$}{text}\n", ""), width, INDENT);
+        write!(out, "{}{}", text(&format!("Takes {}.", info.takes)), text(info.doc))?;
         writeln!(out)?;
     }
     Ok(Outcome::Done)
-}
-
-/// Wraps text into lines, breaking between words.
-fn wrapped(text: &str) -> impl Iterator<Item = String> {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let line = lines.last_mut().expect("never empty");
-        if !line.is_empty() && line.chars().count() + word.chars().count() + 7 > WIDTH {
-            lines.push(word.to_owned());
-            continue;
-        }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
-    lines.into_iter()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn wrapping_breaks_between_words_and_loses_none() {
-        let text = "word ".repeat(100);
-        let lines: Vec<String> = wrapped(&text).collect();
-        assert!(lines.len() > 4 && lines.iter().all(|line| line.len() + 6 <= WIDTH));
-        assert_eq!(lines.join(" "), text.trim());
-    }
 }

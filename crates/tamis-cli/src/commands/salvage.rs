@@ -1,15 +1,15 @@
 //! `tamis salvage`: rebuilds a sound database from the readable parts of a damaged one.
 
-use std::io::Write;
-use std::path::PathBuf;
+use std::fmt::Write as _;
 
 use clap::Args;
 use serde_json::json;
 use tamis::maintenance::{SalvageReport, TableFate};
 use tamis::operators::Operators;
 use tamis::{Db, Options};
-use tamis_bench::report::grouped;
+use tamis_bench::report::{counted, grouped};
 
+use crate::args::{DirArgs, refuse_file};
 use crate::failure::{Failure, Outcome};
 use crate::output::Out;
 use crate::values::OptionArgs;
@@ -21,11 +21,10 @@ A damaged, truncated or missing manifest is rebuilt from the existing tables and
 no longer part of the database are renamed to NAME.aside or NAME.damaged, and the report says why. A sound database is\n\
 left unchanged.\n\n\
 Exits with 0 if nothing was lost, with 1 if something is or may be lost; the report then says what.\n\n\
-Examples:\n  tamis salvage ./places --dry-run\n  tamis salvage ./places")]
+Examples:\n  tamis salvage --db ./places --dry-run\n  tamis salvage --db ./places")]
 pub(crate) struct SalvageArgs {
-    /// The database's directory
-    #[arg(value_name = "DIR")]
-    dir: PathBuf,
+    #[command(flatten)]
+    dir: DirArgs,
     /// Change nothing; report what would be done
     #[arg(long)]
     dry_run: bool,
@@ -37,14 +36,19 @@ pub(crate) struct SalvageArgs {
 }
 
 pub(crate) fn run(args: SalvageArgs, out: &mut Out) -> Result<Outcome, Failure> {
+    let dir = args.dir.path();
+    refuse_file(dir)?;
+    if !dir.exists() {
+        return Err(Failure::missing(dir));
+    }
     // The options that the database was last opened with, unless they are damaged, too.
-    let mut options = Options::stored_in(&args.dir).ok().flatten().unwrap_or_default();
+    let mut options = Options::stored_in(dir).ok().flatten().unwrap_or_default();
     options.operators = Operators::new().with_unknown();
     args.options.apply(&mut options)?;
-    let report = Db::salvage(&args.dir, options, args.dry_run)?;
+    let report = Db::salvage(dir, options, args.dry_run)?;
     match args.json {
-        true => writeln!(out, "{}", as_json(&report))?,
-        false => print(&report, out)?,
+        true => out.json(&as_json(&report))?,
+        false => out.page(&page(&report), 2)?,
     }
     Ok(if report.losses.is_empty() { Outcome::Done } else { Outcome::Negative })
 }
@@ -76,58 +80,64 @@ fn as_json(report: &SalvageReport) -> serde_json::Value {
     })
 }
 
-fn print(report: &SalvageReport, out: &mut Out) -> Result<(), Failure> {
+fn page(report: &SalvageReport) -> String {
+    let mut out = String::new();
     if !report.is_needed() {
-        writeln!(out, "nothing is wrong; the database was left unchanged")?;
-        return Ok(());
+        return "nothing is wrong; the database was left unchanged\n".to_owned();
     }
     for what in &report.manifest {
-        writeln!(out, "{what}")?;
+        let _ = writeln!(out, "{what}");
     }
     for table in &report.tables {
-        let (file, fate, entries) = (&table.file, table.fate.name(), grouped(table.entries));
+        let (file, fate, entries) = (&table.file, table.fate.name(), counted(table.entries, "entries"));
         let keyspace = match table.keyspace.is_empty() {
             true => String::new(),
             false => format!(" of `{}`", table.keyspace),
         };
         let why = if table.why.is_empty() { String::new() } else { format!(": {}", table.why) };
-        writeln!(out, "{file}: {fate}, {entries} entries{keyspace}{why}")?;
+        let _ = writeln!(out, "{file}: {fate}, {entries}{keyspace}{why}");
     }
     for log in &report.logs {
-        let (writes, replayed) = (grouped(log.writes), grouped(log.replayed));
-        writeln!(out, "{}: {replayed} of {writes} writes replayed", log.file)?;
+        let (writes, replayed) = (counted(log.writes, "writes"), grouped(log.replayed));
+        let _ = writeln!(out, "{}: {replayed} of {writes} replayed", log.file);
         for problem in &log.problems {
-            writeln!(out, "  {problem}")?;
+            let _ = writeln!(out, "  {problem}");
         }
     }
     for keyspace in &report.keyspaces {
-        let (tables, entries) = (keyspace.tables, grouped(keyspace.entries));
+        let (tables, entries) =
+            (counted(keyspace.tables as u64, "tables"), counted(keyspace.entries, "entries"));
         let (name, source) = (&keyspace.name, &keyspace.source);
-        writeln!(out, "keyspace `{name}`: {tables} tables, {entries} entries; known from {source}")?;
+        let _ = writeln!(out, "keyspace `{name}`: {tables}, {entries}; known from {source}");
     }
     for other in &report.others {
-        writeln!(out, "{other}: set aside")?;
+        let _ = writeln!(out, "{other}: set aside");
     }
     for note in &report.notes {
-        writeln!(out, "note: {note}")?;
+        let _ = writeln!(out, "note: {note}");
     }
     for loss in &report.losses {
-        writeln!(out, "LOST: {loss}")?;
+        let _ = writeln!(out, "LOST: {loss}");
     }
     let count = |fate: TableFate| report.tables.iter().filter(|table| table.fate == fate).count();
-    let done = if report.dry_run { "would be" } else { "were" };
-    writeln!(
+    let kept = count(TableFate::Kept);
+    let done = match (report.dry_run, kept) {
+        (true, _) => "would be",
+        (_, 1) => "was",
+        _ => "were",
+    };
+    let _ = writeln!(
         out,
-        "{} tables {done} kept, {} superseded ones and {} others set aside; {} entries in tables, {} writes from logs: {}",
-        count(TableFate::Kept),
+        "{} {done} kept, {} superseded and {} others set aside; {} in tables, {} from logs: {}",
+        counted(kept as u64, "tables"),
         count(TableFate::Superseded),
         count(TableFate::SetAside),
-        grouped(report.entries_kept),
-        grouped(report.writes_replayed),
+        counted(report.entries_kept, "entries"),
+        counted(report.writes_replayed, "writes"),
         match report.losses.len() {
             0 => "nothing was lost".to_owned(),
-            n => format!("{n} losses"),
+            n => counted(n as u64, "losses"),
         }
-    )?;
-    Ok(())
+    );
+    out
 }

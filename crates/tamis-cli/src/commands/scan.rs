@@ -7,11 +7,12 @@ use std::ops::Bound;
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 use tamis::ReadError;
+use tamis_bench::report::counted;
 
 use crate::args::{DbArgs, KEYS_HELP, KeyspaceArgs};
 use crate::failure::{Failure, Outcome};
 use crate::json;
-use crate::output::Out;
+use crate::output::{Out, note};
 use crate::text::{self, end_of_prefix};
 
 /// The format of printed entries.
@@ -27,7 +28,8 @@ enum Format {
 
 /// Print keys and values in key order
 #[derive(Args)]
-#[command(after_help = KEYS_HELP, after_long_help = format!("{KEYS_HELP}\n\nExamples:\n  \
+#[command(after_help = KEYS_HELP, after_long_help = format!("{KEYS_HELP}\n\nOn a terminal, the formats text and hex cut keys and values of more than 400 characters; a pipe or a file gets all of \
+    them.\n\nExamples:\n  \
     tamis scan --db ./tamis-demo --prefix IS/ --limit 10\n  \
     tamis scan --db ./tamis-demo --start FR/ --end GB/ --keys-only | wc -l\n  \
     tamis scan --db ./tamis-demo --reverse --limit 1 --format jsonl"))]
@@ -57,6 +59,9 @@ pub(crate) struct ScanArgs {
     /// Bounds are hexadecimal, and so is everything printed
     #[arg(long)]
     hex: bool,
+    /// Print huge keys and values whole on a terminal, too
+    #[arg(long)]
+    full: bool,
     /// The output format
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
@@ -74,7 +79,9 @@ pub(crate) fn run(args: ScanArgs, out: &mut Out) -> Result<Outcome, Failure> {
         return Err(Failure::usage("the start lies after the end"));
     }
     let keyspace = args.keyspace.open_read_only(&args.db)?;
-    let printer = Printer { format: args.chosen_format(), hex: args.hex, keys_only: args.keys_only };
+    let most = if out.is_terminal() && !args.full { text::MOST_SHOWN / 10 } else { usize::MAX };
+    let (format, hex, keys_only) = (args.chosen_format(), args.hex, args.keys_only);
+    let mut printer = Printer { format, hex, keys_only, most, was_cut: 0 };
     let mut bounds = match prefix {
         Some(prefix) => {
             let end = end_of_prefix(&prefix);
@@ -104,6 +111,11 @@ pub(crate) fn run(args: ScanArgs, out: &mut Out) -> Result<Outcome, Failure> {
             Some(Err(error)) => return Err(error.into()),
         }
     }
+    if printer.was_cut > 0 {
+        out.flush()?;
+        let cut = counted(printer.was_cut, "entries");
+        note(&format!("{cut} cut; --full prints all of it, and so does a pipe or a file"));
+    }
     Ok(Outcome::Done)
 }
 
@@ -121,10 +133,14 @@ struct Printer {
     format: Format,
     hex: bool,
     keys_only: bool,
+    /// The most characters of a key or value.
+    most: usize,
+    /// Entries of which something is missing.
+    was_cut: u64,
 }
 
 impl Printer {
-    fn print(&self, key: &[u8], value: &[u8], out: &mut impl Write) -> std::io::Result<()> {
+    fn print(&mut self, key: &[u8], value: &[u8], out: &mut impl Write) -> std::io::Result<()> {
         match self.format {
             Format::Text => self.line(text::printable, key, value, out),
             Format::Hex => self.line(text::hex, key, value, out),
@@ -134,22 +150,28 @@ impl Printer {
                 if !self.keys_only {
                     json::bytes(&mut object, "value", value, self.hex);
                 }
-                writeln!(out, "{}", Value::Object(object))
+                writeln!(out, "{}", json::line(&Value::Object(object)))
             }
         }
     }
 
     fn line(
-        &self,
+        &mut self,
         show: fn(&[u8]) -> String,
         key: &[u8],
         value: &[u8],
         out: &mut impl Write,
     ) -> std::io::Result<()> {
+        let most = self.most;
+        let cut = |bytes: &[u8]| text::cut(show(bytes), bytes.len(), most);
+        let (key, key_cut) = cut(key);
         if self.keys_only {
-            return writeln!(out, "{}", show(key));
+            self.was_cut += u64::from(key_cut);
+            return writeln!(out, "{key}");
         }
-        writeln!(out, "{}\t{}", show(key), show(value))
+        let (value, value_cut) = cut(value);
+        self.was_cut += u64::from(key_cut || value_cut);
+        writeln!(out, "{key}\t{value}")
     }
 }
 
@@ -159,7 +181,9 @@ mod tests {
 
     fn printed(format: Format, hex: bool, keys_only: bool) -> String {
         let mut out = Vec::new();
-        Printer { format, hex, keys_only }.print(b"k\t1", b"\xffv", &mut out).unwrap();
+        Printer { format, hex, keys_only, most: usize::MAX, was_cut: 0 }
+            .print(b"k\t1", b"\xffv", &mut out)
+            .unwrap();
         String::from_utf8(out).unwrap()
     }
 

@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -10,16 +9,17 @@ use clap::Args;
 use crate::failure::{Failure, Outcome};
 use crate::http::{self, Answer};
 use crate::output::Out;
+use crate::text::harmless;
 use crate::watch::{Samples, Watch, WatchArgs};
 
 /// Serve the metrics of a database over HTTP, for Prometheus
 #[derive(Args)]
 #[command(
     after_help = "Serves `/metrics`, in the text format of Prometheus, and `/healthz`: 200 while writes proceed, 503\n\
-                  otherwise; without what the writer publishes, 200 if the database can be read. Shows what the process that writes publishes (its option publish_stats); without that, the\n\
+                  otherwise; without what the writer publishes, 200 if the database can be read. Shows what the process that writes publishes (its option publish_stats); without that, the \
                   tree as a follower sees it. Nothing is encrypted and nobody is asked for a\n\
                   password: serve on an address that only the scraper reaches.\n\nExample:\n  \
-                  tamis serve --metrics 127.0.0.1:9091 ./tamis-demo"
+                  tamis serve --metrics 127.0.0.1:9091 --db ./tamis-demo"
 )]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
@@ -51,8 +51,8 @@ pub(crate) fn run(args: &ServeArgs, out: &mut Out) -> Result<Outcome, Failure> {
     let listener = TcpListener::bind(&addresses[..]).map_err(failed)?;
     writeln!(out, "http://{}/metrics", listener.local_addr().map_err(failed)?)?;
     out.flush()?;
-    let cached = Mutex::new(Cached { watch, last: None });
-    http::serve(&listener, &|path| answer(&cached, path)).map_err(failed)?;
+    let mut cached = Cached { watch, last: None };
+    http::serve(listener, &mut |path| answer(&mut cached, path)).map_err(failed)?;
     Ok(Outcome::Done)
 }
 
@@ -70,20 +70,18 @@ struct Cached {
 impl Cached {
     fn read(&mut self) {
         if self.last.as_ref().is_none_or(|(when, _)| when.elapsed() >= LEAST) {
-            let read = self.watch.read().map(|(text, _)| text).map_err(|failure| failure.to_string());
+            let read =
+                self.watch.read().map(|(text, _)| text).map_err(|failure| harmless(&failure.to_string()));
             self.last = Some((Instant::now(), read));
         }
     }
 }
 
-fn answer(cached: &Mutex<Cached>, path: &str) -> Answer {
+fn answer(cached: &mut Cached, path: &str) -> Answer {
     if !matches!(path, "/metrics" | "/healthz") {
         return Answer::text(404, "there are /metrics and /healthz\n");
     }
-    // A panic of another thread has left a state that is read anew.
-    let mut cached = cached.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     cached.read();
-    let cached = &*cached;
     match (path, &cached.last.as_ref().expect("just read").1) {
         ("/metrics", Ok(text)) => Answer::metrics(text.clone()),
         (_, Ok(_)) if cached.watch.has_lost_writer() => {

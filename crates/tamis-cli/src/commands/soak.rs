@@ -244,7 +244,7 @@ fn report(
             "experiment": "soak", "seconds": seconds, "operations": operations, "wrong": 0, "reopened": reopened,
             "keyspaces": names().len(), "policies": POLICIES.len(), "samples": samples,
         });
-        writeln!(out, "{object}")?;
+        out.json(&object)?;
         return Ok(());
     }
     writeln!(

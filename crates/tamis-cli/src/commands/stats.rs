@@ -4,17 +4,18 @@ mod elastic;
 mod map;
 
 use std::fmt::Write as _;
-use std::io::Write;
 
 use clap::Args;
+use clap_complete::engine::ArgValueCompleter;
 use tamis::Keyspace;
 use tamis::stats::{
     GlobalFilterStats, KeyMapStats, KeyspaceStats, LatencyHistogram, LevelStats, Operation, QueryStats, Stats,
 };
 use tamis_bench::measure::{ratio, write_amplification};
-use tamis_bench::report::{Align, Table, bytes, grouped, mean};
+use tamis_bench::report::{Align, Table, bytes, counted, grouped, mean};
 
 use crate::args::DbArgs;
+use crate::complete;
 use crate::failure::{Failure, Outcome};
 use crate::json;
 use crate::output::Out;
@@ -23,6 +24,22 @@ use crate::text::excerpt;
 /// The length of the longest bar in characters.
 const BAR: usize = 30;
 
+/// There is room for bars beside the levels from this width on.
+const WIDE: usize = 120;
+
+/// Where texts begin behind the words at the left.
+const INDENT: usize = 16;
+
+/// What of the statistics is shown, and for what width.
+#[derive(Clone, Copy)]
+struct View {
+    /// A line for each run, too.
+    runs: bool,
+    width: usize,
+    /// Whether the database is read with one digest for all filters.
+    hash_sharing: bool,
+}
+
 /// Show the tree: levels, runs, sizes, filters, memory, amplification
 #[derive(Args)]
 #[command(after_help = "Example:\n  tamis stats --db ./tamis-demo --runs")]
@@ -30,7 +47,7 @@ pub(crate) struct StatsArgs {
     #[command(flatten)]
     pub(crate) db: DbArgs,
     /// Only this keyspace
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::keyspaces))]
     keyspace: Option<String>,
     /// Also print a line per run
     #[arg(long)]
@@ -51,14 +68,16 @@ pub(crate) fn run(args: StatsArgs, out: &mut Out) -> Result<Outcome, Failure> {
     if args.json {
         let mut object = json::stats(&stats);
         object["path"] = db.path().display().to_string().into();
-        writeln!(out, "{object}")?;
+        out.json(&object)?;
     } else {
-        writeln!(out, "database        {}", db.path().display())?;
+        let width = out.width();
         let mut pictures = Vec::new();
         for keyspace in &stats.keyspaces {
-            pictures.push(map::map(&db.keyspace(&keyspace.name)?.tables()));
+            pictures.push(map::map(&db.keyspace(&keyspace.name)?.tables(), width));
         }
-        out.write_all(page(&stats, &pictures, args.runs).as_bytes())?;
+        let view = View { runs: args.runs, width, hash_sharing: db.options().hash_sharing };
+        let head = format!("database        {}\n", db.path().display());
+        out.page(&(head + &page(&stats, &pictures, view)), INDENT)?;
     }
     Ok(Outcome::Done)
 }
@@ -79,17 +98,18 @@ fn latencies(stats: &Stats) -> Vec<String> {
 }
 
 /// Returns the statistics as text; `pictures` are those of the keyspaces' trees.
-pub(crate) fn page(stats: &Stats, pictures: &[String], runs: bool) -> String {
+fn page(stats: &Stats, pictures: &[String], view: View) -> String {
     let mut page = String::new();
     for (i, keyspace) in stats.keyspaces.iter().enumerate() {
-        keyspace_page(&mut page, keyspace, pictures.get(i).map_or("", String::as_str), runs);
+        keyspace_page(&mut page, keyspace, pictures.get(i).map_or("", String::as_str), view);
     }
     let mut line = |name: &str, text: String| {
         // Writing to a string cannot fail.
         let _ = writeln!(page, "{name:<15} {text}");
     };
     let taken = bytes(stats.log_allocated_bytes);
-    line("logs", format!("{} files, {}, {taken} on disk", stats.log_files, bytes(stats.log_bytes)));
+    let files = counted(stats.log_files as u64, "files");
+    line("logs", format!("{files}, {}, {taken} on disk", bytes(stats.log_bytes)));
     line(
         "memory",
         format!(
@@ -132,15 +152,16 @@ pub(crate) fn page(stats: &Stats, pictures: &[String], runs: bool) -> String {
     for (i, text) in latencies(stats).into_iter().enumerate() {
         line(if i == 0 { "latencies" } else { "" }, text);
     }
-    line("position", format!("write number {}, {} snapshots", grouped(stats.visible_seq), stats.snapshots));
+    let snapshots = counted(stats.snapshots as u64, "snapshots");
+    line("position", format!("write number {}, {snapshots}", grouped(stats.visible_seq)));
     for snapshot in &stats.snapshots_live {
         line(
             "snapshot",
             format!(
-                "of write number {}, {} s old, {} handles, keeps {} ({} in whole tables)",
+                "of write number {}, {} s old, {}, keeps {} ({} in whole tables)",
                 grouped(snapshot.seq),
                 grouped(snapshot.age_seconds),
-                snapshot.handles,
+                counted(snapshot.handles as u64, "handles"),
                 bytes(snapshot.pinned_bytes),
                 bytes(snapshot.pinned_table_bytes)
             ),
@@ -179,22 +200,20 @@ pub(crate) fn page(stats: &Stats, pictures: &[String], runs: bool) -> String {
         let is = if table.quarantined { "quarantined" } else { "in use where sound" };
         let (name, level) = (&table.keyspace, table.level);
         let keys = format!("{}..{}", excerpt(&table.smallest, 24), excerpt(&table.largest, 24));
-        let entries = grouped(table.entries);
+        let entries = counted(table.entries, "entries");
         line(
             "DAMAGED TABLE",
             format!(
-                "{} of keyspace {name}, level {level}, {entries} entries, keys {keys}, {is}: {}",
+                "{} of keyspace {name}, level {level}, {entries}, keys {keys}, {is}: {}",
                 table.table, table.what
             ),
         );
     }
     if let Some(scrub) = &stats.scrub {
-        let (passes, tables, logs) = (grouped(scrub.passes), grouped(scrub.tables), grouped(scrub.logs));
-        let (read, found) = (bytes(scrub.bytes), scrub.problems.len());
-        line(
-            "scrub",
-            format!("{passes} passes, {tables} tables and {logs} logs, {read} read, {found} problems"),
-        );
+        let (passes, tables) = (counted(scrub.passes, "passes"), counted(scrub.tables, "tables"));
+        let (logs, found) = (counted(scrub.logs, "logs"), counted(scrub.problems.len() as u64, "problems"));
+        let read = bytes(scrub.bytes);
+        line("scrub", format!("{passes}, {tables} and {logs}, {read} read, {found}"));
         scrub.problems.iter().for_each(|problem| line("SCRUB PROBLEM", problem.clone()));
     }
     for trouble in &stats.troubles {
@@ -207,15 +226,15 @@ pub(crate) fn page(stats: &Stats, pictures: &[String], runs: bool) -> String {
 }
 
 /// Returns the levels and the picture of one keyspace's tree.
-pub(crate) fn shape(keyspace: &Keyspace) -> String {
+pub(crate) fn shape(keyspace: &Keyspace, width: usize) -> String {
     let tree = keyspace.stats();
-    let picture = map::map(&keyspace.tables());
-    format!("compaction      {}\n\n{}\n{picture}", tree.policy, level_table(&tree.levels, false))
+    let picture = map::map(&keyspace.tables(), width);
+    format!("compaction      {}\n\n{}\n{picture}", tree.policy, level_table(&tree.levels, false, width))
 }
 
-fn keyspace_page(page: &mut String, tree: &KeyspaceStats, picture: &str, runs: bool) {
+fn keyspace_page(page: &mut String, tree: &KeyspaceStats, picture: &str, view: View) {
     let _ = writeln!(page, "keyspace        {}\ncompaction      {}\n", tree.name, tree.policy);
-    page.push_str(&level_table(&tree.levels, runs));
+    page.push_str(&level_table(&tree.levels, view.runs, view.width));
     let _ = writeln!(page);
     if !picture.is_empty() {
         let _ = writeln!(page, "{picture}");
@@ -226,30 +245,30 @@ fn keyspace_page(page: &mut String, tree: &KeyspaceStats, picture: &str, runs: b
     line(
         "in memory",
         format!(
-            "{} memtables, {} entries, {}",
-            tree.memtables,
-            grouped(tree.memtable_entries),
+            "{}, {}, {}",
+            counted(tree.memtables as u64, "memtables"),
+            counted(tree.memtable_entries, "entries"),
             bytes(tree.memtable_bytes)
         ),
     );
     line(
         "in tables",
         format!(
-            "{} entries ({} deletes, {} range deletes) in {} runs, of {} flushes",
-            grouped(tree.entries),
-            grouped(tree.deletes),
-            grouped(tree.range_tombstones),
-            tree.runs,
-            grouped(tree.next_epoch.saturating_sub(1))
+            "{} ({}, {}) in {}, of {}",
+            counted(tree.entries, "entries"),
+            counted(tree.deletes, "deletes"),
+            counted(tree.range_tombstones, "range deletes"),
+            counted(tree.runs as u64, "runs"),
+            counted(tree.next_epoch.saturating_sub(1), "flushes")
         ),
     );
     line(
         "filters",
         format!(
-            "{}, {} bits per key, {} tables without",
+            "{}, {} bits per key, {} without",
             bytes(tree.filter_bytes),
             mean(tree.filter_bits_per_key),
-            tree.tables_without_filter
+            counted(tree.tables_without_filter as u64, "tables")
         ),
     );
     if let Some(filter) = &tree.global_filter {
@@ -265,7 +284,10 @@ fn keyspace_page(page: &mut String, tree: &KeyspaceStats, picture: &str, runs: b
         line("reads", queries(mix));
     }
     if tree.tables_with_key_list > 0 {
-        let text = format!("{} tables, for the filter of the whole tree", tree.tables_with_key_list);
+        let text = format!(
+            "{}, for the filter of the whole tree",
+            counted(tree.tables_with_key_list as u64, "tables")
+        );
         line("key lists", text);
     }
     if tree.blob_files > 0 {
@@ -277,7 +299,10 @@ fn keyspace_page(page: &mut String, tree: &KeyspaceStats, picture: &str, runs: b
         line("filter files", text);
     }
     if tree.tables_with_unusable_filter > 0 {
-        let text = format!("{} tables, read without their filters", tree.tables_with_unusable_filter);
+        let text = format!(
+            "{}, read without their filters",
+            counted(tree.tables_with_unusable_filter as u64, "tables")
+        );
         line("FILTERS DAMAGED", text);
     }
     let last = tree.levels.iter().rev().find(|level| !level.runs.is_empty());
@@ -307,8 +332,8 @@ fn keyspace_page(page: &mut String, tree: &KeyspaceStats, picture: &str, runs: b
     line(
         "promised",
         format!(
-            "with no compaction due, at most {} runs, {} bytes per live byte, {} bytes written per byte flushed",
-            or_any(tree.promise.runs().map(|runs| grouped(runs as u64))),
+            "with no compaction due, at most {}, {} bytes per live byte, {} bytes written per byte flushed",
+            tree.promise.runs().map_or_else(|| "any runs".to_owned(), |runs| counted(runs as u64, "runs")),
             or_any(tree.promise.space_amplification.map(mean)),
             or_any(tree.promise.write_amplification.map(mean))
         ),
@@ -316,13 +341,18 @@ fn keyspace_page(page: &mut String, tree: &KeyspaceStats, picture: &str, runs: b
     line(
         "a get probes",
         format!(
-            "at most {} memtables and {} runs, with one digest for all of them",
-            tree.memtables, tree.runs
+            "at most {} and {}, with {}",
+            counted(tree.memtables as u64, "memtables"),
+            counted(tree.runs as u64, "runs"),
+            match view.hash_sharing {
+                true => "one digest for all of them",
+                false => "a digest for each of them: hash_sharing is off",
+            }
         ),
     );
 }
 
-fn level_table(levels: &[LevelStats], runs: bool) -> String {
+fn level_table(levels: &[LevelStats], runs: bool, width: usize) -> String {
     use Align::{Left, Right};
     let mut table = Table::new(&[
         ("level", Left),
@@ -347,7 +377,7 @@ fn level_table(levels: &[LevelStats], runs: bool) -> String {
             if level.target_bytes == 0 { "-".to_owned() } else { bytes(level.target_bytes) },
             bytes(sum(|run| run.filter_bytes)),
             filter_kinds(level.runs.iter()),
-            bar(level_bytes(level), largest),
+            if width < WIDE { String::new() } else { bar(level_bytes(level), largest) },
         ]);
         for run in level.runs.iter().filter(|_| runs) {
             table.row([
@@ -369,17 +399,18 @@ fn level_table(levels: &[LevelStats], runs: bool) -> String {
             ]);
         }
     }
-    table.render()
+    table.within(width)
 }
 
 /// Returns a line about a global filter.
 fn global_filter(filter: &GlobalFilterStats) -> String {
-    let mut text = format!("{}: {} entries in {}", filter.kind, grouped(filter.entries), bytes(filter.bytes));
+    let mut text =
+        format!("{}: {} in {}", filter.kind, counted(filter.entries, "entries"), bytes(filter.bytes));
     if filter.partitions > 0 {
         let _ = write!(
             text,
-            ", {} partitions, {} code bits per entry, {} % of absent keys pass",
-            grouped(filter.partitions as u64),
+            ", {}, {} code bits per entry, {} % of absent keys pass",
+            counted(filter.partitions as u64, "partitions"),
             mean(filter.code_bits),
             mean(filter.expected_rate * 100.0)
         );
@@ -388,19 +419,19 @@ fn global_filter(filter: &GlobalFilterStats) -> String {
         let _ = write!(text, "; {} for readers of older versions", bytes(filter.old_bytes));
     }
     if filter.unbuilt > 0 {
-        let _ = write!(text, "; {} partitions not built yet", grouped(filter.unbuilt as u64));
+        let _ = write!(text, "; {} not built yet", counted(filter.unbuilt as u64, "partitions"));
     }
     if filter.tables_outside > 0 {
-        let _ = write!(text, "; {} ingested tables not in it yet", grouped(filter.tables_outside as u64));
+        let _ = write!(text, "; {} not in it yet", counted(filter.tables_outside as u64, "ingested tables"));
     }
     if filter.images_loaded > 0 {
-        let _ = write!(text, "; {} key ranges from filter files", grouped(filter.images_loaded));
+        let _ = write!(text, "; {} from filter files", counted(filter.images_loaded, "key ranges"));
     }
     if filter.keys_from_lists > 0 {
-        let _ = write!(text, "; {} keys read from key lists", grouped(filter.keys_from_lists));
+        let _ = write!(text, "; {} read from key lists", counted(filter.keys_from_lists, "keys"));
     }
     if filter.keys_from_data > 0 {
-        let _ = write!(text, "; {} keys read from data", grouped(filter.keys_from_data));
+        let _ = write!(text, "; {} read from data", counted(filter.keys_from_data, "keys"));
     }
     text
 }
@@ -430,15 +461,15 @@ fn queries(mix: &QueryStats) -> String {
 
 /// Returns a line about the partitions of a global filter with one kind of key map, and why they use it.
 fn key_map(map: &KeyMapStats) -> String {
-    let parts = grouped(map.partitions as u64);
+    let parts = counted(map.partitions as u64, "partitions");
     let ideal = mean(map.ideal_rate * 100.0);
     match map.holdout_rate {
         Some(rate) => format!(
-            "{} in {parts} partitions: on held-out keys a learned map lets {} % pass, {ideal} % at best",
+            "{} in {parts}: on held-out keys a learned map lets {} % pass, {ideal} % at best",
             map.map,
             mean(rate * 100.0)
         ),
-        None => format!("{} in {parts} partitions, as the options say; {ideal} % pass at best", map.map),
+        None => format!("{} in {parts}, as the options say; {ideal} % pass at best", map.map),
     }
 }
 
@@ -489,6 +520,8 @@ mod tests {
         })
     }
 
+    const VIEW: View = View { runs: false, width: usize::MAX, hash_sharing: true };
+
     #[test]
     fn bars_show_the_share_of_the_largest_level() {
         assert_eq!(bar(0, 10), "");
@@ -500,10 +533,10 @@ mod tests {
     #[test]
     fn each_level_is_a_line_and_runs_are_shown_on_request() {
         let levels = [level(0, &[1000, 2000]), level(1, &[]), level(2, &[1 << 20])];
-        let table = level_table(&levels, false);
+        let table = level_table(&levels, false, usize::MAX);
         assert_eq!(table.lines().count(), 2 + 3, "{table}");
         assert!(table.lines().last().unwrap().ends_with(&"█".repeat(BAR)), "{table}");
-        let table = level_table(&levels, true);
+        let table = level_table(&levels, true, usize::MAX);
         assert_eq!(table.lines().count(), 2 + 3 + 3, "{table}");
         assert!(table.contains("epochs 3–4, a\\x00 … zz"), "{table}");
     }
@@ -519,7 +552,7 @@ mod tests {
             ..Default::default()
         });
         let stats = filled!(Stats { elastic: Some(elastic), ..Stats::default() });
-        let text = page(&stats, &[], false);
+        let text = page(&stats, &[], VIEW);
         assert!(text.contains("elastic filters 512 B of 4.0 KiB, 4.00 bits per key"), "{text}");
         let object = json::stats(&stats);
         assert_eq!(object["elastic"]["by_units"], serde_json::json!([1, 1]));
@@ -528,7 +561,7 @@ mod tests {
             (&4.0.into(), &0.into())
         );
         let without = Stats::default();
-        assert!(!page(&without, &[], false).contains("elastic"));
+        assert!(!page(&without, &[], VIEW).contains("elastic"));
         assert!(json::stats(&without)["elastic"].is_null());
     }
 
@@ -541,7 +574,7 @@ mod tests {
             warnings: vec!["log 7 was cut".into()],
             ..Stats::default()
         });
-        let page = page(&stats, &[], false);
+        let page = page(&stats, &[], VIEW);
         for line in ["WRITES STOPPED  a panic", "WRITES SUSPENDED", "no room", "log 7 was cut"] {
             assert!(page.contains(line), "{line}: {page}");
         }

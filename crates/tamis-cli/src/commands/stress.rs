@@ -132,7 +132,7 @@ impl Tally {
                 "in_flight_gone": self.in_flight_gone, "slowest_open_ms": open_ms,
                 "seconds": elapsed.as_secs_f64(),
             });
-            writeln!(out, "{object}")?;
+            out.json(&object)?;
             return Ok(());
         }
         writeln!(

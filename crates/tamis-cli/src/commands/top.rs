@@ -20,7 +20,7 @@ use frame::{Frame, Reading};
     after_help = "Shows what the process that writes publishes (its option publish_stats); without that, the tree as a\n\
                   follower sees it. Rates are those between two readings, latencies those since the\n\
                   opening. In a terminal q quits; elsewhere it prints a page every interval.\n\nExample:\n  \
-                  tamis top ./tamis-demo"
+                  tamis top --db ./tamis-demo"
 )]
 pub(crate) struct TopArgs {
     #[command(flatten)]
@@ -91,7 +91,7 @@ impl Watched {
 }
 
 fn page(out: &mut Out, reading: &Reading) -> Result<(), Failure> {
-    for line in Frame::of(reading).lines(PAGE.0, PAGE.1) {
+    for line in Frame::of(reading).lines(out.width().min(PAGE.0), PAGE.1) {
         writeln!(out, "{}", line.trim_end())?;
     }
     Ok(())

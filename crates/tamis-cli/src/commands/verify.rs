@@ -1,7 +1,6 @@
 //! `tamis verify`: checks every checksum and every invariant.
 
 use std::fmt::Write as _;
-use std::io::Write;
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -9,9 +8,9 @@ use tamis::maintenance::{VerifiedFile, VerifiedKind, VerifyReport};
 use tamis::operators::Operators;
 use tamis::options::OnDamage;
 use tamis::{Db, Options};
-use tamis_bench::report::{bytes, grouped};
+use tamis_bench::report::{bytes, counted};
 
-use crate::args::DbArgs;
+use crate::args::{DbArgs, refuse_file};
 use crate::failure::{Failure, Outcome};
 use crate::output::Out;
 
@@ -32,6 +31,7 @@ pub(crate) struct VerifyArgs {
 }
 
 pub(crate) fn run(args: VerifyArgs, out: &mut Out) -> Result<Outcome, Failure> {
+    refuse_file(&args.db.db)?;
     // Without its options, too, since they are in a file that may be damaged itself.
     let (options, lost) = match args.db.to_options_with(Some(OnDamage::Quarantine)) {
         Ok(options) => (options, None),
@@ -46,8 +46,8 @@ pub(crate) fn run(args: VerifyArgs, out: &mut Out) -> Result<Outcome, Failure> {
     report.problems.extend(lost.iter().map(|what| format!("its options cannot be read: {what}")));
     let advice = advice(&report, lost.is_some(), &args.db.db.display().to_string());
     match args.json {
-        true => writeln!(out, "{}", object(&report, &advice))?,
-        false => out.write_all(page(&report, &advice).as_bytes())?,
+        true => out.json(&object(&report, &advice))?,
+        false => out.page(&page(&report, &advice), 9)?,
     }
     Ok(if report.problems.is_empty() { Outcome::Done } else { Outcome::Negative })
 }
@@ -58,7 +58,7 @@ fn advice(report: &VerifyReport, options_lost: bool, dir: &str) -> Vec<String> {
     let mut advice = Vec::new();
     if report.unopenable.is_some() {
         advice.push(format!(
-            "The database cannot be opened as it is. `tamis salvage {dir} --dry-run` shows what can be kept and what is lost; without \
+            "The database cannot be opened as it is. `tamis salvage --db {dir} --dry-run` shows what can be kept and what is lost; without \
              --dry-run it opens again with what can be kept, and no file is removed. A checkpoint in its place loses only what is newer."
         ));
     } else if damaged(VerifiedKind::Table) {
@@ -70,7 +70,7 @@ fn advice(report: &VerifyReport, options_lost: bool, dir: &str) -> Vec<String> {
     } else if damaged(VerifiedKind::Log) {
         advice.push(format!(
             "The log was damaged after it was read. If a program has the database open, let it flush, which makes the log superfluous; \
-             otherwise use `tamis salvage {dir}`."
+             otherwise use `tamis salvage --db {dir}`."
         ));
     }
     if damaged(VerifiedKind::Filter) {
@@ -87,7 +87,7 @@ fn advice(report: &VerifyReport, options_lost: bool, dir: &str) -> Vec<String> {
     }
     if advice.is_empty() && !report.problems.is_empty() {
         advice.push(format!(
-            "The tree contradicts itself: `tamis salvage {dir} --dry-run` shows what can be kept."
+            "The tree contradicts itself: `tamis salvage --db {dir} --dry-run` shows what can be kept."
         ));
     }
     advice
@@ -98,18 +98,18 @@ fn sound(files: &[VerifiedFile]) -> String {
     let of = |kind| files.iter().filter(move |file| file.kind == kind && file.problems.is_empty());
     let mut parts = Vec::new();
     for (kind, noun, contents) in [
-        (VerifiedKind::Manifest, "manifest", ""),
-        (VerifiedKind::Table, "tables", " entries"),
+        (VerifiedKind::Manifest, "manifests", ""),
+        (VerifiedKind::Table, "tables", "entries"),
         (VerifiedKind::Filter, "filter files", ""),
-        (VerifiedKind::Log, "logs", " writes"),
+        (VerifiedKind::Log, "logs", "writes"),
     ] {
         let (count, entries) = (of(kind).count() as u64, of(kind).map(|file| file.entries).sum());
         if count == 0 {
             continue;
         }
         parts.push(match contents {
-            "" => format!("{} {noun}", grouped(count)),
-            contents => format!("{} {noun} with {}{contents}", grouped(count), grouped(entries)),
+            "" => counted(count, noun),
+            contents => format!("{} with {}", counted(count, noun), counted(entries, contents)),
         });
     }
     if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") }
@@ -126,9 +126,9 @@ fn page(report: &VerifyReport, advice: &[String]) -> String {
         {
             let of = if keyspace.is_empty() { String::new() } else { format!(" of keyspace `{keyspace}`") };
             let held = match kind {
-                VerifiedKind::Table => format!(", {} entries in all", grouped(*entries)),
-                VerifiedKind::Blob => format!(", {} values in all", grouped(*entries)),
-                VerifiedKind::Log => format!(", {} writes can be read", grouped(*entries)),
+                VerifiedKind::Table => format!(", {} in all", counted(*entries, "entries")),
+                VerifiedKind::Blob => format!(", {} in all", counted(*entries, "values")),
+                VerifiedKind::Log => format!(", {} can be read", counted(*entries, "writes")),
                 _ => String::new(),
             };
             let _ = writeln!(page, "damaged: {file}, a {}{of}{held}", kind.name());
@@ -140,19 +140,19 @@ fn page(report: &VerifyReport, advice: &[String]) -> String {
     }
     let count = |n: usize, what: &str| match n {
         0 => String::new(),
-        n => format!("{} {what} files, ", grouped(n as u64)),
+        n => counted(n as u64, &format!("{what} files")) + ", ",
     };
     let others = count(report.blob_files, "blob") + &count(report.filter_files, "filter");
     let _ = writeln!(
         page,
-        "{} tables, {others}{} blocks, {} entries, {} read: {}",
-        grouped(report.tables as u64),
-        grouped(report.blocks),
-        grouped(report.entries),
+        "{}, {others}{}, {}, {} read: {}",
+        counted(report.tables as u64, "tables"),
+        counted(report.blocks, "blocks"),
+        counted(report.entries, "entries"),
         bytes(report.bytes),
         match report.problems.len() {
             0 => "all sound".to_owned(),
-            n => format!("{n} problems"),
+            n => counted(n as u64, "problems"),
         }
     );
     page

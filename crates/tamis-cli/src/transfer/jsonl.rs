@@ -24,7 +24,7 @@ impl<W: Write> JsonlWriter<W> {
 
     pub(super) fn keyspace(&mut self, name: &str) -> io::Result<()> {
         self.counts.keyspaces += 1;
-        writeln!(self.out, "{}", json!({ "keyspace": name }))
+        writeln!(self.out, "{}", json::line(&json!({ "keyspace": name })))
     }
 
     pub(super) fn entry(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
@@ -32,7 +32,7 @@ impl<W: Write> JsonlWriter<W> {
         let mut object = serde_json::Map::new();
         json::bytes(&mut object, "key", key, false);
         json::bytes(&mut object, "value", value, false);
-        writeln!(self.out, "{}", Value::Object(object))
+        writeln!(self.out, "{}", json::line(&Value::Object(object)))
     }
 
     pub(super) fn finish(mut self) -> io::Result<W> {

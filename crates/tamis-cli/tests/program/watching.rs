@@ -59,7 +59,7 @@ fn a_database_of_nobody_is_served_and_shown_as_it_lies() {
     let page = run(top, b"").ok();
     assert!(page.contains("opened read-only") && page.contains("gets –,"), "{page}");
     assert!(!page.contains("suspended"), "{page}");
-    assert!(page.contains("\nkeyspace   default: "), "{page}");
+    assert!(page.contains("\nkeyspace   default: 1 memtable of "), "{page}");
 }
 
 /// The writer is `tamis serve --write`, which publishes; the others read what it has put beside the tables.
@@ -85,8 +85,8 @@ fn what_a_writer_publishes_is_served_and_shown() {
 #[test]
 fn a_database_or_an_address_that_is_none_is_refused() {
     let place = Place::new();
-    place.run("top", &["--once"]).fails(3, "");
-    place.run("serve", &["--metrics", "127.0.0.1:0"]).fails(3, "");
+    place.run("top", &["--once"]).fails(2, "no database");
+    place.run("serve", &["--metrics", "127.0.0.1:0"]).fails(2, "no database");
     place.run("put", &["key", "value"]).ok();
     place.run("serve", &["--metrics", "nowhere"]).fails(2, "`nowhere` is no address");
     place.run("top", &["--interval", "0"]).fails(2, "");

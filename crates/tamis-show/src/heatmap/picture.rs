@@ -204,18 +204,12 @@ impl Picture<'_> {
     /// Draws some keys below the runs and a line that explains the axis.
     fn axis(&self, area: &Canvas<'_>, axis: &Axis<'_>, top: i32) -> Drawn {
         area.line(vec![(LEFT, top), (LEFT + COLUMNS, top)], INK, 1)?;
-        for (place, key) in axis.marks(MARKS) {
+        let marks = axis.marks(MARKS);
+        let keys: Vec<&[u8]> = marks.iter().map(|(_, key)| *key).collect();
+        for ((place, _), key) in marks.iter().zip(self.labels(&keys)) {
             let x = LEFT + (place * f64::from(COLUMNS)).round() as i32;
             area.line(vec![(x, top), (x, top + 8)], INK, 1)?;
-            let key = if self.hex { ellipsis(hex(key), KEY_TEXT) } else { label(key, KEY_TEXT) };
-            text(
-                area,
-                if key.is_empty() { "(empty)".to_owned() } else { key },
-                (x, top + 14),
-                SMALL,
-                INK,
-                Anchor::Middle,
-            )?;
+            text(area, key, (x, top + 14), SMALL, INK, Anchor::Middle)?;
         }
         let line = match self.by {
             By::Data => "keys in order: equal widths hold equal numbers of keys".to_owned(),
@@ -228,6 +222,36 @@ impl Picture<'_> {
             }
         };
         text(area, line, (LEFT + COLUMNS / 2, top + 42), SMALL, FAINT, Anchor::Middle)
+    }
+
+    /// Returns texts for ascending keys of which no two are alike: of a long key, the part by which
+    /// it differs from its neighbours.
+    fn labels(&self, keys: &[&[u8]]) -> Vec<String> {
+        let common = |a: &[u8], b: &[u8]| a.iter().zip(b).take_while(|(a, b)| a == b).count();
+        let text = |key: &[u8], limit: usize| match self.hex {
+            true => ellipsis(hex(key), limit),
+            false => label(key, limit),
+        };
+        let one = |at: usize| {
+            let key = keys[at];
+            let neighbours =
+                [at.checked_sub(1), Some(at + 1)].into_iter().flatten().filter_map(|at| keys.get(at));
+            let alike = neighbours.map(|other| common(key, other)).max().unwrap_or(0);
+            let width = |part: &[u8]| text(part, usize::MAX).chars().count();
+            if key.is_empty() {
+                return "(empty)".to_owned();
+            }
+            // The first byte that differs, and a little on.
+            let needed = &key[..key.len().min(alike + 4)];
+            if width(key) <= KEY_TEXT || width(needed) < KEY_TEXT {
+                return text(key, KEY_TEXT);
+            }
+            let starts = (0..alike).filter(|&from| self.hex || key[from] & 0xC0 != 0x80);
+            let from =
+                starts.into_iter().find(|&from| width(&needed[from..]) < KEY_TEXT - 1).unwrap_or(alike);
+            format!("…{}", text(&key[from..], KEY_TEXT - 1))
+        };
+        (0..keys.len()).map(one).collect()
     }
 
     fn legend(&self, area: &Canvas<'_>, top: i32, scale: Option<Scale>, most: u32) -> Drawn {

@@ -20,7 +20,7 @@ use crate::tree::files::{FileKind, parse};
 use crate::tree::manifest::read_edits;
 use crate::tree::pinned_filter::read_filter;
 use crate::tree::tombstones::Tombstones;
-use crate::wal::{LogKind, LogReader, ReadOptions};
+use crate::wal::{End, LogKind, LogReader, ReadOptions};
 
 pub use crate::tree::identify::{Contents, identify};
 
@@ -30,6 +30,22 @@ fn show(bytes: &[u8]) -> String {
     let (head, more) = bytes.split_at(bytes.len().min(MOST));
     let rest = if more.is_empty() { String::new() } else { format!("… ({} bytes)", bytes.len()) };
     format!("\"{}\"{rest}", head.escape_ascii())
+}
+
+/// Says how a log or a manifest ends.
+fn how_it_ends(end: Option<&End>) -> String {
+    match end {
+        None => "ends: not known".to_owned(),
+        Some(End::Closed { offset, successor: None }) => format!("ends at {offset}: closed"),
+        Some(End::Closed { offset, successor: Some(next) }) => {
+            format!("ends at {offset}: closed, continued by log {next}")
+        }
+        Some(End::Clean { offset }) => format!("ends at {offset}: nothing follows the last record"),
+        Some(End::Torn { offset }) => {
+            format!("ends at {offset}: the next record is torn, as a crash leaves one, and does not count")
+        }
+        Some(End::Damaged { offset, what }) => format!("ends at {offset}: damaged, {what}"),
+    }
 }
 
 fn written(result: std::io::Result<()>) -> Result<(), Error> {
@@ -327,7 +343,7 @@ pub fn dump_log(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Result
             written(writeln!(out, "{line}"))?;
         }
     }
-    written(writeln!(out, "ends: {:?}", reader.end()))
+    written(writeln!(out, "{}", how_it_ends(reader.end())))
 }
 
 /// Prints a manifest: every edit, in order. The manifest's number is the one in its header, regardless of the file's name.
@@ -357,10 +373,10 @@ pub fn dump_manifest(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> R
         let mut print = || -> std::io::Result<()> {
             writeln!(out, "edit at {offset}:")?;
             for (id, name, _) in &edit.create_keyspaces {
-                writeln!(out, "  create keyspace {id} `{name}`")?;
+                writeln!(out, "  create keyspace {id} `{}`", name.escape_debug())?;
             }
             for (id, name) in &edit.rename_keyspaces {
-                writeln!(out, "  rename keyspace {id} to `{name}`")?;
+                writeln!(out, "  rename keyspace {id} to `{}`", name.escape_debug())?;
             }
             for id in &edit.drop_keyspaces {
                 writeln!(out, "  drop keyspace {id}")?;
@@ -405,5 +421,5 @@ pub fn dump_manifest(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> R
         Ok(())
     })?;
     written(failed)?;
-    written(writeln!(out, "ends: {end:?}"))
+    written(writeln!(out, "{}", how_it_ends(Some(&end))))
 }

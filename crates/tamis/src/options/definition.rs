@@ -7,7 +7,7 @@
 //!
 //! Lines `name = value`; `#` starts a comment; blank lines are skipped; if a name appears twice, the later line wins;
 //! options that are not named keep their defaults. Sizes are printed in the largest exact unit (`64 MiB`) and read
-//! with or without one. Among a database's options, those of its default keyspace have the prefix `keyspace.`.
+//! with or without one; `64 MB` are 64,000,000 bytes. Among a database's options, those of its default keyspace have the prefix `keyspace.`.
 //! `from_text(to_text(o)) == o` for every `o` that `check` accepts.
 //!
 //! Options are plain values: nothing here takes a lock, and changing an option after the database was opened has no
@@ -33,7 +33,7 @@ use super::domain::{
     OffToMeasure, OneOf, Real, Threshold,
 };
 use super::prefixes::{PrefixFilter, Prefixes};
-use super::table::{Field, OptionClass, OptionInfo, assignments, excerpt, options_table};
+use super::table::{Field, OptionClass, OptionInfo, assignments, excerpt, nearest, options_table};
 use super::tuner::Tuner;
 use super::values::{
     AsyncReads, BloomHashing, ChecksumMode, CompactionChoice, CompressionPerLevel, Durability, FilePicker,
@@ -440,7 +440,11 @@ impl Options {
         }
         match KeyspaceOptions::FIELDS.iter().find(|f| f.qualified == name) {
             Some(field) => field.set(&mut self.keyspace, true, value),
-            None => Err(OptionsError::Unknown { line, name: excerpt(name) }),
+            None => {
+                let keyspace = KeyspaceOptions::FIELDS.iter().map(|f| f.qualified);
+                let near = nearest(name, Self::FIELDS.iter().map(|f| f.qualified).chain(keyspace));
+                Err(OptionsError::Unknown { line, name: excerpt(name), near })
+            }
         }
     }
 
@@ -680,7 +684,10 @@ impl KeyspaceOptions {
     fn set_at(&mut self, line: usize, name: &str, value: &str) -> Result<(), OptionsError> {
         match Self::FIELDS.iter().find(|f| f.name == name) {
             Some(field) => field.set(self, false, value.trim()),
-            None => Err(OptionsError::Unknown { line, name: excerpt(name) }),
+            None => {
+                let near = nearest(name, Self::FIELDS.iter().map(|f| f.name));
+                Err(OptionsError::Unknown { line, name: excerpt(name), near })
+            }
         }
     }
 

@@ -73,8 +73,13 @@ impl Domain<bool> for OffToMeasure {
 
 const ONLY_TRUE: &str = "true (false needs a build with the feature `measure`)";
 
+/// The units that sizes are printed in, largest first. All of them are read, too.
 const BYTE_UNITS: [(&str, u64); 5] =
     [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
+
+/// Units that are only read.
+const DECIMAL_UNITS: [(&str, u64); 4] =
+    [("TB", 1_000_000_000_000), ("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1_000)];
 
 /// Splits `12 MiB` or `12MiB` into number and unit; a missing unit is empty.
 fn split_unit(text: &str) -> Option<(u64, &str)> {
@@ -88,7 +93,8 @@ fn parse_bytes(text: &str) -> Option<u64> {
     if unit.is_empty() {
         return Some(number);
     }
-    let (_, factor) = BYTE_UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit))?;
+    let mut units = BYTE_UNITS.iter().chain(&DECIMAL_UNITS);
+    let (_, factor) = units.find(|(name, _)| name.eq_ignore_ascii_case(unit))?;
     number.checked_mul(*factor)
 }
 
@@ -123,7 +129,9 @@ impl Domain<u64> for Bytes {
     }
 
     fn expected(&self) -> String {
-        let mut phrase = String::from("a size in bytes, or with KiB, MiB, GiB or TiB");
+        let mut phrase = String::from(
+            "a size in bytes, or with KiB, MiB, GiB or TiB (1 KiB is 1,024 bytes), or kB, MB, GB or TB (1 kB is 1,000)",
+        );
         if self.max == u64::MAX {
             phrase.push_str(", or unlimited");
         }
@@ -277,9 +285,13 @@ impl<T: Words> Domain<T> for OneOf {
     }
 
     fn expected(&self) -> String {
-        let words: Vec<&str> =
-            T::WORDS.iter().filter(|(word, value)| value.word() == *word).map(|(word, _)| *word).collect();
-        format!("one of {}", words.join(", "))
+        let named = T::WORDS.iter().filter(|(word, value)| value.word() == *word);
+        let (here, missing): (Vec<_>, Vec<_>) = named.partition(|(_, value)| value.missing().is_none());
+        let words = |list: Vec<&(&str, T)>| list.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
+        match missing.is_empty() {
+            true => format!("one of {}", words(here)),
+            false => format!("one of {} (not in this build: {})", words(here), words(missing)),
+        }
     }
 }
 
@@ -542,10 +554,26 @@ mod tests {
             assert_eq!(ANY.print(&bytes), text);
         }
         for text in
-            ["", " ", "MiB", "-1", "+1", "1.5 MiB", "1 MB", "1 MiB 2", "16777216 TiB", "99999999999999999999"]
+            ["", " ", "MiB", "-1", "+1", "1.5 MiB", "1 M", "1 MiB 2", "16777216 TiB", "99999999999999999999"]
         {
             assert_eq!(ANY.parse(text), None, "{text:?}");
         }
+    }
+
+    /// `1GB` was refused, and nothing said which of the two units was meant.
+    #[test]
+    fn decimal_units_are_powers_of_a_thousand() {
+        for (text, bytes) in
+            [("1GB", 1_000_000_000), ("1 gb", 1_000_000_000), ("64 kB", 64_000), ("2MB", 2_000_000)]
+        {
+            assert_eq!(ANY.parse(text), Some(bytes), "{text}");
+            assert_eq!(ANY.parse(&ANY.print(&bytes)), Some(bytes), "{text}");
+        }
+        let expected = ANY.expected();
+        assert!(
+            expected.contains("1 KiB is 1,024 bytes") && expected.contains("1 kB is 1,000"),
+            "{expected}"
+        );
     }
 
     #[test]
@@ -581,7 +609,12 @@ mod tests {
         } else {
             assert!(complaint.contains("feature `zstd`"), "{complaint}");
         }
-        assert!(levels.complaint("lzma").contains("one of none, lz4, zstd"));
+        let complaint = levels.complaint("lzma");
+        let listed = match cfg!(feature = "zstd") {
+            true => "one of none, lz4, zstd, separated",
+            false => "one of none, lz4 (not in this build: zstd), separated",
+        };
+        assert!(complaint.contains(listed), "{complaint}");
         assert_eq!(levels.parse(&"lz4,".repeat(1000)), None);
     }
 }

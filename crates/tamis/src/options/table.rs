@@ -66,6 +66,40 @@ pub(super) fn excerpt(text: &str) -> String {
     }
 }
 
+/// Returns the name that `wrong` is most likely a misspelling of, if one is near enough. The prefix
+/// of a keyspace's options may be missing or superfluous, and hyphens stand for underscores.
+pub(super) fn nearest(wrong: &str, names: impl Iterator<Item = &'static str>) -> Option<&'static str> {
+    // No name is that long, and the cost is the product of the lengths.
+    const MAX_BYTES: usize = 60;
+    let bare = |name: &str| -> Vec<u8> {
+        let name = name.strip_prefix("keyspace.").unwrap_or(name);
+        name.bytes().map(|byte| if byte == b'-' { b'_' } else { byte.to_ascii_lowercase() }).collect()
+    };
+    if wrong.len() > MAX_BYTES {
+        return None;
+    }
+    let wrong = bare(wrong);
+    let distances = names.map(|name| (edits(&wrong, &bare(name)), name));
+    distances
+        .min_by_key(|(edits, _)| *edits)
+        .filter(|(edits, _)| edits * 3 <= wrong.len())
+        .map(|(_, name)| name)
+}
+
+/// The number of bytes to insert, remove or replace to turn one text into another.
+fn edits(from: &[u8], to: &[u8]) -> usize {
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (i, a) in from.iter().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, b) in to.iter().enumerate() {
+            let replaced = diagonal + usize::from(a != b);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[to.len()]
+}
+
 impl<S> Field<S> {
     pub(super) fn name(&self, qualified: bool) -> &'static str {
         if qualified { self.qualified } else { self.name }

@@ -51,7 +51,8 @@ fn comments_blank_lines_and_spacing_are_free_and_the_last_line_wins() {
 #[test]
 fn errors_name_the_line_or_the_option_and_what_it_takes() {
     let unknown = Options::from_text("# x\nbits_per_key = 1").unwrap_err();
-    assert_eq!(unknown, OptionsError::Unknown { line: 2, name: "bits_per_key".into() });
+    let near = Some("keyspace.bits_per_key");
+    assert_eq!(unknown, OptionsError::Unknown { line: 2, name: "bits_per_key".into(), near });
     for text in ["cache_bytes", "= 3", "[keyspace]"] {
         assert!(matches!(Options::from_text(text), Err(OptionsError::Syntax { line: 1, .. })), "{text}");
     }
@@ -60,6 +61,41 @@ fn errors_name_the_line_or_the_option_and_what_it_takes() {
     let mut keyspace = KeyspaceOptions::default();
     let error = keyspace.set("restart_intervall", "3").unwrap_err().to_string();
     assert!(!error.contains("line"), "a single option has no line: {error}");
+}
+
+/// The error named the option that does not exist, and left the search for the right one to the
+/// reader.
+#[test]
+fn a_misspelt_option_brings_a_suggestion() {
+    let near = |text: &str| match Options::from_text(text) {
+        Err(OptionsError::Unknown { near, .. }) => near,
+        other => panic!("{text}: {other:?}"),
+    };
+    for (wrong, right) in [
+        ("bits_per_key", "keyspace.bits_per_key"),
+        ("keyspace.cache_bytes", "cache_bytes"),
+        ("keyspace.bits_per_kei", "keyspace.bits_per_key"),
+        ("cache-bytes", "cache_bytes"),
+        ("Durabilty", "durability"),
+        ("keyspace.memtable_byte", "keyspace.memtable_bytes"),
+    ] {
+        assert_eq!(near(&format!("{wrong} = 1")), Some(right), "{wrong}");
+    }
+    for strange in ["x", "nothing_like_it", "\u{1b}[31m", &"bits_per_key".repeat(20)] {
+        assert_eq!(near(&format!("{strange} = 1")), None, "{strange}");
+    }
+    let own = KeyspaceOptions::from_text("keyspace.bits_per_key = 1").unwrap_err().to_string();
+    assert!(own.contains("did you mean `bits_per_key`?"), "{own}");
+}
+
+/// Names and values came out of messages as they went in, and did with a terminal what they liked.
+#[test]
+fn messages_escape_what_they_quote() {
+    for text in ["\u{1b}[31m = 1", "\u{202e}", "cache_bytes = \u{1b}[31m\u{200b}"] {
+        let message = Options::from_text(text).unwrap_err().to_string();
+        let hidden = |c: char| c.is_control() || matches!(c, '\u{200b}' | '\u{202e}');
+        assert!(!message.contains(hidden) && message.contains("\\u{"), "{message:?}");
+    }
 }
 
 #[test]

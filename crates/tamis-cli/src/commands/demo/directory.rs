@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use crate::args::refuse_file;
 use crate::failure::Failure;
 
 /// The file by which the main job recognizes its own directories.
@@ -19,6 +20,7 @@ pub(super) fn prepare(dir: &Path) -> Result<(), Failure> {
     let failed = |what: &str, error: io::Error| {
         Failure::database(format!("could not {what} {}: {error}", dir.display()))
     };
+    refuse_file(dir)?;
     match fs::read_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(failed("read", error)),

@@ -7,17 +7,20 @@
 use std::fmt::Write as _;
 
 use tamis::stats::TableStats;
-use tamis_bench::report::{bytes, grouped};
+use tamis_bench::report::{bytes, counted};
 
-/// The width of the picture in columns.
+/// The width of the picture in columns, where there is room.
 const WIDTH: usize = 64;
+
+/// Columns beside the picture.
+const BESIDE: usize = 46;
 
 /// Lines drawn per level; the rest are counted.
 const MOST_RUNS: usize = 12;
 
-/// Draws the tables; empty if there are none.
-pub(super) fn map(tables: &[TableStats]) -> String {
-    let borders = borders(tables);
+/// Draws the tables on a page of a width; empty if there are none.
+pub(super) fn map(tables: &[TableStats], width: usize) -> String {
+    let borders = borders(tables, width.saturating_sub(BESIDE).clamp(10, WIDTH));
     let mut out = String::new();
     let (mut level, mut drawn, mut left_out) = (None, 0, 0);
     for run in tables.chunk_by(|a, b| (a.level, a.run) == (b.level, b.run)) {
@@ -37,10 +40,10 @@ pub(super) fn map(tables: &[TableStats]) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(
             out,
-            "{name:<9}▕{}▏ {:>9}, {} tables, flushes {}",
+            "{name:<9}▕{}▏ {:>9}, {}, flushes {}",
             line(run, &borders),
             bytes(total),
-            grouped(run.len() as u64),
+            counted(run.len() as u64, "tables"),
             // The last level holds everything older than the rest.
             match (first, last.saturating_sub(1)) {
                 (0, last) => format!("up to {last}"),
@@ -55,21 +58,21 @@ pub(super) fn map(tables: &[TableStats]) -> String {
 
 fn note_left_out(out: &mut String, runs: usize) {
     if runs > 0 {
-        let _ = writeln!(out, "{:<9} … and {} older runs", "", grouped(runs as u64));
+        let _ = writeln!(out, "{:<9} … and {}", "", counted(runs as u64, "older runs"));
     }
 }
 
 /// Returns the first key of each column.
-fn borders(tables: &[TableStats]) -> Vec<&[u8]> {
+fn borders(tables: &[TableStats], width: usize) -> Vec<&[u8]> {
     let runs = tables.chunk_by(|a, b| (a.level, a.run) == (b.level, b.run));
     let finest = runs.max_by_key(|run| run.len()).unwrap_or_default();
     let starts: Vec<(&[u8], u64)> = finest.iter().map(|t| (&t.smallest[..], t.bytes)).collect();
     let total: u64 = starts.iter().map(|start| start.1).sum();
-    let mut borders = Vec::with_capacity(WIDTH);
+    let mut borders = Vec::with_capacity(width);
     let mut before = 0u64;
     for (key, bytes) in starts {
         // The bytes up to the end of this table determine the number of columns that begin here.
-        let filled = |bytes: u64| (u128::from(bytes) * WIDTH as u128 / u128::from(total.max(1))) as usize;
+        let filled = |bytes: u64| (u128::from(bytes) * width as u128 / u128::from(total.max(1))) as usize;
         while borders.len() < filled(before + bytes) {
             borders.push(key);
         }
@@ -118,7 +121,7 @@ mod tests {
             table(6, 1, "g", "m", 16 << 20),
             table(6, 1, "n", "z", 16 << 20),
         ];
-        let map = map(&tables);
+        let map = map(&tables, usize::MAX);
         let lines: Vec<&str> = map.lines().collect();
         assert_eq!(lines.len(), 2, "{map}");
         assert!(lines[0].starts_with("level 0") && lines[0].contains("flushes 9"), "{map}");
@@ -134,9 +137,9 @@ mod tests {
     #[test]
     fn many_runs_are_cut_and_counted() {
         let tables: Vec<_> = (0..40).map(|run| table(0, 100 - run, "a", "z", 100)).collect();
-        let map = map(&tables);
+        let map = map(&tables, usize::MAX);
         assert_eq!(map.lines().count(), MOST_RUNS + 1, "{map}");
         assert!(map.contains("and 28 older runs"), "{map}");
-        assert_eq!(super::map(&[]), "");
+        assert_eq!(super::map(&[], usize::MAX), "");
     }
 }

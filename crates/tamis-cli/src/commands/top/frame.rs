@@ -1,15 +1,18 @@
 //! What `tamis top` shows: lines of text, made of two readings.
 
-use tamis_bench::report::{bytes, grouped};
+use tamis_bench::report::{bytes, counted, grouped};
 
-use crate::text::excerpt;
+use crate::text::{excerpt, folded};
 use crate::watch::{Labels, Origin, Samples, label};
 
 /// The longest name that is shown.
 const NAME: usize = 40;
 
 /// The length of the longest bar in characters.
-const BAR: usize = 20;
+const BAR: usize = 10;
+
+/// Where texts begin behind the words at the left.
+const INDENT: usize = 11;
 
 /// A reading, and what came since the one before.
 pub(super) struct Reading {
@@ -132,7 +135,7 @@ impl Frame {
         if troubles + damaged > 0 {
             self.line(
                 "TROUBLES",
-                format!("{troubles} kinds of work are retried, {damaged} tables are damaged"),
+                format!("work being retried: {}; damaged: {}", grouped(troubles), counted(damaged, "tables")),
             );
         }
     }
@@ -198,21 +201,21 @@ impl Frame {
         let running = reading.count("tamis_running_compactions");
         let waits = if waits.is_empty() { "none".to_owned() } else { waits.join(", ") };
         self.line("stalls", waits);
-        self.line("running", format!("{running} compactions"));
+        self.line("running", counted(running, "compactions"));
     }
 
     fn latencies(&mut self, reading: &Reading) {
-        let head = ["samples", "p50", "p90", "p99", "p99.9"].map(|name| format!("{name:>12}"));
+        let head = ["samples", "p50", "p90", "p99", "p99.9"].map(|name| format!("{name:>11}"));
         self.0.push(String::new());
-        self.line("latency", format!("{:<14}{}", "", head.concat()));
+        self.line("latency", format!("{:<12}{}", "", head.concat()));
         for (labels, count) in reading.now.all("tamis_latency_seconds_count").iter().filter(|one| one.1 > 0.0)
         {
             let operation = label(labels, "operation").unwrap_or_default();
             let buckets = buckets(&reading.now, operation);
             let times =
-                [0.5, 0.9, 0.99, 0.999].map(|share| format!("{:>12}", time(percentile(&buckets, share))));
+                [0.5, 0.9, 0.99, 0.999].map(|share| format!("{:>11}", time(percentile(&buckets, share))));
             let name = shown(operation);
-            self.line("", format!("{name:<14}{:>12}{}", grouped(*count as u64), times.concat()));
+            self.line("", format!("{name:<12}{:>11}{}", grouped(*count as u64), times.concat()));
         }
     }
 
@@ -224,11 +227,11 @@ impl Frame {
         self.line(
             "keyspace",
             format!(
-                "{}: {} memtables of {}, {} entries in {} of tables and {} of blob files, filters {} ({:.1} bits per key)",
+                "{}: {} of {}, {} in {} of tables and {} of blob files, filters {} ({:.1} bits per key)",
                 shown(name),
-                number("tamis_memtables"),
+                counted(number("tamis_memtables") as u64, "memtables"),
                 size("tamis_memtable_bytes"),
-                grouped(number("tamis_entries") as u64),
+                counted(number("tamis_entries") as u64, "entries"),
                 size("tamis_table_bytes"),
                 size("tamis_blob_bytes"),
                 size("tamis_filter_bytes"),
@@ -236,19 +239,26 @@ impl Frame {
             ),
         );
         let most = reading.now.with("tamis_level_bytes", &of).map(|(_, bytes)| bytes).fold(1.0, f64::max);
+        self.line(
+            "",
+            format!(
+                "{:<6}{:>5}{:>8}{:>14}{:>11}{:>11}",
+                "level", "runs", "tables", "entries", "size", "target"
+            ),
+        );
         for (labels, level_bytes) in reading.now.with("tamis_level_bytes", &of) {
             let level = label(labels, "level").unwrap_or_default();
             let at = [("keyspace", name), ("level", level)];
             let number = |metric: &str| reading.now.get(metric, &at).unwrap_or(0.0);
             let target = number("tamis_level_target_bytes") as u64;
-            let target = if target > 0 { format!("of {}", bytes(target)) } else { String::new() };
+            let target = if target > 0 { bytes(target) } else { "-".to_owned() };
             let bar = "█".repeat((level_bytes / most * BAR as f64).clamp(0.0, BAR as f64).round() as usize);
             let (runs, tables) = (number("tamis_level_runs"), number("tamis_level_tables"));
             let entries = grouped(number("tamis_level_entries") as u64);
             self.line(
                 "",
                 format!(
-                    "level {:<3}{runs:>4} runs{tables:>6} tables{entries:>16} entries{:>12} {target:<14} {bar}",
+                    "{:<6}{runs:>5}{tables:>8}{entries:>14}{:>11}{target:>11}  {bar}",
                     shown(level),
                     bytes(level_bytes as u64)
                 ),
@@ -273,8 +283,8 @@ impl Frame {
         self.line(
             "logs",
             format!(
-                "{} files, {}, {} on disk",
-                reading.count("tamis_log_files"),
+                "{}, {}, {} on disk",
+                counted(reading.count("tamis_log_files"), "files"),
                 bytes(reading.count("tamis_log_bytes")),
                 bytes(reading.count("tamis_log_allocated_bytes"))
             ),
@@ -282,13 +292,15 @@ impl Frame {
         self.line("snapshots", format!("{}", reading.count("tamis_snapshots")));
     }
 
-    /// Returns the page as lines of exactly `width` characters, at most `height` of them.
+    /// Returns the page as lines of exactly `width` characters, at most `height` of them. What is
+    /// too long for a line goes on below.
     pub(super) fn lines(&self, width: usize, height: usize) -> Vec<String> {
-        let fit = |line: &String| {
+        let fit = |line: &str| {
             let cut: String = line.chars().take(width).collect();
             format!("{cut:<width$}")
         };
-        self.0.iter().take(height).map(fit).collect()
+        let folded: Vec<String> = self.0.iter().map(|line| folded(line, width, INDENT)).collect();
+        folded.iter().flat_map(|line| line.split('\n')).take(height).map(fit).collect()
     }
 }
 
@@ -374,9 +386,10 @@ mod tests {
             "tamis top  /some/db  published 1 s ago, every 1 s",
             "gets 1,000, found 500 (50 %)",
             "memtables 3 (1.2 s, now 10 % of the time)",
-            "get                    100      1.0 µs      1.8 µs      2.0 µs      2.0 µs",
+            "get                 100     1.0 µs     1.8 µs     2.0 µs     2.0 µs",
             "keyspace   de\\nfault: ",
-            "level 0     2 runs",
+            "level  runs  tables       entries       size     target",
+            "\n           0         2",
         ] {
             assert!(page.contains(expected), "{expected} is not in\n{page}");
         }

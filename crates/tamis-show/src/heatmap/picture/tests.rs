@@ -107,6 +107,34 @@ fn heights_show_units() {
     assert_eq!(outline(&steps, 10, 50), expected);
 }
 
+/// All five labels of a database of places in one province read `FR/Auvergne-Rhône-Alpes/…`: what
+/// differed was cut off.
+#[test]
+fn labels_show_what_differs() {
+    let marks = |hex: bool, keys: &[&str]| {
+        let bytes: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
+        Picture { hex, ..picture(&[], None) }.labels(&bytes)
+    };
+    let start = "FR/Auvergne-Rhône-Alpes/";
+    let long: Vec<String> = ["Lyon", "Lyon-Nord", "Paris, which is too long to be shown", "Vienne"]
+        .map(|end| format!("{start}{end}"))
+        .into();
+    let keys: Vec<&str> = ["AD/Canillo"].into_iter().chain(long.iter().map(String::as_str)).collect();
+    for hex in [false, true] {
+        let labels = marks(hex, &keys);
+        assert!(
+            labels.is_sorted_by(|a, b| a != b)
+                && labels.iter().all(|label| label.chars().count() <= KEY_TEXT),
+            "{labels:?}"
+        );
+    }
+    assert_eq!(
+        marks(false, &keys)[..3],
+        ["AD/Canillo", "…ergne-Rhône-Alpes/Lyon", "…e-Rhône-Alpes/Lyon-Nord"]
+    );
+    assert_eq!(marks(false, &["", "short", "shorter"]), ["(empty)", "short", "shorter"]);
+}
+
 /// Keys are arbitrary bytes and may look like markup. Two characters cannot be written in XML at all.
 #[test]
 fn keys_and_names_cannot_break_the_picture() {
