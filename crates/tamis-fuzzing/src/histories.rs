@@ -24,6 +24,8 @@ use crate::differential::{KeyRange, keyspace_options, number, string};
 
 type Value = Arc<[u8]>;
 type Item = (Vec<u8>, Value);
+/// An item in the place where it is.
+type Lent<'i> = Result<(&'i [u8], &'i [u8]), ReadError>;
 /// A number of writes: the state after them.
 type Moment = u64;
 
@@ -501,7 +503,7 @@ impl World {
 
     /// Moves an iterator at both ends.
     fn walk(&mut self, held: &mut Held) {
-        let lent = |item: Option<Result<(&[u8], &[u8]), ReadError>>| {
+        let lent = |item: Option<Lent<'_>>| {
             item.map(|item| item.expect("in-memory read")).map(|(key, value)| (key.to_vec(), value.into()))
         };
         for _ in 0..self.rng.pick(&[1, 5, 20, 100]) {
@@ -593,7 +595,7 @@ impl World {
             }
             let runs = stats.levels.iter().flat_map(|level| &level.runs);
             let tables: u64 = runs.map(|run| run.tables as u64).sum();
-            let most = stats.table_bytes / (options.table_bytes as u64 / 2) + TABLES_BESIDE;
+            let most = stats.table_bytes / (options.table_bytes / 2) + TABLES_BESIDE;
             assert!(
                 tables <= most,
                 "{} ({:?}): {tables} tables of {} bytes together",
