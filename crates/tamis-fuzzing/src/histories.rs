@@ -588,7 +588,7 @@ impl World {
 
     /// Checks the policies' promise about small tables: a tree has at most as many as its bytes by half of `table_bytes`, and a few.
     fn check_shape(&self) {
-        for (space, stats) in self.spaces.iter().zip(self.db().stats().keyspaces) {
+        for stats in self.db().stats().keyspaces {
             let options = self.db().keyspace(&stats.name).expect("it is there").options();
             if !options.auto_compaction {
                 continue;
@@ -599,7 +599,7 @@ impl World {
             assert!(
                 tables <= most,
                 "{} ({:?}): {tables} tables of {} bytes together",
-                space.name,
+                stats.name,
                 options.compaction,
                 stats.table_bytes
             );
