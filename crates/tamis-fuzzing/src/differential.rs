@@ -13,7 +13,7 @@ use tamis::{Db, Keyspace, KeyspaceOptions, Options, ReadError, Slice, Snapshot, 
 use tamis_testkit::fuzz::Input;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
-type KeyRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+pub(super) type KeyRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 const SECOND: &str = "second";
 const MOST_SNAPSHOTS: usize = 4;
@@ -66,7 +66,7 @@ const SHAPES: [(CompactionChoice, MergeGranularity, bool); 10] = [
     (CompactionChoice::TimeWindow, MergeGranularity::Auto, false),
 ];
 
-fn keyspace_options(input: &mut Input<'_>) -> KeyspaceOptions {
+pub(super) fn keyspace_options(input: &mut Input<'_>) -> KeyspaceOptions {
     let mut options = any_options(input);
     // Elastic filters divide memory by hotness.
     if options.filter.as_slice().iter().any(|choice| choice.is_elastic()) {
@@ -144,7 +144,7 @@ impl Keys {
     }
 }
 
-fn number(byte: u8) -> u64 {
+pub(super) fn number(byte: u8) -> u64 {
     let (near, group) = (u64::from(byte & 7), u64::from(byte >> 3 & 7));
     match byte {
         0..128 => 5_000_000_000 + u64::from(byte),
@@ -153,7 +153,7 @@ fn number(byte: u8) -> u64 {
     }
 }
 
-fn string(byte: u8) -> Vec<u8> {
+pub(super) fn string(byte: u8) -> Vec<u8> {
     let letters = [b'a', b'b', 0, 0xFF];
     let letter = |shift: u8| letters[usize::from(byte >> shift & 3)];
     match byte & 3 {

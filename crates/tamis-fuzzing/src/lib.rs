@@ -15,21 +15,23 @@
 //! # Invariants
 //!
 //! * Everything works in memory; no call touches a file of the operating system.
-//! * Equal bytes have equal effects, and calls are independent of each other.
+//! * Equal bytes have equal effects, and calls are independent of each other. A [`history`] is random, and begins with a seed.
 //!
 //! # Threads
 //!
-//! Any thread may call anything at any time. [`database`] and [`differential`] start the threads of a database and join them.
+//! Any thread may call anything at any time. [`database`], [`differential`] and [`history`] start the threads of a database and join them.
 
 mod database;
 mod differential;
 mod external;
+mod histories;
 mod options;
 mod range_filter;
 
 pub use database::database;
 pub use differential::differential;
 pub use external::external;
+pub use histories::history;
 pub use options::options;
 pub use range_filter::range_filter;
 pub use tamis::fuzzing::{

@@ -1,5 +1,6 @@
 //! One client: carries out its operations and checks every answer against the oracle.
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -48,6 +49,9 @@ struct Pinned {
 
 type Failure = String;
 
+/// The most snapshots that a client keeps.
+const MOST_SNAPSHOTS: usize = 60;
+
 impl Shared {
     /// Locks the oracle.
     pub fn oracle(&self) -> MutexGuard<'_, Oracle> {
@@ -77,7 +81,7 @@ impl Shared {
 impl Client {
     /// Carries out operations until the machine crashes.
     pub fn work(&self, ops: &[Op]) {
-        let mut pinned = None;
+        let mut pinned = VecDeque::new();
         for (at, op) in ops.iter().enumerate() {
             if self.shared.disk.has_crashed() {
                 break;
@@ -91,7 +95,7 @@ impl Client {
         }
     }
 
-    fn carry_out(&self, op: &Op, pinned: &mut Option<Pinned>) -> Result<(), Failure> {
+    fn carry_out(&self, op: &Op, pinned: &mut VecDeque<Pinned>) -> Result<(), Failure> {
         match op {
             Op::Write { changes, synced } => self.write(changes, *synced),
             Op::Ingest { space, from, to } => self.ingest(*space, *from, *to),
@@ -131,20 +135,22 @@ impl Client {
                 })
             }
             Op::Snapshot => {
-                *pinned = None;
-                let began = self.shared.oracle().stamp();
-                let snapshot = self.db.snapshot();
-                let mut oracle = self.shared.oracle();
-                let ended = oracle.stamp();
-                *pinned = Some(Pinned { snapshot, known: oracle.window(began, ended) });
+                self.pin(pinned);
                 Ok(())
             }
-            Op::ReadSnapshot { reverse } => match pinned {
-                Some(pinned) => self.read_snapshot(pinned, *reverse),
-                None => Ok(()),
-            },
-            Op::DropSnapshot => {
-                *pinned = None;
+            Op::Versions { space, key, count, len } => (0..*count).try_for_each(|_| {
+                self.write(&[Change::Put { space: *space, key: *key, len: *len }], false)?;
+                self.pin(pinned);
+                Ok(())
+            }),
+            Op::ReadSnapshot { reverse } => {
+                let Some(mut next) = pinned.pop_front() else { return Ok(()) };
+                self.read_snapshot(&mut next, *reverse)?;
+                pinned.push_back(next);
+                Ok(())
+            }
+            Op::DropSnapshots => {
+                pinned.drain(pinned.len() / 2..);
                 Ok(())
             }
             Op::Flush => self.administer("a flush", self.db.flush()),
@@ -286,6 +292,17 @@ impl Client {
             Ok(seen) => self.shared.oracle().check(&seen?, within, began, ended).map(drop),
             Err(error) => self.shared.excuse("an iterator", &error, Some(failures)),
         }
+    }
+
+    fn pin(&self, pinned: &mut VecDeque<Pinned>) {
+        if pinned.len() == MOST_SNAPSHOTS {
+            pinned.pop_front();
+        }
+        let began = self.shared.oracle().stamp();
+        let snapshot = self.db.snapshot();
+        let mut oracle = self.shared.oracle();
+        let ended = oracle.stamp();
+        pinned.push_back(Pinned { snapshot, known: oracle.window(began, ended) });
     }
 
     fn read_snapshot(&self, pinned: &mut Pinned, reverse: bool) -> Result<(), Failure> {

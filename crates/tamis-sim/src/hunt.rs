@@ -38,10 +38,39 @@ pub struct Hunt {
 const STEPS: &str = "steps";
 const FAILED: &str = "failed";
 
+/// The time after which a seed counts as hung. The machine notices what hangs in locks, pauses and file operations; a thread that does
+/// none of these keeps the baton for ever.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// In a child: runs every `stride`th seed and reports its result. Ends after a failure, whose threads are still
 /// running.
 pub fn work(from: u64, stride: u64) {
+    let at = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| watch(&at));
+        run_all(from, stride, &at);
+        std::process::exit(0);
+    });
+}
+
+/// Ends the process when one seed takes too long. `at` is one more than the seed.
+fn watch(at: &AtomicU64) {
+    let mut last = (0, Instant::now());
+    loop {
+        std::thread::sleep(Duration::from_millis(500));
+        let now = at.load(Relaxed);
+        if now != last.0 {
+            last = (now, Instant::now());
+        } else if now > 0 && last.1.elapsed() > PATIENCE {
+            println!("{FAILED} {} \"a thread runs on and on\"", now - 1);
+            std::process::exit(0);
+        }
+    }
+}
+
+fn run_all(from: u64, stride: u64, at: &AtomicU64) {
     for seed in (from..).step_by(stride as usize) {
+        at.store(seed + 1, Relaxed);
         let report = run(&plan(seed));
         match report.failure {
             None => println!("{STEPS} {seed} {}", report.steps),

@@ -38,6 +38,22 @@ const MUTATIONS: &[Mutation] = &[
         }],
     },
     Mutation {
+        name: "back-to-the-edge",
+        story: "a run that passes versions seeks from the first block that has any, and stops at its edge: an iteration never ends",
+        edits: &[
+            Edit {
+                file: "crates/tamis/src/read/run_cursor.rs",
+                find: r#"cursor.pass(key, seq)?;"#,
+                replace: r#"cursor.seek(key, seq)?;"#,
+            },
+            Edit {
+                file: "crates/tamis/src/table/cursor.rs",
+                find: r#"if self.defers && !self.ends_with(key)? {"#,
+                replace: r#"if self.defers && index.behind_all_of(block.index, key) <= block.index + 1 {"#,
+            },
+        ],
+    },
+    Mutation {
         name: "only-in-its-run",
         story: "an iterator that moves backwards returns a version without a look at the other runs",
         edits: &[Edit {

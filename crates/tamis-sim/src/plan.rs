@@ -140,15 +140,26 @@ pub enum Op {
         /// Whether the direction is reverse.
         reverse: bool,
     },
-    /// Takes a snapshot, replacing the last.
+    /// Takes a snapshot, beside those that the client has.
     Snapshot,
-    /// Reads everything at the snapshot, if there is one.
+    /// Writes one key so many times, with a snapshot after each.
+    Versions {
+        /// The keyspace.
+        space: Space,
+        /// The client's key.
+        key: u8,
+        /// The number of writes.
+        count: u8,
+        /// The length of the values in bytes.
+        len: u16,
+    },
+    /// Reads everything at one of the snapshots, in turn.
     ReadSnapshot {
         /// Whether the direction is reverse.
         reverse: bool,
     },
-    /// Drops the snapshot.
-    DropSnapshot,
+    /// Drops half of the snapshots, those read longest ago.
+    DropSnapshots,
     /// Flushes memtables.
     Flush,
     /// Compacts a keyspace to the bottom.
@@ -262,9 +273,15 @@ fn op(rng: &mut Rng, clients: u8, keys: u8, merges: bool, writes: u8) -> Op {
         0..=7 => Op::Get { space, client, key: rng.u8(..keys) },
         8..=10 => Op::MultiGet { space, client },
         11..=16 => Op::Scan { space, client: rng.bool().then_some(client), reverse: rng.bool() },
-        17..=19 => Op::Snapshot,
+        17 | 18 => Op::Snapshot,
+        19 => Op::Versions {
+            space,
+            key: rng.u8(..keys),
+            count: *pick(rng, &[5, 10, 40]),
+            len: *pick(rng, &[0, 10, 60, 200]),
+        },
         20..=23 => Op::ReadSnapshot { reverse: rng.bool() },
-        24 => Op::DropSnapshot,
+        24 => Op::DropSnapshots,
         25..=27 => Op::Flush,
         28 => Op::Compact { space },
         29 => Op::Checkpoint,

@@ -13,6 +13,10 @@ fn set(settings: &mut Settings, name: &str, value: impl ToString) {
 /// Draws database options, without those of keyspaces.
 pub fn database(rng: &mut Rng) -> Settings {
     let mut s = Settings::new();
+    set(&mut s, "read_mode", pick(rng, &["mapped", "buffered", "direct"]));
+    // In threads, as io_uring would be asked of the real system. The simulated disk needs none of them.
+    set(&mut s, "async_reads", pick(rng, &["threads", "threads", "off"]));
+    set(&mut s, "read_queue_depth", pick(rng, &["1", "2", "32"]));
     set(&mut s, "cache_bytes", pick(rng, &["0", "2 KiB", "1 MiB"]));
     set(&mut s, "filter_budget_bytes", pick(rng, &["0", "2 KiB", "1 MiB"]));
     set(&mut s, "pin_metadata", rng.bool());
@@ -51,7 +55,7 @@ pub fn reshape(rng: &mut Rng, levels: usize, s: &mut Settings) {
     set(s, "auto_compaction", rng.u8(..10) > 0);
     set(s, "memtable_bytes", pick(rng, &["4 KiB", "8 KiB", "16 KiB"]));
     set(s, "table_bytes", pick(rng, &["4 KiB", "8 KiB"]));
-    set(s, "block_bytes", pick(rng, &["256", "512", "1 KiB"]));
+    set(s, "block_bytes", pick(rng, &["128", "256", "512", "1 KiB"]));
     set(s, "restart_interval", rng.u8(1..20));
     set(s, "memtable_filter", rng.bool());
     set(s, "block_hash_index", rng.bool());

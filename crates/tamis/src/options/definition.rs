@@ -244,7 +244,7 @@ options_table! {
         Performance, memtable_filter: bool = "true", Flag,
             "Keep a small filter beside each memtable, so that a key it does not hold costs one cache line \
              instead of a search.";
-        Performance, block_bytes: u64 = "4 KiB", Bytes { min: 256, max: 16 * MIB },
+        Performance, block_bytes: u64 = "4 KiB", Bytes { min: 128, max: 16 * MIB },
             "Size of a data block before compression: the unit that a point lookup reads. Larger blocks compress \
              better and need smaller indexes; smaller ones read less.";
         Performance, restart_interval: usize = "16", Count { min: 1, max: 255 },

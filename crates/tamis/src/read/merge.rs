@@ -106,6 +106,9 @@ struct Ranked {
 /// backward seek only [`prev`](MergeCursor::prev), or a [`climb`](MergeCursor::climb) and back. Cost, beyond the sources' own: one comparison of two numbers per move
 /// while one source supplies consecutive keys, O(log sources) otherwise. Keys are compared only where their first eight
 /// bytes are equal.
+///
+/// Invariant: every move but a seek leads strictly on in this direction, or ends. The sources see to that whatever their bytes
+/// ([`RunCursor`]), so every iteration ends. Debug builds check it.
 #[derive(Debug)]
 pub(crate) struct MergeCursor {
     context: RunContext,
@@ -117,6 +120,10 @@ pub(crate) struct MergeCursor {
     backward: bool,
     /// Set if the tables are those of a version whose filter is global.
     lazy_runs: Option<Box<LazyRuns>>,
+    /// The version at hand and its source, in builds that check the order of versions. Fuzzers' builds do not: they open tables whose
+    /// bytes are out of order.
+    #[cfg(all(debug_assertions, not(feature = "fuzzing")))]
+    trail: Option<(Vec<u8>, SeqNo, u32)>,
 }
 
 /// What a merge that moves backwards has set aside for the versions of one key; see [`MergeCursor::climb`].
@@ -146,6 +153,8 @@ impl MergeCursor {
             runner_up: u64::MAX,
             backward: false,
             lazy_runs,
+            #[cfg(all(debug_assertions, not(feature = "fuzzing")))]
+            trail: None,
         }
     }
 
@@ -274,7 +283,9 @@ impl MergeCursor {
             }
         }
         self.heapify();
-        self.unpark_top()
+        self.unpark_top()?;
+        self.arrived(false);
+        Ok(())
     }
 
     fn heapify(&mut self) {
@@ -347,12 +358,36 @@ impl MergeCursor {
 
     pub(crate) fn next(&mut self) -> Result<(), StorageError> {
         debug_assert!(!self.backward, "next after a backward seek");
-        self.advance(RunCursor::next, MemCursor::next)
+        self.advance(RunCursor::next, MemCursor::next)?;
+        self.arrived(true);
+        Ok(())
     }
 
     pub(crate) fn prev(&mut self) -> Result<(), StorageError> {
         debug_assert!(self.backward, "prev after a forward seek");
-        self.advance(RunCursor::prev, MemCursor::prev)
+        self.advance(RunCursor::prev, MemCursor::prev)?;
+        self.arrived(true);
+        Ok(())
+    }
+
+    /// In debug builds: checks that a move led on from the last version, unless that was a seek.
+    #[inline]
+    fn arrived(&mut self, on: bool) {
+        let _ = on;
+        #[cfg(all(debug_assertions, not(feature = "fuzzing")))]
+        {
+            let source = self.heap.first().map(|top| top.source);
+            let at = source.map(|source| (self.key().to_vec(), self.seq(), source));
+            if let (true, Some(from), Some(to)) = (on, &self.trail, &at) {
+                let order = compare_versions(&to.0, to.1, &from.0, from.1).then(to.2.cmp(&from.2));
+                assert!(
+                    if self.backward { order.is_lt() } else { order.is_gt() },
+                    "a merge does not move (backwards: {}): from {from:?} to {to:?}",
+                    self.backward
+                );
+            }
+            self.trail = at;
+        }
     }
 
     #[inline]
@@ -414,6 +449,7 @@ impl MergeCursor {
             self.replace_top();
             self.unpark_top()?;
         }
+        self.arrived(passed > 0);
         Ok(passed)
     }
 
@@ -492,7 +528,9 @@ impl MergeCursor {
             }
         }
         self.heapify();
-        self.unpark_top()
+        self.unpark_top()?;
+        self.arrived(true);
+        Ok(())
     }
 
     /// Reports whether the version of source `a` comes before that of source `b`.

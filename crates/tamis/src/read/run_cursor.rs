@@ -12,6 +12,9 @@
 //!
 //! # Invariants
 //! * The key of a lazy position is a bound: no remaining version of the run lies before it (behind it, when moving backwards).
+//! * Every move but a seek leads strictly on in the direction of the merge, or ends, whatever the bytes of the tables: from a version
+//!   or a lazy position to a version or a lazy position behind it ([`RunCursor::place`]). So does
+//!   [`leave`](RunCursor::leave), which seeks from where it is. Debug builds check this at every move.
 //! * The bounds of the iteration hold for the cursor's whole life, so tables skipped because of them stay skipped at
 //!   the next seek.
 
@@ -22,7 +25,7 @@ use tamis_filter::Next;
 use crate::error::StorageError;
 use crate::key::{KeyEnd, MAX_SEQNO, SeqNo};
 use crate::table::ReadCost;
-use crate::table::{TableCursor, TouchCounts};
+use crate::table::{Place, TableCursor, TouchCounts, is_beyond};
 
 mod context;
 
@@ -428,8 +431,40 @@ impl RunCursor {
         Ok(())
     }
 
+    /// Returns where the cursor is, for comparison with other places of the run: the table, and the place there. A lazy position at a
+    /// table comes before all places in it.
+    pub(crate) fn place(&self, backward: bool) -> Option<(usize, Place)> {
+        match self.position {
+            Position::Done | Position::Unopened => None,
+            Position::LazyAt(table) if !backward => Some((table, (0, 0))),
+            Position::LazyAt(table) | Position::LazyBelow(table) => Some((table, (usize::MAX, usize::MAX))),
+            Position::LazyAtEdge | Position::Open => Some((self.at, self.cursor.as_ref()?.place()?)),
+        }
+    }
+
+    /// In debug builds: checks that a move leads on.
+    #[inline]
+    fn moving(
+        &mut self,
+        backward: bool,
+        step: impl FnOnce(&mut Self) -> Result<(), StorageError>,
+    ) -> Result<(), StorageError> {
+        let from = if cfg!(debug_assertions) { self.place(backward) } else { None };
+        step(self)?;
+        debug_assert!(
+            from.zip(self.place(backward)).is_none_or(|(from, to)| is_beyond(from, to, backward)),
+            "a run does not move: from {from:?} to {:?}",
+            self.place(backward)
+        );
+        Ok(())
+    }
+
     /// Moves from a lazy position to a version, to another lazy position, or to none.
     pub(crate) fn unpark(&mut self, context: &RunContext, backward: bool) -> Result<(), StorageError> {
+        self.moving(backward, |run| run.open_parked(context, backward))
+    }
+
+    fn open_parked(&mut self, context: &RunContext, backward: bool) -> Result<(), StorageError> {
         let (table, below) = match self.position {
             Position::LazyAt(table) => (table, false),
             Position::LazyBelow(table) => (table, true),
@@ -456,16 +491,15 @@ impl RunCursor {
         Ok(())
     }
 
+    #[inline]
     fn open_cursor(&mut self) -> &mut TableCursor {
         self.cursor.as_mut().expect("a position in an open table")
     }
 
-    /// Moves within the open table to the first version at or after (`key`, `seq`), for a cursor on a version of `key`. At the end of the
-    /// table it has no version, until it moves on.
+    /// Moves within the open table to the first version at or after (`key`, `seq`), for a cursor on a version of `key`. Behind all versions
+    /// of `key` it may have none, until it moves on.
     pub(crate) fn seek_within(&mut self, key: &[u8], seq: SeqNo) -> Result<(), StorageError> {
-        let cursor = self.open_cursor();
-        cursor.seek(key, seq)?;
-        cursor.resume()
+        self.open_cursor().seek(key, seq)
     }
 
     /// Reports whether the open table's cursor is on a version of `key`.
@@ -481,7 +515,8 @@ impl RunCursor {
         cursor.resume()
     }
 
-    /// Moves from the versions of `key`, or behind them, to the next version in the direction of the merge after them.
+    /// Moves from a version of `key`, or from behind them all, to the next version in the direction of the merge: forwards the first one at
+    /// or after (`key`, `seq`), which must lie behind the one at hand, and backwards the last one before all of `key`.
     pub(crate) fn leave(
         &mut self,
         context: &RunContext,
@@ -489,35 +524,41 @@ impl RunCursor {
         seq: SeqNo,
         backward: bool,
     ) -> Result<(), StorageError> {
-        let cursor = self.cursor.as_mut().expect("a position in an open table");
-        if backward {
-            cursor.seek_before(key)?;
-            self.settle_backward(context);
-        } else {
-            cursor.seek(key, seq)?;
-            self.settle_forward(context);
-        }
-        Ok(())
+        self.moving(backward, |run| {
+            let cursor = run.open_cursor();
+            if backward {
+                cursor.pass_before(key)?;
+                run.settle_backward(context);
+            } else {
+                cursor.pass(key, seq)?;
+                run.settle_forward(context);
+            }
+            Ok(())
+        })
     }
 
     #[inline]
     pub(crate) fn next(&mut self, context: &RunContext) -> Result<(), StorageError> {
-        let cursor = self.cursor.as_mut().expect("a position in an open table");
-        cursor.next()?;
-        if !cursor.valid() {
-            self.settle_forward(context);
-        }
-        Ok(())
+        self.moving(false, |run| {
+            let cursor = run.open_cursor();
+            cursor.next()?;
+            if !cursor.valid() {
+                run.settle_forward(context);
+            }
+            Ok(())
+        })
     }
 
     #[inline]
     pub(crate) fn prev(&mut self, context: &RunContext) -> Result<(), StorageError> {
-        let cursor = self.cursor.as_mut().expect("a position in an open table");
-        cursor.prev()?;
-        if !cursor.valid() {
-            self.settle_backward(context);
-        }
-        Ok(())
+        self.moving(true, |run| {
+            let cursor = run.open_cursor();
+            cursor.prev()?;
+            if !cursor.valid() {
+                run.settle_backward(context);
+            }
+            Ok(())
+        })
     }
 
     fn opened(&mut self, context: &RunContext, backward: bool) {

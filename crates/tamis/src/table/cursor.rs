@@ -2,6 +2,12 @@
 //!
 //! The cursor decodes an entry's location when it moves there, so that accessing the entry afterwards cannot fail; the value's
 //! bytes are not touched until requested. A cursor belongs to one thread at a time.
+//!
+//! # Invariants
+//! * Every step, and every seek that starts from an entry ([`pass`](TableCursor::pass), [`pass_before`](TableCursor::pass_before)),
+//!   moves strictly in its direction or ends, whatever the bytes of the table: an iteration ends.
+//! * A cursor stops at the edge of a block only if what it seeks does not lie before that edge, and nothing that comes before what it
+//!   seeks lies behind it.
 
 use std::sync::Arc;
 
@@ -59,6 +65,15 @@ struct Entry {
     value: Span,
     seq: SeqNo,
     kind: Kind,
+}
+
+/// Where a cursor is in its table, in the order of the entries: the number of the block; the number of the entry from 1, or the edge
+/// before the block's first entry (0) or behind its last one (`usize::MAX`).
+pub(crate) type Place = (usize, usize);
+
+/// Reports whether `to` lies behind `from`, in this direction.
+pub(crate) fn is_beyond<T: Ord>(from: T, to: T, backward: bool) -> bool {
+    if backward { to < from } else { to > from }
 }
 
 /// Iterates over a table. Not valid before the first seek or after an error.
@@ -274,43 +289,90 @@ impl TableCursor {
     /// Moves to the first entry at or after (`key`, `seq`) in version order; with [`MAX_SEQNO`], to the newest version of the
     /// first key that is not less than `key`.
     pub(crate) fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<(), StorageError> {
-        self.seek_stored(key, seq)?;
-        // The entry was found by its stored number, which is smaller than its effective one.
-        while seq < self.table.global_seq() {
-            self.resume()?;
-            if !self.valid() || self.key() != key {
-                break;
-            }
-            self.next()?;
-        }
-        Ok(())
-    }
-
-    /// Seeks by the stored sequence numbers.
-    fn seek_stored(&mut self, key: &[u8], seq: SeqNo) -> Result<(), StorageError> {
         self.leave();
         let index = self.index()?;
-        let mut at = match self.prepared.take() {
+        let at = match self.prepared.take() {
             Some(at) => at,
             None => {
                 self.counts.index_searched();
                 index.find(key).and_then(|i| index.block(i))
             }
         };
-        while let Some(block) = at {
-            let place = self.search_block(block, key, seq)?;
-            if place.1 < place.0 {
-                return self.enter(place.1);
-            }
-            // All entries are before: the key lies between the block's last key and its separator, or its newer versions fill
-            // the block, and maybe many others.
-            if self.defers && index.behind_all_of(block.index, key) <= block.index + 1 {
-                self.deferred = index.block(block.index + 1).map(|next| (next, false));
-                return Ok(());
-            }
-            at = self.following_with(&index, block, key, seq)?;
+        self.seek_from(&index, at, key, seq)
+    }
+
+    /// Moves on from an entry to the first one at or after (`key`, `seq`), which must lie behind it, and not before its key.
+    pub(crate) fn pass(&mut self, key: &[u8], seq: SeqNo) -> Result<(), StorageError> {
+        let from = self.place();
+        let at = self.loaded.as_ref().map(|loaded| loaded.at);
+        self.leave();
+        let index = self.index()?;
+        self.seek_from(&index, at, key, seq)?;
+        self.check_passed(from, false)
+    }
+
+    /// Moves back from an entry to the last one whose user key is less than `key`, which must not be greater than that of the entry.
+    pub(crate) fn pass_before(&mut self, key: &[u8]) -> Result<(), StorageError> {
+        let from = self.place();
+        self.seek_before(key)?;
+        self.check_passed(from, true)
+    }
+
+    /// Returns an error if the cursor is not beyond the place `from`: the keys of the blocks contradict each other, or the index.
+    fn check_passed(&mut self, from: Option<Place>, backward: bool) -> Result<(), StorageError> {
+        if let (Some(from), Some(to)) = (from, self.place())
+            && !is_beyond(from, to, backward)
+        {
+            self.leave();
+            return Err(self.damaged("versions out of order"));
         }
         Ok(())
+    }
+
+    /// Returns where the cursor is, for comparison with other places of the table.
+    pub(crate) fn place(&self) -> Option<Place> {
+        match (self.deferred, &self.entry, &self.loaded) {
+            (Some((at, true)), ..) => Some((at.index, usize::MAX)),
+            (Some((at, false)), ..) => Some((at.index, 0)),
+            (None, Some(entry), Some(loaded)) => Some((loaded.at.index, entry.index + 1)),
+            _ => None,
+        }
+    }
+
+    /// Moves to the first entry at or after (`key`, `seq`) in block `at` or behind it; nothing before that block is at or after it.
+    fn seek_from(
+        &mut self,
+        index: &Index,
+        mut at: Option<BlockAt>,
+        key: &[u8],
+        seq: SeqNo,
+    ) -> Result<(), StorageError> {
+        while let Some(block) = at {
+            let (len, first_not_before) = self.search_block(block, key, seq)?;
+            if first_not_before < len {
+                self.enter(first_not_before)?;
+                break;
+            }
+            // All entries are before: the key lies between the block's last key and its separator, or its newer versions end
+            // the block, and may go on in the next one, and maybe many others.
+            if self.defers && !self.ends_with(key)? {
+                self.deferred = index.block(block.index + 1).map(|next| (next, false));
+                break;
+            }
+            at = self.following_with(index, block, key, seq)?;
+        }
+        // The entry was found by its stored number, which may be smaller than its effective one.
+        while seq < self.table.global_seq() && self.valid() && self.key() == key {
+            self.next()?;
+            self.resume()?;
+        }
+        Ok(())
+    }
+
+    /// Reports whether the last entry of the loaded block is a version of `key`.
+    fn ends_with(&self, key: &[u8]) -> Result<bool, StorageError> {
+        let view = self.view().expect("just loaded");
+        view.key_equals(view.len() - 1, key).map_err(|damage| self.damaged(damage.0))
     }
 
     /// Returns the block in which the search for (`key`, `seq`) continues that found everything in `block` to be before.
@@ -356,6 +418,14 @@ impl TableCursor {
 
     /// Moves over the edge of a block to the next one in this direction, or stops there.
     fn cross(&mut self, to: Option<BlockAt>, backward: bool) -> Result<(), StorageError> {
+        debug_assert!(
+            to.zip(self.loaded.as_ref()).is_none_or(|(to, from)| is_beyond(
+                from.at.index,
+                to.index,
+                backward
+            )),
+            "a step over the edge of a block leads on"
+        );
         self.deferred = to.map(|to| (to, backward));
         if self.defers { Ok(()) } else { self.resume() }
     }
@@ -561,6 +631,7 @@ impl TableCursor {
             }
             let key = view.key_of(record, self.group, &mut self.key, &mut self.held)?;
             let seq = view.seq(index)?.max(self.table.global_seq());
+            debug_assert_eq!(index.abs_diff(entry.index), 1, "a step within a block leads to a neighbour");
             *entry = Entry { index, key, record, value, seq, kind: view.kind(index)? };
             Ok(())
         });

@@ -44,7 +44,7 @@ pub(crate) use block::{BlockView, InBlock};
 pub(crate) use builder::{ExtraProperties, TableBuilder, TableOptions};
 pub(crate) use cost::ReadCells;
 pub use cost::ReadCost;
-pub(crate) use cursor::{CursorOptions, TableCursor};
+pub(crate) use cursor::{CursorOptions, Place, TableCursor, is_beyond};
 pub(crate) use data::{HeapBlock, PinnedValue};
 pub(crate) use files::{OpenFiles, TableFile};
 pub(crate) use footer::Footer;

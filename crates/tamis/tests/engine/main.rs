@@ -15,6 +15,7 @@ mod followers;
 mod ingest;
 mod log_space;
 mod many_keys;
+mod many_versions;
 mod merges;
 mod observe;
 mod overlap;

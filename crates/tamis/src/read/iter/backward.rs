@@ -139,6 +139,7 @@ impl Iter {
                 && let Some(Jump { start: gap_start, .. }) = gaps.jump(coming, at)
             {
                 (dead.jumped, dead.since_jump) = (true, 0);
+                debug_assert!(gap_start <= *coming, "a jump leads on");
                 self.back.last.pass(&gap_start);
                 if let Err(error) = cursor.seek_before(&gap_start) {
                     cursor.drain_cost(&mut self.cost);

@@ -89,6 +89,7 @@ impl Iter {
                         dead.over(gaps, end, at, self.knows_gaps);
                         return Ok(Found::Nothing);
                     };
+                    debug_assert!(self.front.last.get() < Some(&target[..]), "a jump leads on");
                     if let Err(error) = cursor.seek(&target, MAX_SEQNO) {
                         cursor.drain_cost(&mut self.cost);
                         self.front.cursor = None;

@@ -354,7 +354,9 @@ impl MergeCursor {
             }
         }
         self.wake(start)?;
-        self.unpark_top()
+        self.unpark_top()?;
+        self.arrived(false);
+        Ok(())
     }
 
     /// Reports whether the next version lies at or beyond the end of the range.

@@ -138,8 +138,10 @@ pub(super) fn options() -> Options {
 }
 
 /// Returns a database after these operations, with its expected contents, including those of snapshots.
-fn carry_out(ops: &[Op]) -> (Db, Content, Vec<(Snapshot, Content)>) {
-    let db = Db::open("/db", options()).expect("opening");
+fn carry_out(ops: &[Op], read_mode: ReadMode) -> (Db, Content, Vec<(Snapshot, Content)>) {
+    let mut options = Options { read_mode, ..options() };
+    options.keyspace.block_bytes = 128;
+    let db = Db::open("/db", options).expect("opening");
     let (mut model, mut snapshots) = (Content::new(), Vec::<(Snapshot, Content)>::new());
     for (serial, op) in ops.iter().enumerate() {
         match op {
@@ -274,8 +276,9 @@ proptest! {
         ops in proptest::collection::vec(op(), 1..400),
         manners in proptest::collection::vec(manner(), 4),
         walks in proptest::collection::vec(walk(), 1..12),
+        read_mode in prop_oneof![Just(ReadMode::Mapped), Just(ReadMode::Buffered), Just(ReadMode::Direct)],
     ) {
-        let (db, model, snapshots) = carry_out(&ops);
+        let (db, model, snapshots) = carry_out(&ops, read_mode);
         for manner in manners {
             let asked = install(&db, manner);
             for walk in &walks {
