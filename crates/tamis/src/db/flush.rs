@@ -107,8 +107,14 @@ impl DbInner {
     pub(crate) fn expire_logs(&self) {
         let now = self.now();
         if self.log.expire(&mut self.state().logs, now) {
-            self.garbage.remove_all(&*self.fs);
+            self.log.remove_obsolete();
         }
+    }
+
+    /// Removes the files that nothing needs any more. With no lock held.
+    pub(crate) fn remove_obsolete(&self) {
+        self.log.remove_obsolete();
+        self.garbage.remove_unless_busy(&*self.fs);
     }
 
     /// Takes the next epoch of a keyspace for tables to come, and records this for its filter until the second result is dropped.

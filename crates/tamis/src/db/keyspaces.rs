@@ -95,7 +95,7 @@ impl Db {
     }
 
     /// Drops the keyspace called `name` with all its data. Its handles return errors from then on; existing iterators stay
-    /// usable.
+    /// usable. Files are removed in the background, those that an iterator or a value reads from after it.
     ///
     /// # Errors
     ///
@@ -193,8 +193,8 @@ impl DbInner {
         let dropped = self.commit_edit(&mut state, edit, Vec::new(), |_, _| unreachable!("no tables change"));
         // If the drop took effect after all, later writes to the keyspace would be lost.
         dropped.inspect_err(|error| self.health.suspend(error))?;
-        state.catalogue.remove(&keyspace);
         self.elastic.dropped(&keyspace.view.load().version);
+        state.catalogue.remove(&keyspace);
         self.history.forget(keyspace.id);
         self.publish_directory(&state);
         self.release_logs(&mut state);

@@ -13,7 +13,7 @@
 //! # Space
 //!
 //! Logs count with their size on disk: their records, the space reserved after them, and the remaining contents of reused
-//! files. So do obsolete logs that are kept to be overwritten.
+//! files. So do obsolete logs, kept to be overwritten or not, until their files are gone.
 //!
 //! * The current log reserves space in steps, so that a synced append changes nothing but data: a quarter of a megabyte at
 //!   first, then half of its length, at most 4 MiB. The appending thread does this before the append, half a step before it is needed:
@@ -33,6 +33,8 @@
 //! 2. The next log. Held while it is created, so that there is one.
 //! 3. [`LogFiles`], behind the `state` lock, since floors are computed from it and from views together.
 //! 4. `unsynced`: the writers of rolled logs. Held while they are synced.
+//!
+//! Before the third, `removing` is held while obsolete logs are removed.
 //!
 //! The counters of sizes are a statistic and a hint (`Relaxed`): those of the current log are written only by the log's holder,
 //! that of rolled logs under the `state` lock.
@@ -70,7 +72,6 @@ use crate::options::Options;
 use crate::read::LastNumber;
 use crate::sync::{self, Mutex, MutexGuard};
 use crate::tree::files::{first_log_path, log_path};
-use crate::tree::open_table::Garbage;
 use crate::wal::{LogHeader, LogKind, LogWriter};
 pub(crate) use retained::Place;
 use retained::RetainedLogs;
@@ -200,7 +201,7 @@ struct RolledLog {
 }
 
 /// A log file that takes no more writes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct ClosedLog {
     id: LogId,
     /// The number of its first write; `None` if that is unknown, or there is none.
@@ -237,6 +238,8 @@ pub(crate) struct LogFiles {
     retained: RetainedLogs,
     /// Obsolete logs kept to be overwritten.
     recyclable: Vec<ClosedLog>,
+    /// Obsolete logs to be removed.
+    obsolete: Vec<ClosedLog>,
 }
 
 impl LogFiles {
@@ -276,6 +279,10 @@ impl LogFiles {
 
     fn recyclable_bytes(&self) -> u64 {
         self.recyclable.iter().map(|log| log.allocated).sum()
+    }
+
+    fn obsolete_bytes(&self) -> u64 {
+        self.obsolete.iter().map(|log| log.allocated).sum()
     }
 }
 
@@ -322,7 +329,6 @@ impl Limits {
 /// What the log shares with the other owners.
 pub(crate) struct LogParts<'a> {
     pub(crate) fs: &'a Arc<dyn FileSystem>,
-    pub(crate) garbage: &'a Arc<Garbage>,
     pub(crate) numbers: &'a Arc<FileNumbers>,
     pub(crate) monitor: &'a Arc<Monitor>,
     pub(crate) health: &'a Arc<Health>,
@@ -359,7 +365,7 @@ pub(crate) struct Log {
     rolled_allocated: AtomicU64,
     /// The size on disk of the next log.
     next_allocated: AtomicU64,
-    garbage: Arc<Garbage>,
+    removing: Mutex<()>,
     numbers: Arc<FileNumbers>,
     monitor: Arc<Monitor>,
     health: Arc<Health>,
@@ -394,7 +400,7 @@ impl Log {
             idle: Mutex::default(),
             rolled_allocated: AtomicU64::new(0),
             next_allocated: AtomicU64::new(0),
-            garbage: parts.garbage.clone(),
+            removing: Mutex::default(),
             numbers: parts.numbers.clone(),
             monitor: parts.monitor.clone(),
             health: parts.health.clone(),
@@ -555,7 +561,14 @@ impl Log {
             None => {
                 let id = self.numbers.take();
                 let recycled = self.monitor.lock().logs.recyclable.pop();
-                next.insert(self.create(id, recycled, ahead)?)
+                let old = recycled.clone();
+                // It takes space all the time.
+                self.next_allocated.store(old.as_ref().map_or(0, |old| old.allocated), Relaxed);
+                let created = self.create(id, recycled, ahead);
+                next.insert(created.inspect_err(|_| {
+                    self.monitor.lock().logs.obsolete.extend(old);
+                    self.next_allocated.store(0, Relaxed);
+                })?)
             }
         };
         self.reserve(&mut made.writer, 0);
@@ -751,7 +764,10 @@ impl Log {
 
     /// Returns the bytes that all logs take on disk, but those that are kept for readers of changes.
     pub(crate) fn allocated(&self, files: &LogFiles) -> u64 {
-        self.needed() + self.next_allocated.load(Relaxed) + files.recyclable_bytes()
+        self.needed()
+            + self.next_allocated.load(Relaxed)
+            + files.recyclable_bytes()
+            + files.obsolete_bytes()
     }
 
     /// Returns the bytes that the logs take on disk which are still needed.
@@ -826,13 +842,34 @@ impl Log {
             && self.room.free().is_none_or(|free| kept.saturating_mul(FREE_TO_KEEP) <= free)
     }
 
-    /// Removes the obsolete logs that are kept to be overwritten; `false` if there are none.
+    /// Removes all obsolete logs, also those that are kept to be overwritten; `false` if there are none.
     fn release_recyclable(&self) -> bool {
-        let released = std::mem::take(&mut self.monitor.lock().logs.recyclable);
-        released.iter().for_each(|log| self.garbage.push(log_path(&self.dir, log.id)));
-        if !released.is_empty() {
-            self.garbage.remove_all(&*self.fs);
+        {
+            let mut state = self.monitor.lock();
+            let LogFiles { recyclable, obsolete, .. } = &mut state.logs;
+            obsolete.append(recyclable);
         }
-        !released.is_empty()
+        self.remove_obsolete()
+    }
+
+    /// Removes obsolete logs; `false` if there are none. Each counts until its file is gone; one that cannot be removed is tried again by
+    /// the next call. Not to be called with the state locked.
+    pub(crate) fn remove_obsolete(&self) -> bool {
+        let _removing = self.removing.lock();
+        let obsolete: Vec<LogId> = self.monitor.lock().logs.obsolete.iter().map(|log| log.id).collect();
+        let mut any = false;
+        for id in obsolete {
+            let path = log_path(&self.dir, id);
+            match self.fs.remove(&path) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                    log::debug!("could not remove {}: {e}; it is tried again", path.display());
+                }
+                _ => {
+                    self.monitor.lock().logs.obsolete.retain(|log| log.id != id);
+                    any = true;
+                }
+            }
+        }
+        any
     }
 }
