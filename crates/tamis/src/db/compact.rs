@@ -173,7 +173,7 @@ impl DbInner {
             }
             if let (Some((needed, free)), Some(what)) = (lack, what) {
                 let held = self.reserve.held();
-                if free < held && needed <= free.saturating_add(held) {
+                if (free < held || self.reserve.is_full()) && needed <= free.saturating_add(held) {
                     self.reserve.want();
                 }
                 if state.scheduler.should_warn(keyspace.id) {

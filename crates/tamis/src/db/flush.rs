@@ -88,13 +88,18 @@ impl DbInner {
             due.is_some_and(|(first, age)| deletes::flush_time(first, age) <= now)
         };
         let due: Vec<_> = self.directory.load().values().filter(is_due).cloned().collect();
-        if due.is_empty() {
-            return;
+        if !due.is_empty() {
+            self.try_seal(&due);
         }
+    }
+
+    /// Seals the memtables of these keyspaces, unless somebody writes or writing fails. For the flush thread, which may not wait for the
+    /// log.
+    pub(crate) fn try_seal(&self, due: &[Arc<KeyspaceInner>]) {
         let Some(mut log) = self.try_lock_log() else { return };
         if self.health.check().is_ok() {
             // A failure has suspended writes, or it is tried again.
-            let _ = self.seal(&mut log, &due);
+            let _ = self.seal(&mut log, due);
         }
     }
 

@@ -22,8 +22,8 @@
 //!   name: the flush thread [trims](Log::trim) it, since that may take milliseconds.
 //! * After idle seconds, obsolete logs are removed, and the next log gives its space back.
 //! * Logs that are kept for [readers of changes](super::changes) are [retained] first, and have limits of their own.
-//! * Before a step that would exceed [`max_log_bytes`](crate::Options::max_log_bytes), obsolete logs are removed, and memtables
-//!   that hold back the oldest log are flushed: see [`throttle`](super::throttle).
+//! * Before a step that would exceed [`max_log_bytes`](crate::Options::max_log_bytes), or a quarter of the free space, obsolete logs are
+//!   removed, and memtables that hold back the oldest log are flushed: see [`throttle`](super::throttle).
 //!
 //! # Locks and threads
 //!
@@ -90,6 +90,12 @@ const IDLE: Duration = Duration::from_secs(5);
 
 /// An obsolete log is kept only if it was synced once in so many bytes, or more often.
 const BYTES_BY_SYNC: u64 = 64 << 10;
+
+/// All logs take no more than the free space divided by this, if that is more than [`LEAST_LOGS`].
+const PART_OF_FREE: u64 = 4;
+
+/// However little is free, logs may take this much, in bytes.
+const LEAST_LOGS: u64 = 1 << 20;
 
 /// An obsolete log is kept only if the disk has this many times as much free as all kept logs take.
 const FREE_TO_KEEP: u64 = 8;
@@ -305,6 +311,14 @@ impl Limits {
             expected: bytes.saturating_add(bytes / 8),
             recycled: options.recycled_logs,
         }
+    }
+
+    /// Returns the most that all logs may take if this much is free besides what they take: less as space gets scarce, since their
+    /// contents need as much again when they are flushed. Little more than one memtable's writes in any case.
+    fn most(&self, needed: u64, free: Option<u64>) -> u64 {
+        let least = self.expected.saturating_mul(2).min(LEAST_LOGS);
+        let part = free.map_or(u64::MAX, |free| free.saturating_add(needed) / PART_OF_FREE);
+        self.most.min(part.max(least))
     }
 
     /// Returns the size of the next reservation of a log of `len` bytes.
@@ -782,12 +796,17 @@ impl Log {
 
     /// Reports whether the logs that are needed and `growth` exceed their limit.
     pub(crate) fn is_over(&self, growth: u64) -> bool {
-        self.needed().saturating_add(growth) > self.limits.most
+        self.needed().saturating_add(growth) > self.most()
+    }
+
+    /// Returns the most that all logs may take now.
+    fn most(&self) -> u64 {
+        self.limits.most(self.needed(), self.room.free())
     }
 
     /// Removes obsolete logs if all logs and `growth` would exceed their limit otherwise.
     pub(crate) fn shed(&self, growth: u64) {
-        if self.allocated(&self.monitor.lock().logs).saturating_add(growth) > self.limits.most {
+        if self.allocated(&self.monitor.lock().logs).saturating_add(growth) > self.most() {
             self.release_recyclable();
             self.shrink_next();
         }
@@ -801,7 +820,7 @@ impl Log {
 
     /// Reports whether the logs that are needed and `growth` come near their limit.
     pub(crate) fn is_near_limit(&self, growth: u64) -> bool {
-        let most = self.limits.most;
+        let most = self.most();
         self.needed().saturating_add(growth) > most - most / 4
     }
 
@@ -834,7 +853,7 @@ impl Log {
     /// Reports whether an obsolete log may be kept to be overwritten: it was synced often, is not much longer than logs are expected to
     /// be, logs are far from their limit, and the disk has room.
     fn may_recycle(&self, files: &LogFiles, log: &ClosedLog) -> bool {
-        let (most, kept) = (self.limits.most, files.recyclable_bytes() + log.allocated);
+        let (most, kept) = (self.most(), files.recyclable_bytes() + log.allocated);
         log.was_synced()
             && files.recyclable.len() < self.limits.recycled
             && log.allocated <= self.limits.expected.saturating_mul(2)
@@ -843,7 +862,7 @@ impl Log {
     }
 
     /// Removes all obsolete logs, also those that are kept to be overwritten; `false` if there are none.
-    fn release_recyclable(&self) -> bool {
+    pub(crate) fn release_recyclable(&self) -> bool {
         {
             let mut state = self.monitor.lock();
             let LogFiles { recyclable, obsolete, .. } = &mut state.logs;
