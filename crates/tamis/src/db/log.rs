@@ -95,7 +95,7 @@ const BYTES_BY_SYNC: u64 = 64 << 10;
 const PART_OF_FREE: u64 = 4;
 
 /// However little is free, logs may take this much, in bytes.
-const LEAST_LOGS: u64 = 1 << 20;
+const LEAST_LOGS: u64 = 128 << 10;
 
 /// An obsolete log is kept only if the disk has this many times as much free as all kept logs take.
 const FREE_TO_KEEP: u64 = 8;
@@ -293,7 +293,7 @@ impl LogFiles {
 }
 
 /// The limits that the options set.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Limits {
     /// The most that all logs may take, in bytes.
     most: u64,
@@ -357,6 +357,8 @@ pub(crate) struct Log {
     dir: PathBuf,
     fs: Arc<dyn FileSystem>,
     limits: Limits,
+    /// The most that all logs may take, given the free space when it was last [looked at](Log::note_free).
+    most: AtomicU64,
     current: Mutex<Current>,
     /// The next log, if it was created ahead.
     next: Mutex<Option<NextLog>>,
@@ -403,6 +405,7 @@ impl Log {
             dir,
             fs: parts.fs.clone(),
             limits: Limits::new(options),
+            most: AtomicU64::new(options.max_log_bytes),
             current: Mutex::new(Current::new(None, 0, 0)),
             next: Mutex::default(),
             unsynced: Mutex::default(),
@@ -602,7 +605,7 @@ impl Log {
         }
         let mut next = self.next.lock();
         // Closed, or nearly as full as logs may be.
-        if self.has_ended.load(Relaxed) || self.is_near_limit(self.limits.step(0)) {
+        if self.has_ended.load(Relaxed) || self.is_near_limit(self.limits().step(0)) {
             return;
         }
         if !next.as_ref().is_some_and(|made| made.named)
@@ -778,10 +781,7 @@ impl Log {
 
     /// Returns the bytes that all logs take on disk, but those that are kept for readers of changes.
     pub(crate) fn allocated(&self, files: &LogFiles) -> u64 {
-        self.needed()
-            + self.next_allocated.load(Relaxed)
-            + files.recyclable_bytes()
-            + files.obsolete_bytes()
+        self.needed() + self.next_allocated.load(Relaxed) + files.recyclable_bytes() + files.obsolete_bytes()
     }
 
     /// Returns the bytes that the logs take on disk which are still needed.
@@ -791,7 +791,7 @@ impl Log {
 
     /// Returns how much space appending `bytes` would add.
     pub(crate) fn growth(&self, log: &Current, bytes: usize) -> u64 {
-        log.writer.as_ref().map_or(0, |writer| self.limits.growth(writer, bytes as u64))
+        log.writer.as_ref().map_or(0, |writer| self.limits().growth(writer, bytes as u64))
     }
 
     /// Reports whether the logs that are needed and `growth` exceed their limit.
@@ -801,14 +801,28 @@ impl Log {
 
     /// Returns the most that all logs may take now.
     fn most(&self) -> u64 {
-        self.limits.most(self.needed(), self.room.free())
+        self.most.load(Relaxed)
+    }
+
+    /// Follows the free space. For the holder of the log's lock, before the log grows.
+    pub(crate) fn note_free(&self, free: Option<u64>) {
+        self.most.store(self.limits.most(self.needed(), free), Relaxed);
+    }
+
+    /// Returns the limits that hold now.
+    fn limits(&self) -> Limits {
+        Limits { most: self.most(), ..self.limits }
+    }
+
+    /// Gives up the obsolete logs and the space of the next one; `false` if there is none.
+    pub(crate) fn give_back(&self) -> bool {
+        self.release_recyclable() | self.shrink_next()
     }
 
     /// Removes obsolete logs if all logs and `growth` would exceed their limit otherwise.
     pub(crate) fn shed(&self, growth: u64) {
         if self.allocated(&self.monitor.lock().logs).saturating_add(growth) > self.most() {
-            self.release_recyclable();
-            self.shrink_next();
+            self.give_back();
         }
     }
 
@@ -838,12 +852,12 @@ impl Log {
     /// Reserves space for a record of `bytes`, if needed. On a full disk obsolete logs are removed, and the append may still
     /// find room.
     fn reserve(&self, log: &mut LogWriter, bytes: u64) {
-        let growth = self.limits.growth(log, bytes);
+        let growth = self.limits().growth(log, bytes);
         if growth == 0 || log.preallocate(log.allocated() + growth) {
             return;
         }
         self.room.outdated();
-        if self.release_recyclable() | self.shrink_next() {
+        if self.give_back() {
             // Retry once more; if that fails, the append will report it.
             log.retry_preallocation();
             log.preallocate(log.allocated() + growth);

@@ -29,9 +29,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use crate::batch::{BatchOp, WriteBatch};
+use crate::db::catalogue::Directory;
 use crate::db::counters::WriteCounters;
 use crate::db::health::Warnings;
-use crate::db::catalogue::Directory;
 use crate::db::inner::{DbInner, KeyspaceInner};
 use crate::db::room::{Room, human};
 use crate::error::{StorageError, WriteError};
@@ -56,6 +56,9 @@ const STEP: u64 = 64 << 10;
 /// It is created when this many times as much is free.
 const FREE_TO_MAKE: u64 = 4;
 
+/// Once a flush would not have fitted, so much must be free besides, and half as much again, until all writes are accepted.
+const KEPT_FREE: u64 = 256 << 10;
+
 /// How often its length is checked.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -75,7 +78,7 @@ pub(crate) struct Reserve {
     full: AtomicBool,
     /// Whether a compaction ran out of room.
     wanted: AtomicBool,
-    /// While the disk is full: the bytes released, or needed for a flush when it became so.
+    /// While the disk is full: the bytes released, or to be kept free.
     missing: AtomicU64,
     keeping: Mutex<Keeping>,
 }
@@ -221,7 +224,7 @@ impl Reserve {
         let (target, held) = (self.target(tables, logs, free), self.held());
         let has = |needed: u64| free.is_none_or(|free| free.saturating_add(held) >= needed);
         let was_full = self.is_full();
-        if was_full && !has(self.needed()) {
+        if was_full && !has(self.needed().saturating_add(for_tables(logs))) {
             return;
         }
         let fits = held / 2 < target && target < held.saturating_mul(2).max(1) || held == target;
@@ -276,6 +279,11 @@ pub(crate) fn frees_room(batch: &WriteBatch) -> bool {
     batch.ops().flatten().all(frees)
 }
 
+/// Returns the space for tables of so many bytes, with what a file system needs besides.
+fn for_tables(bytes: u64) -> u64 {
+    bytes.saturating_add(bytes / 8)
+}
+
 /// Returns an upper bound on the bytes of the tables and blob files that all memtables will become.
 fn bytes_to_flush(directory: &Directory) -> u64 {
     /// A head, a filter's bits, and a part of the index.
@@ -290,12 +298,18 @@ impl DbInner {
     /// Looks whether everything in memory can still be flushed once the log has grown by `growth`. If not, the disk is full from now on.
     /// For the holder of the log's lock.
     pub(crate) fn look_ahead(&self, directory: &Directory, growth: u64) {
-        let Some(free) = self.room.ask(&*self.fs, &self.dir) else { return };
+        let free = self.room.ask(&*self.fs, &self.dir);
+        self.log.note_free(free);
+        let Some(free) = free.filter(|_| !self.reserve.is_full()) else { return };
         let to_flush = bytes_to_flush(directory).max(self.log.needed()).saturating_add(growth);
-        let needed = to_flush.saturating_add(to_flush / 8).saturating_add(STEP);
-        if free.saturating_add(self.reserve.held()) < needed.saturating_add(growth) && !self.reserve.is_full() {
-            self.reserve.fill(needed, &format!("{} are free", human(free)));
+        let needed = for_tables(to_flush).saturating_add(STEP).saturating_add(growth);
+        let is_short = |free: u64| free.saturating_add(self.reserve.held()) < needed;
+        if !is_short(free)
+            || self.log.give_back() && self.room.ask(&*self.fs, &self.dir).is_none_or(|free| !is_short(free))
+        {
+            return;
         }
+        self.reserve.fill(KEPT_FREE, &format!("{} are free", human(free)));
     }
 
     /// Seals the memtables that hold deletes, on a full disk: space is freed by what they become. For the flush thread.
@@ -303,9 +317,8 @@ impl DbInner {
         if !self.reserve.is_full() {
             return;
         }
-        let has_deletes = |keyspace: &&Arc<KeyspaceInner>| {
-            keyspace.view.load().memtables.active.memtable.has_deletes()
-        };
+        let has_deletes =
+            |keyspace: &&Arc<KeyspaceInner>| keyspace.view.load().memtables.active.memtable.has_deletes();
         let due: Vec<_> = self.directory.load().values().filter(has_deletes).cloned().collect();
         if !due.is_empty() {
             self.try_seal(&due);

@@ -134,11 +134,7 @@ impl Throttle {
     }
 
     /// Waits while the tree's shape forbids writes; then returns the maximum write rate in bytes per second, if there is one.
-    fn rate(
-        &self,
-        keyspace: &KeyspaceInner,
-        frees: &dyn Fn() -> bool,
-    ) -> Result<Option<Limit>, WriteError> {
+    fn rate(&self, keyspace: &KeyspaceInner, frees: &dyn Fn() -> bool) -> Result<Option<Limit>, WriteError> {
         let by_memtables = {
             let (view, options) = (keyspace.view.load(), &keyspace.options);
             let is_last =
