@@ -244,7 +244,11 @@ impl Warnings {
     pub(crate) fn add(&self, message: String) {
         log::warn!("{}: {message}", self.dir.display());
         self.observer.raise(|| Event::Warning { message: message.clone() });
-        self.all.lock().push(message);
+        let mut all = self.all.lock();
+        // What comes and goes is listed once.
+        if !all.iter().rev().take(2).any(|last| *last == message) {
+            all.push(message);
+        }
     }
 
     pub(crate) fn all(&self) -> Vec<String> {

@@ -286,12 +286,15 @@ fn for_tables(bytes: u64) -> u64 {
 
 /// Returns an upper bound on the bytes of the tables and blob files that all memtables will become.
 fn bytes_to_flush(directory: &Directory) -> u64 {
+    let of = |keyspace: &Arc<KeyspaceInner>| keyspace.view.load().memtables.iter().map(bytes_of).sum::<u64>();
+    directory.values().map(of).sum()
+}
+
+/// Returns the same for one memtable.
+pub(crate) fn bytes_of(slot: &Arc<MemtableSlot>) -> u64 {
     /// A head, a filter's bits, and a part of the index.
     const OF_ENTRY: u64 = 24;
-    let of_slot = |slot: &Arc<MemtableSlot>| {
-        slot.memtable.data_bytes() as u64 + slot.memtable.entries() as u64 * OF_ENTRY
-    };
-    directory.values().map(|keyspace| keyspace.view.load().memtables.iter().map(of_slot).sum::<u64>()).sum()
+    slot.memtable.data_bytes() as u64 + slot.memtable.entries() as u64 * OF_ENTRY
 }
 
 impl DbInner {
@@ -309,7 +312,7 @@ impl DbInner {
         {
             return;
         }
-        self.reserve.fill(KEPT_FREE, &format!("{} are free", human(free)));
+        self.reserve.fill(KEPT_FREE, "what is in memory would not fit");
     }
 
     /// Seals the memtables that hold deletes, on a full disk: space is freed by what they become. For the flush thread.
