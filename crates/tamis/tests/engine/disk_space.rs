@@ -91,6 +91,34 @@ fn obsolete_files_do_not_wait_for_an_idle_moment() {
     }
 }
 
+/// A file that could not be removed stayed until the next opening.
+#[test]
+fn a_file_that_could_not_be_removed_is_tried_again() {
+    let fs = FaultyFs::new(4);
+    let db = Db::open("/db", on(&fs)).unwrap();
+    let fill = || (0..500).for_each(|i| db.put(key(i), value(i.into(), 100)).unwrap());
+    fill();
+    db.compact().unwrap();
+    let iter = db.iter();
+    fill();
+    db.compact().unwrap();
+    let tables = || {
+        db.stats().keyspaces[0]
+            .levels
+            .iter()
+            .flat_map(|level| &level.runs)
+            .map(|run| run.tables)
+            .sum::<usize>()
+    };
+    assert!(count(&fs, ".tam") > tables(), "the iterator keeps some");
+    let (failures, fail_at) = (fs.failures(), Some(fs.operations()));
+    fs.plan(FaultPlan { fail_at, only: Some(OpClass::Name), sticky: true, ..FaultPlan::none() });
+    drop(iter);
+    until("an attempt", &db, || fs.failures() > failures);
+    fs.plan(FaultPlan::none());
+    until("the files go", &db, || count(&fs, ".tam") == tables());
+}
+
 /// A dropped keyspace kept its files as long as any handle of it lived.
 #[test]
 fn the_files_of_a_dropped_keyspace_go_with_the_last_reader() {
