@@ -574,7 +574,7 @@ impl DbInner {
         let frees = || batches.iter().all(|batch| frees_room(batch));
         let growth = self.log.growth(log, bytes);
         if growth > 0 {
-            self.look_ahead(&directory, growth);
+            self.look_ahead(&directory, bytes, growth);
             if self.reserve.is_full() && !frees() {
                 return self.reserve.refuse();
             }

@@ -59,6 +59,9 @@ const FREE_TO_MAKE: u64 = 4;
 /// Once a flush would not have fitted, so much must be free besides, and half as much again, until all writes are accepted.
 const KEPT_FREE: u64 = 256 << 10;
 
+/// The free space is compared with what is in memory each time that logs have grown by this, in bytes.
+const LOOK_AFTER: u64 = 16 << 10;
+
 /// How often its length is checked.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -80,6 +83,8 @@ pub(crate) struct Reserve {
     wanted: AtomicBool,
     /// While the disk is full: the bytes released, or to be kept free.
     missing: AtomicU64,
+    /// The size of the logs when it was last compared with the free space.
+    looked: AtomicU64,
     keeping: Mutex<Keeping>,
 }
 
@@ -110,6 +115,7 @@ impl Reserve {
             full: AtomicBool::new(false),
             wanted: AtomicBool::new(false),
             missing: AtomicU64::new(0),
+            looked: AtomicU64::new(0),
             keeping: Mutex::default(),
         }
     }
@@ -298,13 +304,20 @@ pub(crate) fn bytes_of(slot: &Arc<MemtableSlot>) -> u64 {
 }
 
 impl DbInner {
-    /// Looks whether everything in memory can still be flushed once the log has grown by `growth`. If not, the disk is full from now on.
-    /// For the holder of the log's lock.
-    pub(crate) fn look_ahead(&self, directory: &Directory, growth: u64) {
+    /// Looks whether everything in memory can still be flushed once the log has grown by `growth`, for a write of
+    /// `bytes`. If not, the disk is full from now on. For the holder of the log's lock.
+    pub(crate) fn look_ahead(&self, directory: &Directory, bytes: usize, growth: u64) {
+        let size = self.log.needed();
+        // Where space cannot be reserved, a log grows with each write.
+        let since = size.abs_diff(self.reserve.looked.load(Relaxed));
+        if since.saturating_add(bytes as u64) < LOOK_AFTER {
+            return;
+        }
+        self.reserve.looked.store(size, Relaxed);
         let free = self.room.ask(&*self.fs, &self.dir);
         self.log.note_free(free);
         let Some(free) = free.filter(|_| !self.reserve.is_full()) else { return };
-        let to_flush = bytes_to_flush(directory).max(self.log.needed()).saturating_add(growth);
+        let to_flush = bytes_to_flush(directory).max(size).saturating_add(growth);
         let needed = for_tables(to_flush).saturating_add(STEP).saturating_add(growth);
         let is_short = |free: u64| free.saturating_add(self.reserve.held()) < needed;
         if !is_short(free)
