@@ -164,7 +164,7 @@ impl Reserve {
 
     pub(crate) fn trouble(&self) -> String {
         let bytes = human(self.needed());
-        format!("the device was full, and only deletes are accepted until {bytes} are free")
+        format!("no storage space is left for more: only deletes are accepted until {bytes} are free")
     }
 
     /// Returns the bytes that must be free before all writes are accepted again.
@@ -318,7 +318,7 @@ impl DbInner {
         self.log.note_free(free);
         let Some(free) = free.filter(|_| !self.reserve.is_full()) else { return };
         let to_flush = bytes_to_flush(directory).max(size).saturating_add(growth);
-        let needed = for_tables(to_flush).saturating_add(STEP).saturating_add(growth);
+        let needed = for_tables(to_flush).saturating_add(growth.saturating_mul(2));
         let is_short = |free: u64| free.saturating_add(self.reserve.held()) < needed;
         if !is_short(free)
             || self.log.give_back() && self.room.ask(&*self.fs, &self.dir).is_none_or(|free| !is_short(free))
