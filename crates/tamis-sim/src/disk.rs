@@ -160,6 +160,15 @@ impl Disk {
         self.shared.crashed.load(Relaxed)
     }
 
+    /// Returns the bytes of the tables, blob files and logs in a directory.
+    pub fn used(&self, dir: &Path) -> u64 {
+        let is_data = |path: &Path| {
+            let kind = path.extension().and_then(|kind| kind.to_str());
+            path.parent() == Some(dir) && matches!(kind, Some("tam" | "blb" | "log"))
+        };
+        self.files.files().iter().filter(|(path, _)| is_data(path)).map(|(_, len)| len).sum()
+    }
+
     /// Crashes now.
     pub fn crash(&self, loss: Loss) {
         let left = self.files.crash(loss.mode());

@@ -259,6 +259,25 @@ const MUTATIONS: &[Mutation] = &[
         }"#,
         }],
     },
+    Mutation {
+        name: "removed-when-idle",
+        story: "obsolete files are removed only when nothing is to be flushed or merged",
+        edits: &[
+            Edit {
+                file: "crates/tamis/src/db/background.rs",
+                find: r#"                // Not when there is nothing to flush: that may never be.
+                db.remove_obsolete();
+"#,
+                replace: "",
+            },
+            Edit {
+                file: "crates/tamis/src/db/compact.rs",
+                find: r#"        self.garbage.remove_all(&*self.fs);
+"#,
+                replace: "",
+            },
+        ],
+    },
 ];
 
 /// Bugs of transactions, for [`transactions`](crate::transactions) to find.

@@ -140,6 +140,13 @@ pub enum Op {
         /// Whether the direction is reverse.
         reverse: bool,
     },
+    /// Overwrites the client's keys without a pause, and looks how much space is in use.
+    Overwrite {
+        /// The keyspace.
+        space: Space,
+        /// The number of writes.
+        times: u16,
+    },
     /// Takes a snapshot, beside those that the client has.
     Snapshot,
     /// Writes one key so many times, with a snapshot after each.
@@ -295,7 +302,8 @@ fn op(rng: &mut Rng, clients: u8, keys: u8, merges: bool, writes: u8) -> Op {
             Op::SetOption { space, name, value }
         }
         35 => Op::Verify,
-        36 | 37 => Op::Sync,
+        36 => Op::Overwrite { space, times: 400 },
+        37 => Op::Sync,
         _ => Op::Pause { millis: *pick(rng, &[1, 30, 1500]) },
     }
 }

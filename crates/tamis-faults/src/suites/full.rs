@@ -1,4 +1,4 @@
-//! File systems that are filled and then freed, and one that is read-only.
+//! File systems that are filled and then freed, from outside or by deletes, and one that is read-only.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -14,6 +14,7 @@ use crate::wire::Message;
 use crate::worker::{BALLAST, MOST_FLUSHED_WRITES};
 
 const SUITE: &str = "full";
+const DELETES: &str = "deletes";
 /// Filling takes seconds, and so does the recovery afterwards.
 const PATIENCE: Duration = Duration::from_secs(180);
 /// The space left to be filled.
@@ -46,6 +47,44 @@ pub(super) fn run(bench: &Bench<'_>) -> Result<(), String> {
             fill(bench, kind, &mounted, turn as u64, case)?;
         }
         read_only(bench, kind, &mounted)?;
+    }
+    Ok(())
+}
+
+/// The sizes of small file systems. The first is smaller than a memtable of the default size.
+const SMALL: [u64; 3] = [40 << 20, 24 << 20, 96 << 20];
+
+/// Fills small file systems. A range delete must be accepted and end in free space, whatever the options, with no space given back
+/// from outside.
+pub(super) fn deletes(bench: &Bench<'_>) -> Result<(), String> {
+    for kind in [Kind::Tmpfs, Kind::Ext4] {
+        for turn in 0..bench.amount.disks {
+            let bytes = SMALL[turn as usize % SMALL.len()];
+            let Some(mounted) = bench.mount(kind, bytes)? else { break };
+            if stopped() {
+                return Ok(());
+            }
+            let home = mounted.point().join("home");
+            std::fs::create_dir_all(&home).map_err(|error| format!("{}: {error}", home.display()))?;
+            let logs = bench.fresh_dir("full-logs")?;
+            let ground = Ground { home: home.clone(), seed: bench.amount.seed, turn };
+            let mut more = vec!["--frees".to_owned()];
+            more.extend((turn % 3 == 0).then(|| "--defaults".to_owned()));
+            let mut setup = ground.setup("fill", &more);
+            setup.logs = logs.clone();
+            let (ended, messages) = crate::machine::collect(&setup, PATIENCE)
+                .map_err(|error| format!("a worker: {error}"))?;
+            let account = ground.account(ended, &messages);
+            let mut wrong = account.all_wrong();
+            wrong.extend(ground.judge(&account)?);
+            for (what, count) in &account.counts {
+                bench.report.count(DELETES, format!("{}: {what}", kind.name()), *count);
+            }
+            for what in wrong {
+                let what = format!("{} of {} MiB, turn {turn}: {what}", kind.name(), bytes >> 20);
+                bench.report.fail(Failure { suite: DELETES, what, how: setup.command() }, &[&home, &logs]);
+            }
+        }
     }
     Ok(())
 }

@@ -27,6 +27,8 @@ pub(crate) enum Suite {
     Injections,
     /// Full and read-only file systems.
     Full,
+    /// Small file systems that are filled, on which deletes must make room by themselves.
+    Deletes,
     /// Limits of the process.
     Limits,
     /// `kill -9` at every call that changes a file.
@@ -51,6 +53,9 @@ pub(crate) struct Amount {
     /// The number of sessions with a failing call.
     #[arg(long, default_value_t = 1000)]
     pub(crate) injections: u64,
+    /// The number of small file systems of each kind that are filled.
+    #[arg(long, default_value_t = 12)]
+    pub(crate) disks: u64,
     /// The number of option sets that are killed at every boundary.
     #[arg(long, default_value_t = 2)]
     pub(crate) kill_turns: u64,
@@ -76,6 +81,7 @@ impl Bench<'_> {
             Suite::Control => control::run(self).map(|()| "control"),
             Suite::Injections => injections::run(self).map(|()| "injections"),
             Suite::Full => full::run(self).map(|()| "full"),
+            Suite::Deletes => full::deletes(self).map(|()| "deletes"),
             Suite::Limits => limits::run(self).map(|()| "limits"),
             Suite::Kill => kills::run(self).map(|()| "kill"),
         }?;

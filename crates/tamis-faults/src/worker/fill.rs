@@ -35,10 +35,17 @@ pub(crate) struct Args {
     /// Use default memtables and logs, and flush after this many writes.
     #[arg(long)]
     flush_every: Option<u64>,
+    /// Use default memtables and logs.
+    #[arg(long)]
+    defaults: bool,
+    /// Delete once the file system is full, and expect that to make room.
+    #[arg(long)]
+    frees: bool,
 }
 
 pub(super) fn run(args: &Args) {
-    let sizes = if args.flush_every.is_some() { Sizes::DEFAULT } else { Sizes::CUTS };
+    let defaults = args.defaults || args.flush_every.is_some();
+    let sizes = if defaults { Sizes::DEFAULT } else { Sizes::CUTS };
     let mut session = Session::new(&args.place, sizes, Cause::Surroundings, BALLAST);
     if !session.open() {
         return tell(&Message::Wrong("a new database cannot be opened while there is space".into()));
@@ -60,6 +67,12 @@ pub(super) fn run(args: &Args) {
     count("writes until full", written);
     if !session.look() {
         tell(&Message::Wrong("reads do not continue while the file system is full".into()));
+    }
+    if args.frees {
+        free(&mut session);
+        session.look();
+        session.close();
+        return;
     }
     if watch.stalled() {
         // There is space again now, and the waiting write was acknowledged.
@@ -97,6 +110,25 @@ pub(super) fn run(args: &Args) {
     }
     session.look();
     session.close();
+}
+
+/// Deletes what fills the file system, and waits until writes are accepted again.
+fn free(session: &mut Session) {
+    let within = |session: &mut Session, what: &str, try_it: &dyn Fn(&mut Session) -> bool| {
+        let began = Instant::now();
+        while !try_it(session) {
+            if began.elapsed() > 3 * PATIENCE {
+                tell(&Message::Wrong(format!("on a full file system {what}")));
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        true
+    };
+    if within(session, "a range delete is refused", &|session| session.delete_ballast()) {
+        within(session, "a range delete frees nothing", &|session| session.write(1, Way::Batch));
+        count("disks freed by deletes", 1);
+    }
 }
 
 fn count(what: &str, count: u64) {

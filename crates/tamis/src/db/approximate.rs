@@ -143,12 +143,12 @@ impl Keyspace {
     }
 
     fn estimate(&self, bounds: &Bounds) -> Result<Estimate, ReadError> {
+        let view = self.inner.view.load();
         self.check()?;
         let mut sum = Estimate::default();
         if bounds.end.as_ref().is_some_and(|end| *end <= bounds.start) {
             return Ok(sum);
         }
-        let view = self.inner.view.load();
         for slot in view.memtables.iter() {
             let entries = slot.memtable.estimate(&bounds.start, bounds.end.as_deref());
             let share = entries as f64 / slot.memtable.entries().max(1) as f64;

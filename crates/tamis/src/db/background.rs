@@ -145,14 +145,12 @@ fn flush_loop(db: &DbInner) {
         }
         let mut state = db.state();
         if state.closing {
-            drop(state);
-            db.garbage.remove_all(&*db.fs);
             return;
         }
         match ToFlush::next(db, &state) {
             ToFlush::Nothing => {
                 drop(state);
-                db.garbage.remove_all(&*db.fs);
+                db.remove_obsolete();
                 db.retry_beginning();
                 db.keep_reserve();
                 db.save_hotness();
@@ -163,6 +161,7 @@ fn flush_loop(db: &DbInner) {
                 db.expire_logs();
                 db.seal_as_asked();
                 db.seal_old_deletes();
+                db.seal_deletes_if_full();
                 state = db.state();
                 db.save_times(&mut state);
                 if !state.closing && matches!(ToFlush::next(db, &state), ToFlush::Nothing) {
@@ -172,6 +171,7 @@ fn flush_loop(db: &DbInner) {
             ToFlush::Everything => {
                 drop(state);
                 guarded(db, "replacing the log", || db.resume());
+                db.remove_obsolete();
             }
             ToFlush::Memtables(keyspace, slots) => {
                 state.scheduler.start_flush(keyspace.id);
@@ -186,6 +186,8 @@ fn flush_loop(db: &DbInner) {
                 }
                 db.state().scheduler.end_flush(keyspace.id);
                 db.monitor.notify();
+                // Not when there is nothing to flush: that may never be.
+                db.remove_obsolete();
                 // While a disk fills up, this thread stays busy until it is full.
                 db.keep_reserve();
             }

@@ -117,6 +117,11 @@ impl DbInner {
     /// any lock held.
     pub(crate) fn check_ready(&self) -> Result<(), WriteError> {
         self.health.check_writable()?;
+        self.check_begun()
+    }
+
+    /// Begins the session if it has not begun. Not to be called with any lock held.
+    pub(crate) fn check_begun(&self) -> Result<(), WriteError> {
         if self.is_waiting() { self.begin_late() } else { Ok(()) }
     }
 
@@ -175,7 +180,7 @@ impl DbInner {
             Err(NotBegun::Unchanged(error) | NotBegun::Unknown(error)) => {
                 let cause = error.to_string();
                 self.beginning.cause.lock().clone_from(&cause);
-                let more_room = error.is_out_of_space() && self.reserve.spend();
+                let more_room = error.is_out_of_space() && self.find_room();
                 pending.failed = (!more_room).then(|| self.failure(error));
                 Err(WriteError::Suspended { cause })
             }

@@ -227,11 +227,10 @@ impl Catalogue {
         self.keyspaces.insert(keyspace.id, keyspace);
     }
 
-    /// Removes a keyspace that a durable edit dropped.
+    /// Removes a keyspace that a durable edit dropped. Its files go with the last reader.
     pub(crate) fn remove(&mut self, keyspace: &KeyspaceInner) {
-        keyspace.dropped.store(true, Ordering::Relaxed);
         keyspace.view.load().version.tables.iter().for_each(|table| table.mark_obsolete());
-        self.keyspaces.remove(&keyspace.id);
+        self.forget(keyspace);
     }
 
     /// Forgets the times of writes after `seq`, which a power failure took back.
@@ -261,7 +260,7 @@ impl Catalogue {
 
     /// Removes a keyspace that the writer has dropped. Its files are the writer's to remove.
     pub(crate) fn forget(&mut self, keyspace: &KeyspaceInner) {
-        keyspace.dropped.store(true, Ordering::Relaxed);
+        keyspace.let_go();
         self.keyspaces.remove(&keyspace.id);
     }
 

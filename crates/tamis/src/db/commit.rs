@@ -51,9 +51,11 @@ use smallvec::SmallVec;
 use tamis_filter::Digest;
 
 use crate::batch::{BatchOp, WriteBatch};
+use crate::compaction::policy::Pressure;
 use crate::db::catalogue::Directory;
 use crate::db::inner::{DbInner, KeyspaceInner};
 use crate::db::log::Current;
+use crate::db::reserve::frees_room;
 use crate::db::transaction::condition::Condition;
 use crate::error::{StorageError, WriteError};
 use crate::ids::KeyspaceId;
@@ -422,7 +424,19 @@ impl DbInner {
             return self.commit_alone(&batch);
         }
         let commit = |log: &mut Current, members: Members<'_>, sync| self.commit_group(log, members, sync);
+        if condition.is_none() && self.is_stopped(&batch) && frees_room(&batch) {
+            // Not in a group with writes that wait for what this one makes possible.
+            let members = Members { batches: std::iter::once(&batch).collect(), conditions: SmallVec::new() };
+            return commit(&mut self.lock_log(), members, sync);
+        }
         self.committer.submit(batch, sync, condition.cloned(), || self.lock_log(), commit)
+    }
+
+    /// Reports whether the shape of a tree that the batch is for forbids writes.
+    fn is_stopped(&self, batch: &WriteBatch) -> bool {
+        let directory = self.directory.load();
+        let mut written = batch.keyspaces().iter().filter_map(|id| directory.get(id));
+        written.any(|keyspace| keyspace.pressure.get() == Pressure::Stop)
     }
 
     /// Makes the caller the only writer, with all writes in the memtables that are in the log. Not to be called with the state locked.
@@ -557,13 +571,21 @@ impl DbInner {
             }
         }
         let directory = self.directory.load();
+        let frees = || batches.iter().all(|batch| frees_room(batch));
+        let growth = self.log.growth(log, bytes);
+        if growth > 0 {
+            self.look_ahead(&directory, bytes, growth);
+            if self.reserve.is_full() && !frees() {
+                return self.reserve.refuse();
+            }
+        }
         let seal = |log: &mut Current, keyspaces: &[Arc<KeyspaceInner>]| {
             if !self.wait_for_flights(log) {
                 return Err(StorageError::io("commit to", &self.dir, std::io::Error::other(PANICKED)));
             }
             self.seal(log, keyspaces)
         };
-        self.throttle.make_room(&self.log, log, &directory, &written, bytes, &seal)
+        self.throttle.make_room(&self.log, log, &directory, &written, bytes, &frees, &seal)
     }
 
     /// Notes when deletes were written, if they are to go within some time.

@@ -173,7 +173,7 @@ impl DbInner {
             }
             if let (Some((needed, free)), Some(what)) = (lack, what) {
                 let held = self.reserve.held();
-                if free < held && needed <= free.saturating_add(held) {
+                if (free < held || self.reserve.is_full()) && needed <= free.saturating_add(held) {
                     self.reserve.want();
                 }
                 if state.scheduler.should_warn(keyspace.id) {
@@ -272,6 +272,8 @@ impl DbInner {
             self.update_pressure(&state, keyspace);
         }
         self.monitor.notify();
+        // By the thread that has replaced them: a compaction makes no more files obsolete before these are gone.
+        self.garbage.remove_all(&*self.fs);
         let border = matches!(result, Ok(Ok(Ended::Done))) && plan.work == Work::Merge;
         if border && self.is_round_border(keyspace, plan.output_level) {
             self.reconsider(keyspace);
@@ -350,6 +352,9 @@ impl DbInner {
         told: &mut CompactionOutcome,
     ) -> Result<Ended, StorageError> {
         let version = keyspace.view.load().version.clone();
+        if keyspace.is_dropped() {
+            return Ok(Ended::Cancelled);
+        }
         let inputs: Vec<Arc<OpenTable>> =
             execute::input_tables(&version, plan).into_iter().flatten().collect();
         let (opened, read, written) = match plan.work {

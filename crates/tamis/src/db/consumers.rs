@@ -82,7 +82,7 @@ impl Consumer {
         let any = inner.log.expire(&mut state.logs, inner.now());
         drop(state);
         if any {
-            inner.garbage.remove_all(&*inner.fs);
+            inner.log.remove_obsolete();
         }
         Ok(())
     }
@@ -156,7 +156,7 @@ impl Db {
         state.logs.remove_consumer(name);
         inner.log.expire(&mut state.logs, inner.now());
         drop(state);
-        inner.garbage.remove_all(&*inner.fs);
+        inner.log.remove_obsolete();
         Ok(true)
     }
 
@@ -203,7 +203,7 @@ impl Db {
         }
         inner.log.expire(&mut state.logs, inner.now());
         drop(state);
-        inner.garbage.remove_all(&*inner.fs);
+        inner.log.remove_obsolete();
     }
 
     fn decode_position(&self, name: &[u8], value: &[u8]) -> Result<(String, SeqNo), ReadError> {

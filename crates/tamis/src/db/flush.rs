@@ -88,13 +88,18 @@ impl DbInner {
             due.is_some_and(|(first, age)| deletes::flush_time(first, age) <= now)
         };
         let due: Vec<_> = self.directory.load().values().filter(is_due).cloned().collect();
-        if due.is_empty() {
-            return;
+        if !due.is_empty() {
+            self.try_seal(&due);
         }
+    }
+
+    /// Seals the memtables of these keyspaces, unless somebody writes or writing fails. For the flush thread, which may not wait for the
+    /// log.
+    pub(crate) fn try_seal(&self, due: &[Arc<KeyspaceInner>]) {
         let Some(mut log) = self.try_lock_log() else { return };
         if self.health.check().is_ok() {
             // A failure has suspended writes, or it is tried again.
-            let _ = self.seal(&mut log, &due);
+            let _ = self.seal(&mut log, due);
         }
     }
 
@@ -107,8 +112,14 @@ impl DbInner {
     pub(crate) fn expire_logs(&self) {
         let now = self.now();
         if self.log.expire(&mut self.state().logs, now) {
-            self.garbage.remove_all(&*self.fs);
+            self.log.remove_obsolete();
         }
+    }
+
+    /// Removes the files that nothing needs any more. With no lock held.
+    pub(crate) fn remove_obsolete(&self) {
+        self.log.remove_obsolete();
+        self.garbage.remove_unless_busy(&*self.fs);
     }
 
     /// Takes the next epoch of a keyspace for tables to come, and records this for its filter until the second result is dropped.

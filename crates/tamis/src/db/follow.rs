@@ -513,8 +513,8 @@ impl Follower {
         let mut changed = !newcomers.is_empty();
         for (id, keyspace) in newcomers {
             if let Some(other) = state.catalogue.keyspaces().get(&id).cloned() {
-                state.catalogue.forget(&other);
                 db.elastic.dropped(&other.view.load().version);
+                state.catalogue.forget(&other);
             }
             let floor = state.catalogue.tree().keyspaces[&id].log_floor;
             let none = keyspace.view.load().memtables.clone();
@@ -534,8 +534,8 @@ impl Follower {
                 }
                 Some(_) => {}
                 None => {
-                    state.catalogue.forget(keyspace);
                     db.elastic.dropped(&keyspace.view.load().version);
+                    state.catalogue.forget(keyspace);
                     self.logs.forget(keyspace.id);
                     changed = true;
                 }

@@ -122,6 +122,14 @@ impl Health {
         self.suspended().map_or(Ok(()), |cause| Err(WriteError::Suspended { cause }))
     }
 
+    /// Like [`check_writable`](Self::check_writable), but accepts what frees space although writes are suspended.
+    pub(crate) fn check_open(&self) -> Result<(), WriteError> {
+        match self.check_writable() {
+            Err(WriteError::Suspended { .. }) => Ok(()),
+            checked => checked,
+        }
+    }
+
     /// Reports whether background work should end as soon as possible.
     pub(crate) fn cancels(&self) -> bool {
         self.closed.load(Relaxed) || self.stopped().is_some()
@@ -236,7 +244,11 @@ impl Warnings {
     pub(crate) fn add(&self, message: String) {
         log::warn!("{}: {message}", self.dir.display());
         self.observer.raise(|| Event::Warning { message: message.clone() });
-        self.all.lock().push(message);
+        let mut all = self.all.lock();
+        // What comes and goes is listed once.
+        if !all.iter().rev().take(2).any(|last| *last == message) {
+            all.push(message);
+        }
     }
 
     pub(crate) fn all(&self) -> Vec<String> {
@@ -278,7 +290,7 @@ impl DbInner {
             // The database is being closed.
             Ok(None) => {}
             // There is more room now: retry at once.
-            Err(error) if error.is_out_of_space() && self.reserve.spend() => {}
+            Err(error) if error.is_out_of_space() && self.find_room() => {}
             Err(error) => self.health.stays_suspended(&error),
         }
         drop(self.state());
@@ -400,6 +412,11 @@ impl DbInner {
         Ok(Some(rescued))
     }
 
+    /// Gives up space that is kept for no write in particular; `false` if there is none. With no lock held.
+    pub(crate) fn find_room(&self) -> bool {
+        self.log.release_recyclable() || self.reserve.spend()
+    }
+
     /// Records that a flush failed, for a later retry.
     pub(crate) fn flush_failed(&self, keyspace: &KeyspaceInner, error: &StorageError) {
         self.write_counters.failed_flushes.add(1);
@@ -408,7 +425,7 @@ impl DbInner {
             keyspace: keyspace.name().to_owned(),
             error: error.to_string(),
         });
-        if error.is_out_of_space() && self.reserve.spend() {
+        if error.is_out_of_space() && self.find_room() {
             // There is more room now: retry at once.
             return;
         }
@@ -425,7 +442,7 @@ impl DbInner {
         let mut troubles = Vec::new();
         let suspended = self.health.suspended().or_else(|| self.waits_because());
         troubles.extend(suspended.map(|cause| format!("writes are suspended: {cause}")));
-        if self.reserve.is_spent() {
+        if self.reserve.is_full() {
             troubles.push(self.reserve.trouble());
         }
         let unsettled = state.catalogue.unsettled();

@@ -375,7 +375,7 @@ impl DbInner {
     }
 
     pub(crate) fn may_write_images(&self) -> bool {
-        !self.read_only && !self.is_waiting() && !self.reserve.is_spent() && self.health.check().is_ok()
+        !self.read_only && !self.is_waiting() && !self.reserve.is_full() && self.health.check().is_ok()
     }
 
     /// Writes images to one new filter file and publishes it with one edit, which also drops the files that are no longer needed:

@@ -121,6 +121,7 @@ use crate::table::ReaderConfig;
 use crate::table::cache::BlockCache;
 use crate::tree::edit::VersionEdit;
 use crate::tree::open_table::{Garbage, OpenTable};
+use crate::tree::state::KeyspaceState;
 use crate::tree::version::Version;
 
 /// The names that a keyspace has had while it is open, the last one in use. Former names stay in memory, since callers may still
@@ -203,7 +204,7 @@ impl KeyspaceInner {
         operators: KeyspaceOperators,
         shared: &SharedParts<'_>,
     ) -> KeyspaceInner {
-        let state = crate::tree::state::KeyspaceState::default();
+        let state = KeyspaceState::default();
         let none = |_| unreachable!("a new keyspace has no tables");
         let filter = TreeFilter::new(&options, database, false, shared.sampler, &operators);
         let version = Version::build(&state, None, none);
@@ -319,8 +320,21 @@ impl KeyspaceInner {
         })
     }
 
+    /// Reports whether the keyspace was dropped. Whoever asks after loading the view has one from before the drop if this is `false`.
+    #[inline]
     pub(crate) fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Lets go of the memtables and tables of a keyspace that is dropped: they are kept by their readers, not by handles. Under the
+    /// `state` lock.
+    pub(crate) fn let_go(&self) {
+        // Before the view is replaced (which is a release), for those who load the view first.
+        self.dropped.store(true, Ordering::Relaxed);
+        let nothing = KeyspaceState::default();
+        let version = Version::build(&nothing, None, |_| unreachable!("there are no tables"));
+        let memtables = Memtables::new(self.fresh_memtable(0));
+        self.replace_view(Arc::new(self.view_of(memtables, version)));
     }
 }
 

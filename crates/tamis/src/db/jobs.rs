@@ -19,6 +19,7 @@ use crate::compaction::shape::RunningJob;
 use crate::compaction::writer::JobControl;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::pace::{Pace, Urgency};
+use crate::db::reserve::bytes_of;
 use crate::options::Options;
 
 /// State shared by the background work of one database.
@@ -334,8 +335,7 @@ impl DbInner {
         let free = self.room.free()?;
         let memtables = state.catalogue.keyspaces().values().map(|keyspace| {
             let view = keyspace.view.load();
-            let full = view.memtables.iter().filter(|slot| !slot.memtable.is_empty());
-            full.map(|slot| slot.memtable.memory_bytes() as u64).sum::<u64>()
+            view.memtables.iter().map(bytes_of).sum::<u64>()
         });
         Some(free.saturating_sub(state.scheduler.promised().saturating_add(memtables.sum())))
     }

@@ -161,9 +161,18 @@ impl Keyspace {
         Ok(())
     }
 
-    /// Returns what a read sees: the current state, or that of a snapshot. The order of the loads is an invariant of [`ReadAt`].
+    /// Returns what a read sees, unless the keyspace was dropped: the current state, or that of a snapshot.
     #[inline]
-    fn read_at(&self, pin: Option<&SnapshotPin>) -> ReadAt<'_> {
+    fn read_at(&self, pin: Option<&SnapshotPin>) -> Result<ReadAt<'_>, ReadError> {
+        let at = self.at(pin);
+        // Afterwards: a dropped keyspace has an empty view.
+        self.check()?;
+        Ok(at)
+    }
+
+    /// The order of the loads is an invariant of [`ReadAt`].
+    #[inline]
+    fn at(&self, pin: Option<&SnapshotPin>) -> ReadAt<'_> {
         let db = &self.handle.inner;
         let Some(pin) = pin else { return db.read_now(&self.inner) };
         let held = pin.held.view(self.inner.id);
@@ -189,10 +198,10 @@ impl Keyspace {
         key: &[u8],
         pin: Option<&SnapshotPin>,
     ) -> (Result<Lookup, ReadError>, Option<Digest>) {
-        if let Err(error) = self.check() {
-            return (Err(error), None);
+        match self.read_at(pin) {
+            Ok(at) => self.lookup_at(key, &at),
+            Err(error) => (Err(error), None),
         }
-        self.lookup_at(key, &self.read_at(pin))
     }
 
     #[inline]
@@ -235,8 +244,7 @@ impl Keyspace {
 
     /// Looks up a key as of now; returns its digest, too, and the last write that the lookup saw.
     pub(crate) fn lookup_now(&self, key: &[u8]) -> Result<(Option<Slice>, Digest, SeqNo), ReadError> {
-        self.check()?;
-        let at = self.read_at(None);
+        let at = self.read_at(None)?;
         let (found, digest) = self.lookup_at(key, &at);
         Ok((found?.value(), digest.unwrap_or_else(|| Digest::of(key)), at.seq))
     }
@@ -246,10 +254,10 @@ impl Keyspace {
         keys: &[K],
         pin: Option<&SnapshotPin>,
     ) -> Result<Vec<Option<Slice>>, ReadError> {
-        self.check()?;
+        let at = self.read_at(pin)?;
         let started = self.inner.reads.starts();
         let mut cost = ReadCost::default();
-        let found = self.read_at(pin).multi_get(keys, &mut cost);
+        let found = at.multi_get(keys, &mut cost);
         cost.found = found.as_ref().map_or(0, |values| values.iter().flatten().count() as u64);
         self.inner.reads.add_gets(keys, found.as_deref().ok(), &cost);
         if let Some(started) = started {
@@ -261,7 +269,8 @@ impl Keyspace {
 
     pub(crate) fn scan(&self, bounds: Bounds, pin: Option<&Arc<SnapshotPin>>) -> Iter {
         let held = pin.map(|pin| pin.clone() as Arc<dyn Any + Send + Sync>);
-        self.read_at(pin.map(|pin| &**pin)).iter(bounds, self.inner.reads.clone(), held)
+        let iter = self.at(pin.map(|pin| &**pin)).iter(bounds, self.inner.reads.clone(), held);
+        iter.of_dropped(self.inner.is_dropped())
     }
 
     /// Sets the value of `key` to `value`, with the database's durability.
@@ -350,8 +359,7 @@ impl Keyspace {
     ///
     /// Those of [`Readable::get`](crate::Readable::get).
     pub fn explain_get(&self, key: impl AsRef<[u8]>) -> Result<Explanation, ReadError> {
-        self.check()?;
-        self.explain_at(key.as_ref(), &self.read_at(None))
+        self.explain_at(key.as_ref(), &self.read_at(None)?)
     }
 
     /// Returns what an iteration over the first `limit` entries of `range` touches now, by memtable and run. Costs that iteration.
@@ -364,8 +372,7 @@ impl Keyspace {
         range: impl RangeBounds<K>,
         limit: usize,
     ) -> Result<RangeExplanation, ReadError> {
-        self.check()?;
-        let at = self.read_at(None);
+        let at = self.read_at(None)?;
         let filter = at.view.selector.whose().to_string();
         // Like that of a get, its cost is not counted in the statistics.
         let mut explained = at.iter(Bounds::of(&range), Arc::default(), None).explain(limit)?;

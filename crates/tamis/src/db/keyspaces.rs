@@ -2,7 +2,8 @@
 //!
 //! Each change is one edit of the manifest, made under the `state` lock: after a crash it has happened or it has not. After a failed
 //! edit it has not happened as long as the database is open; the next opening shows which. Only after a failed drop are writes suspended
-//! ([`health`](super::health)), since those to the keyspace might be lost.
+//! ([`health`](super::health)), since those to the keyspace might be lost. A drop frees space: it is accepted while writes are suspended,
+//! and a full disk gives it the [reserve](super::reserve).
 //!
 //! A keyspace is its number everywhere but in the catalogue: renaming one moves nothing, and its handles stay good.
 
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use crate::db::expiry::Age;
 use crate::db::inner::{DbInner, KeyspaceInner, SharedParts, State};
 use crate::db::{Db, Keyspace};
-use crate::error::{AdminError, WriteError};
+use crate::error::{AdminError, StorageError, WriteError};
 use crate::ids::DEFAULT_KEYSPACE;
 use crate::operators::Unregistered;
 use crate::options::KeyspaceOptions;
@@ -95,7 +96,7 @@ impl Db {
     }
 
     /// Drops the keyspace called `name` with all its data. Its handles return errors from then on; existing iterators stay
-    /// usable.
+    /// usable. Files are removed in the background, those that an iterator or a value reads from after it.
     ///
     /// # Errors
     ///
@@ -181,20 +182,32 @@ impl DbInner {
     }
 
     fn drop_keyspace(&self, name: &str) -> Result<(), AdminError> {
-        self.check_ready()?;
+        // It frees space, so it is accepted although writes are suspended.
+        self.health.check_open()?;
+        self.check_begun()?;
         check_shown(name)?;
-        let mut state = self.state();
-        let found = state.catalogue.named(name).cloned();
-        let keyspace = found.ok_or_else(|| AdminError::NoKeyspace { name: name.to_owned() })?;
-        if keyspace.id == DEFAULT_KEYSPACE {
-            return Err(AdminError::DefaultKeyspace);
+        let commit = || {
+            let mut state = self.state();
+            let found = state.catalogue.named(name).cloned();
+            let keyspace = found.ok_or_else(|| AdminError::NoKeyspace { name: name.to_owned() })?;
+            if keyspace.id == DEFAULT_KEYSPACE {
+                return Err(AdminError::DefaultKeyspace);
+            }
+            let edit = VersionEdit { drop_keyspaces: vec![keyspace.id], ..VersionEdit::default() };
+            let unchanged = |_, _: &_| unreachable!("no tables change");
+            let dropped = self.commit_edit(&mut state, edit, Vec::new(), unchanged);
+            Ok((state, keyspace, dropped))
+        };
+        let (mut state, keyspace, mut dropped) = commit()?;
+        if dropped.as_ref().is_err_and(StorageError::is_out_of_space) {
+            drop(state);
+            self.find_room();
+            (state, _, dropped) = commit()?;
         }
-        let edit = VersionEdit { drop_keyspaces: vec![keyspace.id], ..VersionEdit::default() };
-        let dropped = self.commit_edit(&mut state, edit, Vec::new(), |_, _| unreachable!("no tables change"));
         // If the drop took effect after all, later writes to the keyspace would be lost.
         dropped.inspect_err(|error| self.health.suspend(error))?;
-        state.catalogue.remove(&keyspace);
         self.elastic.dropped(&keyspace.view.load().version);
+        state.catalogue.remove(&keyspace);
         self.history.forget(keyspace.id);
         self.publish_directory(&state);
         self.release_logs(&mut state);

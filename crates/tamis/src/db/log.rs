@@ -13,7 +13,7 @@
 //! # Space
 //!
 //! Logs count with their size on disk: their records, the space reserved after them, and the remaining contents of reused
-//! files. So do obsolete logs that are kept to be overwritten.
+//! files. So do obsolete logs, kept to be overwritten or not, until their files are gone.
 //!
 //! * The current log reserves space in steps, so that a synced append changes nothing but data: a quarter of a megabyte at
 //!   first, then half of its length, at most 4 MiB. The appending thread does this before the append, half a step before it is needed:
@@ -22,8 +22,8 @@
 //!   name: the flush thread [trims](Log::trim) it, since that may take milliseconds.
 //! * After idle seconds, obsolete logs are removed, and the next log gives its space back.
 //! * Logs that are kept for [readers of changes](super::changes) are [retained] first, and have limits of their own.
-//! * Before a step that would exceed [`max_log_bytes`](crate::Options::max_log_bytes), obsolete logs are removed, and memtables
-//!   that hold back the oldest log are flushed: see [`throttle`](super::throttle).
+//! * Before a step that would exceed [`max_log_bytes`](crate::Options::max_log_bytes), or a quarter of the free space, obsolete logs are
+//!   removed, and memtables that hold back the oldest log are flushed: see [`throttle`](super::throttle).
 //!
 //! # Locks and threads
 //!
@@ -33,6 +33,8 @@
 //! 2. The next log. Held while it is created, so that there is one.
 //! 3. [`LogFiles`], behind the `state` lock, since floors are computed from it and from views together.
 //! 4. `unsynced`: the writers of rolled logs. Held while they are synced.
+//!
+//! Before the third, `removing` is held while obsolete logs are removed.
 //!
 //! The counters of sizes are a statistic and a hint (`Relaxed`): those of the current log are written only by the log's holder,
 //! that of rolled logs under the `state` lock.
@@ -70,7 +72,6 @@ use crate::options::Options;
 use crate::read::LastNumber;
 use crate::sync::{self, Mutex, MutexGuard};
 use crate::tree::files::{first_log_path, log_path};
-use crate::tree::open_table::Garbage;
 use crate::wal::{LogHeader, LogKind, LogWriter};
 pub(crate) use retained::Place;
 use retained::RetainedLogs;
@@ -89,6 +90,12 @@ const IDLE: Duration = Duration::from_secs(5);
 
 /// An obsolete log is kept only if it was synced once in so many bytes, or more often.
 const BYTES_BY_SYNC: u64 = 64 << 10;
+
+/// All logs take no more than the free space divided by this, if that is more than [`LEAST_LOGS`].
+const PART_OF_FREE: u64 = 4;
+
+/// However little is free, logs may take this much, in bytes.
+const LEAST_LOGS: u64 = 128 << 10;
 
 /// An obsolete log is kept only if the disk has this many times as much free as all kept logs take.
 const FREE_TO_KEEP: u64 = 8;
@@ -200,7 +207,7 @@ struct RolledLog {
 }
 
 /// A log file that takes no more writes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct ClosedLog {
     id: LogId,
     /// The number of its first write; `None` if that is unknown, or there is none.
@@ -237,6 +244,8 @@ pub(crate) struct LogFiles {
     retained: RetainedLogs,
     /// Obsolete logs kept to be overwritten.
     recyclable: Vec<ClosedLog>,
+    /// Obsolete logs to be removed.
+    obsolete: Vec<ClosedLog>,
 }
 
 impl LogFiles {
@@ -277,10 +286,14 @@ impl LogFiles {
     fn recyclable_bytes(&self) -> u64 {
         self.recyclable.iter().map(|log| log.allocated).sum()
     }
+
+    fn obsolete_bytes(&self) -> u64 {
+        self.obsolete.iter().map(|log| log.allocated).sum()
+    }
 }
 
 /// The limits that the options set.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Limits {
     /// The most that all logs may take, in bytes.
     most: u64,
@@ -298,6 +311,14 @@ impl Limits {
             expected: bytes.saturating_add(bytes / 8),
             recycled: options.recycled_logs,
         }
+    }
+
+    /// Returns the most that all logs may take if this much is free besides what they take: less as space gets scarce, since their
+    /// contents need as much again when they are flushed. Little more than one memtable's writes in any case.
+    fn most(&self, needed: u64, free: Option<u64>) -> u64 {
+        let least = self.expected.saturating_mul(2).min(LEAST_LOGS);
+        let part = free.map_or(u64::MAX, |free| free.saturating_add(needed) / PART_OF_FREE);
+        self.most.min(part.max(least))
     }
 
     /// Returns the size of the next reservation of a log of `len` bytes.
@@ -322,7 +343,6 @@ impl Limits {
 /// What the log shares with the other owners.
 pub(crate) struct LogParts<'a> {
     pub(crate) fs: &'a Arc<dyn FileSystem>,
-    pub(crate) garbage: &'a Arc<Garbage>,
     pub(crate) numbers: &'a Arc<FileNumbers>,
     pub(crate) monitor: &'a Arc<Monitor>,
     pub(crate) health: &'a Arc<Health>,
@@ -337,6 +357,8 @@ pub(crate) struct Log {
     dir: PathBuf,
     fs: Arc<dyn FileSystem>,
     limits: Limits,
+    /// The most that all logs may take, given the free space when it was last [looked at](Log::note_free).
+    most: AtomicU64,
     current: Mutex<Current>,
     /// The next log, if it was created ahead.
     next: Mutex<Option<NextLog>>,
@@ -359,7 +381,7 @@ pub(crate) struct Log {
     rolled_allocated: AtomicU64,
     /// The size on disk of the next log.
     next_allocated: AtomicU64,
-    garbage: Arc<Garbage>,
+    removing: Mutex<()>,
     numbers: Arc<FileNumbers>,
     monitor: Arc<Monitor>,
     health: Arc<Health>,
@@ -383,6 +405,7 @@ impl Log {
             dir,
             fs: parts.fs.clone(),
             limits: Limits::new(options),
+            most: AtomicU64::new(options.max_log_bytes),
             current: Mutex::new(Current::new(None, 0, 0)),
             next: Mutex::default(),
             unsynced: Mutex::default(),
@@ -394,7 +417,7 @@ impl Log {
             idle: Mutex::default(),
             rolled_allocated: AtomicU64::new(0),
             next_allocated: AtomicU64::new(0),
-            garbage: parts.garbage.clone(),
+            removing: Mutex::default(),
             numbers: parts.numbers.clone(),
             monitor: parts.monitor.clone(),
             health: parts.health.clone(),
@@ -555,7 +578,14 @@ impl Log {
             None => {
                 let id = self.numbers.take();
                 let recycled = self.monitor.lock().logs.recyclable.pop();
-                next.insert(self.create(id, recycled, ahead)?)
+                let old = recycled.clone();
+                // It takes space all the time.
+                self.next_allocated.store(old.as_ref().map_or(0, |old| old.allocated), Relaxed);
+                let created = self.create(id, recycled, ahead);
+                next.insert(created.inspect_err(|_| {
+                    self.monitor.lock().logs.obsolete.extend(old);
+                    self.next_allocated.store(0, Relaxed);
+                })?)
             }
         };
         self.reserve(&mut made.writer, 0);
@@ -575,7 +605,7 @@ impl Log {
         }
         let mut next = self.next.lock();
         // Closed, or nearly as full as logs may be.
-        if self.has_ended.load(Relaxed) || self.is_near_limit(self.limits.step(0)) {
+        if self.has_ended.load(Relaxed) || self.is_near_limit(self.limits().step(0)) {
             return;
         }
         if !next.as_ref().is_some_and(|made| made.named)
@@ -751,7 +781,7 @@ impl Log {
 
     /// Returns the bytes that all logs take on disk, but those that are kept for readers of changes.
     pub(crate) fn allocated(&self, files: &LogFiles) -> u64 {
-        self.needed() + self.next_allocated.load(Relaxed) + files.recyclable_bytes()
+        self.needed() + self.next_allocated.load(Relaxed) + files.recyclable_bytes() + files.obsolete_bytes()
     }
 
     /// Returns the bytes that the logs take on disk which are still needed.
@@ -761,19 +791,38 @@ impl Log {
 
     /// Returns how much space appending `bytes` would add.
     pub(crate) fn growth(&self, log: &Current, bytes: usize) -> u64 {
-        log.writer.as_ref().map_or(0, |writer| self.limits.growth(writer, bytes as u64))
+        log.writer.as_ref().map_or(0, |writer| self.limits().growth(writer, bytes as u64))
     }
 
     /// Reports whether the logs that are needed and `growth` exceed their limit.
     pub(crate) fn is_over(&self, growth: u64) -> bool {
-        self.needed().saturating_add(growth) > self.limits.most
+        self.needed().saturating_add(growth) > self.most()
+    }
+
+    /// Returns the most that all logs may take now.
+    fn most(&self) -> u64 {
+        self.most.load(Relaxed)
+    }
+
+    /// Follows the free space. For the holder of the log's lock, before the log grows.
+    pub(crate) fn note_free(&self, free: Option<u64>) {
+        self.most.store(self.limits.most(self.needed(), free), Relaxed);
+    }
+
+    /// Returns the limits that hold now.
+    fn limits(&self) -> Limits {
+        Limits { most: self.most(), ..self.limits }
+    }
+
+    /// Gives up the obsolete logs and the space of the next one; `false` if there is none.
+    pub(crate) fn give_back(&self) -> bool {
+        self.release_recyclable() | self.shrink_next()
     }
 
     /// Removes obsolete logs if all logs and `growth` would exceed their limit otherwise.
     pub(crate) fn shed(&self, growth: u64) {
-        if self.allocated(&self.monitor.lock().logs).saturating_add(growth) > self.limits.most {
-            self.release_recyclable();
-            self.shrink_next();
+        if self.allocated(&self.monitor.lock().logs).saturating_add(growth) > self.most() {
+            self.give_back();
         }
     }
 
@@ -785,7 +834,7 @@ impl Log {
 
     /// Reports whether the logs that are needed and `growth` come near their limit.
     pub(crate) fn is_near_limit(&self, growth: u64) -> bool {
-        let most = self.limits.most;
+        let most = self.most();
         self.needed().saturating_add(growth) > most - most / 4
     }
 
@@ -803,12 +852,12 @@ impl Log {
     /// Reserves space for a record of `bytes`, if needed. On a full disk obsolete logs are removed, and the append may still
     /// find room.
     fn reserve(&self, log: &mut LogWriter, bytes: u64) {
-        let growth = self.limits.growth(log, bytes);
+        let growth = self.limits().growth(log, bytes);
         if growth == 0 || log.preallocate(log.allocated() + growth) {
             return;
         }
         self.room.outdated();
-        if self.release_recyclable() | self.shrink_next() {
+        if self.give_back() {
             // Retry once more; if that fails, the append will report it.
             log.retry_preallocation();
             log.preallocate(log.allocated() + growth);
@@ -818,7 +867,7 @@ impl Log {
     /// Reports whether an obsolete log may be kept to be overwritten: it was synced often, is not much longer than logs are expected to
     /// be, logs are far from their limit, and the disk has room.
     fn may_recycle(&self, files: &LogFiles, log: &ClosedLog) -> bool {
-        let (most, kept) = (self.limits.most, files.recyclable_bytes() + log.allocated);
+        let (most, kept) = (self.most(), files.recyclable_bytes() + log.allocated);
         log.was_synced()
             && files.recyclable.len() < self.limits.recycled
             && log.allocated <= self.limits.expected.saturating_mul(2)
@@ -826,13 +875,34 @@ impl Log {
             && self.room.free().is_none_or(|free| kept.saturating_mul(FREE_TO_KEEP) <= free)
     }
 
-    /// Removes the obsolete logs that are kept to be overwritten; `false` if there are none.
-    fn release_recyclable(&self) -> bool {
-        let released = std::mem::take(&mut self.monitor.lock().logs.recyclable);
-        released.iter().for_each(|log| self.garbage.push(log_path(&self.dir, log.id)));
-        if !released.is_empty() {
-            self.garbage.remove_all(&*self.fs);
+    /// Removes all obsolete logs, also those that are kept to be overwritten; `false` if there are none.
+    pub(crate) fn release_recyclable(&self) -> bool {
+        {
+            let mut state = self.monitor.lock();
+            let LogFiles { recyclable, obsolete, .. } = &mut state.logs;
+            obsolete.append(recyclable);
         }
-        !released.is_empty()
+        self.remove_obsolete()
+    }
+
+    /// Removes obsolete logs; `false` if there are none. Each counts until its file is gone; one that cannot be removed is tried again by
+    /// the next call. Not to be called with the state locked.
+    pub(crate) fn remove_obsolete(&self) -> bool {
+        let _removing = self.removing.lock();
+        let obsolete: Vec<LogId> = self.monitor.lock().logs.obsolete.iter().map(|log| log.id).collect();
+        let mut any = false;
+        for id in obsolete {
+            let path = log_path(&self.dir, id);
+            match self.fs.remove(&path) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                    log::debug!("could not remove {}: {e}; it is tried again", path.display());
+                }
+                _ => {
+                    self.monitor.lock().logs.obsolete.retain(|log| log.id != id);
+                    any = true;
+                }
+            }
+        }
+        any
     }
 }

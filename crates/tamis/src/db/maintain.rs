@@ -71,6 +71,7 @@ impl DbInner {
         }
         drop(state);
         // Callers want to see the final set of files.
+        self.log.remove_obsolete();
         self.garbage.remove_all(&*self.fs);
         Ok(())
     }

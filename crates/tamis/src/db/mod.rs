@@ -160,6 +160,7 @@ impl Handle {
         let manifest = state.catalogue.end();
         let times = db.expiry.unsaved(&state.catalogue.tree().times);
         drop(state);
+        db.log.remove_obsolete();
         db.garbage.remove_all(&*db.fs);
         let healthy = healthy.and_then(|()| db.health.check());
         if let (Some(mut manifest), Ok(()), Ok(())) = (manifest, &closed, &healthy) {

@@ -279,7 +279,6 @@ pub(crate) fn open(dir: &Path, options: Options, role: Role) -> Result<Arc<DbInn
     let monitor = Arc::new(Monitor::new(state, &health));
     let parts = LogParts {
         fs: &fs,
-        garbage: &garbage,
         numbers: &numbers,
         monitor: &monitor,
         health: &health,

@@ -1,20 +1,25 @@
 //! Space on the device that is held in reserve for work that frees space.
 //!
 //! On a full disk nothing could be deleted either: a delete is a write, and so is the compaction that drops the deleted data.
-//! So a file of zeros, `RESERVE`, holds space that is released when the disk is full. Acknowledged writes can then be flushed
-//! to tables, deletes and compactions continue, and all other writes are refused ([`WriteError::Suspended`]) until there is
-//! room for a new reserve and half as much again.
+//! Two things keep room for both.
 //!
-//! The file's size is a forty-eighth of the tables' bytes, or more if the logs hold more, since their contents are flushed
-//! first; but at most a quarter of the tables' bytes, and at most [`reserve_bytes`](crate::Options::reserve_bytes). It is
-//! created when four times as much is free, and again when the tables have doubled or halved since. Nothing depends on its
+//! * **Before a log grows**, the free space is compared with what is then needed to flush everything in memory. If it does not
+//!   suffice, the disk counts as *full*: only work that frees space is accepted, and all other writes are refused
+//!   ([`WriteError::Suspended`]) until there is half as much again. Then a flush always fits, however small the disk is. As space
+//!   gets scarce, [logs](super::log) are kept short, so that little is needed.
+//! * **Others may fill the disk** at any time. So a file of zeros, `RESERVE`, holds space that is released when a write finds none,
+//!   or when a compaction needs it. From then on the disk counts as full, too.
+//!
+//! The file's size is a sixteenth of the bytes of tables and blob files, or more if the logs hold more, since their contents are flushed
+//! first; but at most [`reserve_bytes`](crate::Options::reserve_bytes), and at most a quarter of the tables' bytes while there is much
+//! space. It is created when four times as much is free, and again when the tables have doubled or halved since. Nothing depends on its
 //! contents, its length, or its existence: it is not synced, and a power failure may lose it.
 //!
 //! # Threads
 //!
-//! The flush thread creates the file. It is released by the flush thread, or by a thread that begins a session late. Both
-//! hold the mutex, which is taken with no other lock held except that of a late beginning, since the file system may be slow.
-//! The rest are flags and counters that publish nothing (`Relaxed`). After a panic under the mutex the file is of unknown length,
+//! The flush thread creates the file. It is released by the flush thread, by a thread that begins a session late, or by one that drops
+//! a keyspace. All hold the mutex, which is taken with no other lock held except that of a late beginning, since the file system may be
+//! slow. The rest are flags and counters that publish nothing (`Relaxed`). After a panic under the mutex the file is of unknown length,
 //! which nothing depends on.
 
 use std::io;
@@ -24,27 +29,38 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use crate::batch::{BatchOp, WriteBatch};
+use crate::db::catalogue::Directory;
 use crate::db::counters::WriteCounters;
 use crate::db::health::Warnings;
-use crate::db::inner::DbInner;
+use crate::db::inner::{DbInner, KeyspaceInner};
 use crate::db::room::{Room, human};
 use crate::error::{StorageError, WriteError};
 use crate::io::{FileSystem, Usage};
 use crate::options::Options;
+use crate::read::MemtableSlot;
 use crate::sync::{self, Mutex};
 use crate::tree::files::reserve_path;
 
 /// The reserve is the tables' bytes divided by this.
-const PART_OF_TABLES: u64 = 48;
+const PART_OF_TABLES: u64 = 16;
 
-/// For the contents of logs it may be larger, but at most the tables' bytes divided by this.
+/// For the contents of logs it may be larger, but at most the tables' bytes divided by this, while there is much space.
 const MOST_OF_TABLES: u64 = 4;
+
+/// There is much space as long as this many times the size of all logs is free.
+const MUCH: u64 = 16;
 
 /// Its length is a multiple of this, in bytes.
 const STEP: u64 = 64 << 10;
 
 /// It is created when this many times as much is free.
 const FREE_TO_MAKE: u64 = 4;
+
+/// Once a flush would not have fitted, so much must be free besides, and half as much again, until all writes are accepted.
+const KEPT_FREE: u64 = 256 << 10;
+
+/// The free space is compared with what is in memory each time that logs have grown by this, in bytes.
+const LOOK_AFTER: u64 = 16 << 10;
 
 /// How often its length is checked.
 const LOOK: Duration = Duration::from_millis(100);
@@ -61,12 +77,14 @@ pub(crate) struct Reserve {
     warnings: Arc<Warnings>,
     /// The file's length.
     held: AtomicU64,
-    /// Whether the file was released, so that only work that frees space is accepted.
-    spent: AtomicBool,
+    /// Whether only work that frees space is accepted.
+    full: AtomicBool,
     /// Whether a compaction ran out of room.
     wanted: AtomicBool,
-    /// The bytes released, which must be reserved again.
-    spent_bytes: AtomicU64,
+    /// While the disk is full: the bytes released, or to be kept free.
+    missing: AtomicU64,
+    /// The size of the logs when it was last compared with the free space.
+    looked: AtomicU64,
     keeping: Mutex<Keeping>,
 }
 
@@ -94,9 +112,10 @@ impl Reserve {
             counters: counters.clone(),
             warnings: warnings.clone(),
             held: AtomicU64::new(0),
-            spent: AtomicBool::new(false),
+            full: AtomicBool::new(false),
             wanted: AtomicBool::new(false),
-            spent_bytes: AtomicU64::new(0),
+            missing: AtomicU64::new(0),
+            looked: AtomicU64::new(0),
             keeping: Mutex::default(),
         }
     }
@@ -106,8 +125,18 @@ impl Reserve {
         self.held.load(Relaxed)
     }
 
-    pub(crate) fn is_spent(&self) -> bool {
-        self.spent.load(Relaxed)
+    /// Reports whether only work that frees space is accepted.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.full.load(Relaxed)
+    }
+
+    /// From now on only work that frees space is accepted, until `bytes` are free, and half as much again.
+    fn fill(&self, bytes: u64, why: &str) {
+        self.missing.fetch_max(bytes, Relaxed);
+        if !self.full.swap(true, Relaxed) {
+            self.warnings.add(format!("{why}: {}", self.trouble()));
+        }
     }
 
     /// Records that compactions need the reserved space.
@@ -118,7 +147,7 @@ impl Reserve {
     /// Returns an error if the batch is refused.
     #[inline]
     pub(crate) fn admit(&self, batch: &WriteBatch) -> Result<(), WriteError> {
-        if !self.is_spent() || batch.ops().flatten().all(|op| frees_room(&op)) {
+        if !self.is_full() || frees_room(batch) {
             return Ok(());
         }
         self.refuse()
@@ -127,7 +156,7 @@ impl Reserve {
     /// Returns an error if writes that use space permanently are refused.
     #[cold]
     pub(crate) fn refuse(&self) -> Result<(), WriteError> {
-        match self.is_spent() {
+        match self.is_full() {
             true => Err(WriteError::Suspended { cause: self.trouble() }),
             false => Ok(()),
         }
@@ -135,19 +164,20 @@ impl Reserve {
 
     pub(crate) fn trouble(&self) -> String {
         let bytes = human(self.needed());
-        format!("the device was full, and only deletes are accepted until {bytes} are free")
+        format!("no storage space is left for more: only deletes are accepted until {bytes} are free")
     }
 
-    /// Returns the free bytes needed before the reserve is created again.
+    /// Returns the bytes that must be free before all writes are accepted again.
     fn needed(&self) -> u64 {
-        let bytes = self.spent_bytes.load(Relaxed);
+        let bytes = self.missing.load(Relaxed);
         bytes.saturating_add(bytes / 2).saturating_add(STEP)
     }
 
     /// Returns the length that the file should have for tables and logs of these bytes.
-    fn target(&self, tables: u64, logs: u64) -> u64 {
+    fn target(&self, tables: u64, logs: u64, free: Option<u64>) -> u64 {
         // The contents of logs must reach tables before anything else can continue.
-        let logs = logs.min(tables / MOST_OF_TABLES);
+        let is_much = free.is_none_or(|free| free >= logs.saturating_mul(MUCH));
+        let logs = if is_much { logs.min(tables / MOST_OF_TABLES) } else { logs };
         let target = (tables / PART_OF_TABLES).next_multiple_of(STEP).min(tables / MOST_OF_TABLES);
         target.max(logs).min(self.most) / STEP * STEP
     }
@@ -178,11 +208,9 @@ impl Reserve {
             _ => {}
         }
         self.held.store(0, Relaxed);
-        self.spent_bytes.store(held, Relaxed);
-        self.spent.store(true, Relaxed);
         self.counters.reserves_spent.add(1);
         self.room.outdated();
-        self.warnings.add(format!("the reserve of {} was released: {}", human(held), self.trouble()));
+        self.fill(held, &format!("the reserve of {} was released", human(held)));
         true
     }
 
@@ -193,40 +221,40 @@ impl Reserve {
     /// Creates the file, or changes its length to follow the `bytes` of tables and logs, if that is due and there is room.
     fn follow(&self, bytes: impl FnOnce() -> (u64, u64)) {
         let mut keeping = self.keeping.lock();
-        if keeping.impossible || keeping.looked.is_some_and(|at| sync::since(at) < LOOK) {
+        if keeping.looked.is_some_and(|at| sync::since(at) < LOOK) {
             return;
         }
         keeping.looked = Some(sync::now());
         let (tables, logs) = bytes();
-        let (target, held) = (self.target(tables, logs), self.held());
-        let spent = self.is_spent();
-        if !spent && (held / 2 < target && target < held.saturating_mul(2).max(1) || held == target) {
-            return;
-        }
         let free = self.fs.available_space(&self.dir).unwrap_or_default();
-        let needed = if spent { self.needed() } else { target.saturating_mul(FREE_TO_MAKE) };
-        if free.is_some_and(|free| free.saturating_add(held) < needed) {
+        let (target, held) = (self.target(tables, logs, free), self.held());
+        let has = |needed: u64| free.is_none_or(|free| free.saturating_add(held) >= needed);
+        let was_full = self.is_full();
+        if was_full && !has(self.needed().saturating_add(for_tables(logs))) {
             return;
         }
-        match self.make_reserve(target) {
-            Ok(made) => {
-                // A database that has shrunk meanwhile needs none.
-                keeping.impossible = made < target;
-                self.held.store(made, Relaxed);
+        let fits = held / 2 < target && target < held.saturating_mul(2).max(1) || held == target;
+        if !keeping.impossible && !fits && (was_full || has(target.saturating_mul(FREE_TO_MAKE))) {
+            match self.make_reserve(target) {
+                Ok(made) => {
+                    // A database that has shrunk meanwhile needs none.
+                    keeping.impossible = made < target;
+                    self.held.store(made, Relaxed);
+                }
+                Err(error) => {
+                    log::debug!("{}: no reserve: {error}", self.dir.display());
+                    let _ = self.fs.remove(&reserve_path(&self.dir));
+                    self.held.store(0, Relaxed);
+                    return;
+                }
             }
-            Err(error) => {
-                log::debug!("{}: no reserve: {error}", self.dir.display());
-                let _ = self.fs.remove(&reserve_path(&self.dir));
-                self.held.store(0, Relaxed);
-                return;
-            }
+            self.room.outdated();
         }
-        drop(keeping);
-        if spent {
-            self.spent.store(false, Relaxed);
+        if was_full {
+            self.missing.store(0, Relaxed);
+            self.full.store(false, Relaxed);
             self.warnings.add("there is room again: all writes are accepted".to_owned());
         }
-        self.room.outdated();
     }
 
     /// Creates the file, of `bytes`, replacing any existing one. Returns its length, 0 if the file system reserves nothing.
@@ -251,11 +279,68 @@ impl Reserve {
     }
 }
 
-fn frees_room(op: &BatchOp<'_>) -> bool {
-    matches!(op, BatchOp::Delete { .. } | BatchOp::DeleteRange { .. })
+/// Reports whether a batch has nothing but deletes.
+pub(crate) fn frees_room(batch: &WriteBatch) -> bool {
+    let frees = |op: BatchOp<'_>| matches!(op, BatchOp::Delete { .. } | BatchOp::DeleteRange { .. });
+    batch.ops().flatten().all(frees)
+}
+
+/// Returns the space for tables of so many bytes, with what a file system needs besides.
+fn for_tables(bytes: u64) -> u64 {
+    bytes.saturating_add(bytes / 8)
+}
+
+/// Returns an upper bound on the bytes of the tables and blob files that all memtables will become.
+fn bytes_to_flush(directory: &Directory) -> u64 {
+    let of = |keyspace: &Arc<KeyspaceInner>| keyspace.view.load().memtables.iter().map(bytes_of).sum::<u64>();
+    directory.values().map(of).sum()
+}
+
+/// Returns the same for one memtable.
+pub(crate) fn bytes_of(slot: &Arc<MemtableSlot>) -> u64 {
+    /// A head, a filter's bits, and a part of the index.
+    const OF_ENTRY: u64 = 24;
+    slot.memtable.data_bytes() as u64 + slot.memtable.entries() as u64 * OF_ENTRY
 }
 
 impl DbInner {
+    /// Looks whether everything in memory can still be flushed once the log has grown by `growth`, for a write of
+    /// `bytes`. If not, the disk is full from now on. For the holder of the log's lock.
+    pub(crate) fn look_ahead(&self, directory: &Directory, bytes: usize, growth: u64) {
+        let size = self.log.needed();
+        // Where space cannot be reserved, a log grows with each write.
+        let since = size.abs_diff(self.reserve.looked.load(Relaxed));
+        if since.saturating_add(bytes as u64) < LOOK_AFTER {
+            return;
+        }
+        self.reserve.looked.store(size, Relaxed);
+        let free = self.room.ask(&*self.fs, &self.dir);
+        self.log.note_free(free);
+        let Some(free) = free.filter(|_| !self.reserve.is_full()) else { return };
+        let to_flush = bytes_to_flush(directory).max(size).saturating_add(growth);
+        let needed = for_tables(to_flush).saturating_add(growth.saturating_mul(2));
+        let is_short = |free: u64| free.saturating_add(self.reserve.held()) < needed;
+        if !is_short(free)
+            || self.log.give_back() && self.room.ask(&*self.fs, &self.dir).is_none_or(|free| !is_short(free))
+        {
+            return;
+        }
+        self.reserve.fill(KEPT_FREE, "what is in memory would not fit");
+    }
+
+    /// Seals the memtables that hold deletes, on a full disk: space is freed by what they become. For the flush thread.
+    pub(crate) fn seal_deletes_if_full(&self) {
+        if !self.reserve.is_full() {
+            return;
+        }
+        let has_deletes =
+            |keyspace: &&Arc<KeyspaceInner>| keyspace.view.load().memtables.active.memtable.has_deletes();
+        let due: Vec<_> = self.directory.load().values().filter(has_deletes).cloned().collect();
+        if !due.is_empty() {
+            self.try_seal(&due);
+        }
+    }
+
     /// For the flush thread: releases the reserve if compactions want it, and creates or resizes it to follow the tables'
     /// bytes, where there is room. Failures are retried later.
     pub(crate) fn keep_reserve(&self) {
@@ -265,8 +350,12 @@ impl DbInner {
         if !self.is_waiting() {
             self.reserve.follow(|| {
                 let keyspaces = self.directory.load();
-                let tables = keyspaces.values().map(|keyspace| keyspace.view.load().version.table_bytes());
-                (tables.sum(), self.log.needed())
+                let stored = keyspaces.values().map(|keyspace| {
+                    let version = keyspace.view.load().version.clone();
+                    let blobs = version.blobs.iter().map(|blob| blob.file.file.file_bytes());
+                    version.table_bytes() + blobs.sum::<u64>()
+                });
+                (stored.sum(), self.log.needed())
             });
         }
     }

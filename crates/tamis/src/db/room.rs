@@ -37,6 +37,13 @@ impl Room {
         *self.known.lock() = Known { asked, free };
     }
 
+    /// Asks the file system now. The same applies, but the log's lock may be held.
+    pub(crate) fn ask(&self, fs: &dyn FileSystem, dir: &Path) -> Option<u64> {
+        self.outdated();
+        self.refresh(fs, dir);
+        self.free()
+    }
+
     /// Marks the answer as out of date, so that the next [`refresh`](Self::refresh) asks again.
     pub(crate) fn outdated(&self) {
         self.known.lock().asked = None;

@@ -102,7 +102,8 @@ impl Throttle {
         self.flush_rate.store(rate, Relaxed);
     }
 
-    /// Slows down, stalls and seals memtables so that `bytes` for the keyspaces `written` have room.
+    /// Slows down, stalls and seals memtables so that `bytes` for the keyspaces `written` have room. Writes that only free space (`frees`)
+    /// do not wait for compactions that find no room: nothing else may ever give them some.
     pub(crate) fn make_room(
         &self,
         log: &Log,
@@ -110,11 +111,12 @@ impl Throttle {
         directory: &Directory,
         written: &[KeyspaceId],
         bytes: usize,
+        frees: &dyn Fn() -> bool,
         seal: Seal<'_>,
     ) -> Result<(), WriteError> {
         let mut rate = None;
         for keyspace in written.iter().filter_map(|id| directory.get(id)) {
-            rate = slower(rate, self.rate(keyspace)?);
+            rate = slower(rate, self.rate(keyspace, frees)?);
             let full = {
                 let view = keyspace.view.load();
                 !view.memtables.active.memtable.is_empty()
@@ -132,7 +134,7 @@ impl Throttle {
     }
 
     /// Waits while the tree's shape forbids writes; then returns the maximum write rate in bytes per second, if there is one.
-    fn rate(&self, keyspace: &KeyspaceInner) -> Result<Option<Limit>, WriteError> {
+    fn rate(&self, keyspace: &KeyspaceInner, frees: &dyn Fn() -> bool) -> Result<Option<Limit>, WriteError> {
         let by_memtables = {
             let (view, options) = (keyspace.view.load(), &keyspace.options);
             let is_last =
@@ -144,7 +146,10 @@ impl Throttle {
         if keyspace.pressure.get() == Pressure::Stop {
             let stopped = || keyspace.pressure.get() == Pressure::Stop && !keyspace.is_dropped();
             let check = |state: &State| state.scheduler.check_compactions(keyspace.id);
-            self.stall_while(StallCause::Compactions, stopped, check)?;
+            match self.stall_while(StallCause::Compactions, stopped, check) {
+                Err(WriteError::Suspended { .. }) if self.health.check().is_ok() && frees() => {}
+                waited => waited?,
+            }
         }
         let by_shape = match keyspace.pressure.get() {
             Pressure::Slowdown(severity) => Some(SLOWED_BYTES_PER_SECOND * (1.0 - severity.clamp(0.0, 0.95))),

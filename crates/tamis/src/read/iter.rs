@@ -76,6 +76,8 @@ pub(crate) struct IterContext {
     pub(crate) counters: Arc<ReadCounters>,
     /// Merges operands.
     pub(crate) operator: Option<Arc<dyn MergeOperator>>,
+    /// Whether the keyspace had been dropped by the time the iterator was created.
+    pub(crate) dropped: bool,
     /// A registered snapshot that must outlive the iterator, if it reads from one.
     pub(crate) _pin: Option<Arc<dyn std::any::Any + Send + Sync>>,
 }
@@ -265,6 +267,12 @@ impl Iter {
         self
     }
 
+    /// Makes every positioning an error if the keyspace was `dropped`.
+    pub(crate) fn of_dropped(mut self, dropped: bool) -> Iter {
+        self.context.dropped = dropped;
+        self
+    }
+
     /// Ends the iteration at each end after so many keys without a value.
     pub(crate) fn with_patience(mut self, dead_keys: u64) -> Iter {
         (self.front.dead.limit, self.back.dead.limit) = (dead_keys, dead_keys);
@@ -298,7 +306,10 @@ impl Iter {
         }
     }
 
-    fn cursor(&self) -> MergeCursor {
+    fn cursor(&self) -> Result<MergeCursor, ReadError> {
+        if self.context.dropped {
+            return Err(ReadError::Dropped { name: self.context.counters.keyspace().to_owned() });
+        }
         let version = &self.context.view.version;
         let mut cursor = MergeCursor::new(
             Tables::Of(self.context.view.clone()),
@@ -312,7 +323,7 @@ impl Iter {
         for run in &version.runs {
             cursor.add_run(run.tables.clone());
         }
-        cursor
+        Ok(cursor)
     }
 
     /// Moves the front to the first key at or after `key` (within the iterator's bounds), forwards or backwards. The back stays
@@ -355,10 +366,10 @@ impl Iter {
         let mut cursor = match self.front.cursor.take() {
             Some(mut failed) if self.front.failed => {
                 failed.drain_cost(&mut self.cost);
-                self.cursor()
+                self.cursor()?
             }
             Some(cursor) => cursor,
-            None => self.cursor(),
+            None => self.cursor()?,
         };
         self.front = End { finished: true, failed: true, ..End::default() };
         self.cost.scans += 1;

@@ -92,6 +92,9 @@ impl ReadAt<'_> {
     ) -> Iter {
         let (snapshot, horizon, operator) = (self.seq, self.horizon, self.operator.cloned());
         let view = Guard::into_inner(self.view);
-        Iter::new(IterContext { view, snapshot, horizon, counters, operator, _pin: pin }, bounds)
+        Iter::new(
+            IterContext { view, snapshot, horizon, counters, operator, dropped: false, _pin: pin },
+            bounds,
+        )
     }
 }

@@ -44,11 +44,16 @@ pub(crate) enum TableFilter {
     Unusable,
 }
 
-/// Unneeded files, waiting to be removed by a background thread: removing a file may block, and the last reader of a table
-/// should not pay for that.
+/// Unneeded files, waiting to be removed: removing a file may block, and the last reader of a table should not pay for that.
+///
+/// Any thread may add a file, whatever it holds: the list is a leaf. Whoever has made files obsolete in the background removes them as
+/// soon as that is published, with no lock held. So they do not pile up, however busy the database is. Those that readers held go with the
+/// next flush, or within a second.
 #[derive(Debug, Default)]
 pub(crate) struct Garbage {
     files: Mutex<Vec<PathBuf>>,
+    /// Held while files are removed.
+    removing: Mutex<()>,
     /// The blob files that become garbage with the tables that refer to them.
     pub(crate) blobs: BlobFiles,
 }
@@ -57,23 +62,42 @@ impl Garbage {
     /// Creates the garbage of a database that is opened even if blob files are damaged or missing, if `lenient`: then reads of the
     /// values in them fail, and all others work.
     pub(crate) fn new(lenient: bool) -> Garbage {
-        Garbage { files: Mutex::default(), blobs: BlobFiles::new(lenient) }
+        Garbage { blobs: BlobFiles::new(lenient), ..Garbage::default() }
     }
 
     pub(crate) fn push(&self, path: PathBuf) {
         self.files.lock().push(path);
     }
 
-    /// Removes the files.
+    /// Removes the files. What was there before the call is gone after it, whoever removed it; a file that cannot be removed is tried
+    /// again by the next call.
     pub(crate) fn remove_all(&self, fs: &dyn FileSystem) {
-        let files = std::mem::take(&mut *self.files.lock());
-        for path in files {
+        let _removing = self.removing.lock();
+        self.remove(fs);
+    }
+
+    /// Removes the files, unless another thread is at it, which goes on until there are none.
+    pub(crate) fn remove_unless_busy(&self, fs: &dyn FileSystem) {
+        if let Some(_removing) = self.removing.try_lock() {
+            self.remove(fs);
+        }
+    }
+
+    fn remove(&self, fs: &dyn FileSystem) {
+        let mut left = Vec::new();
+        while let Some(path) = self.pop() {
             if let Err(e) = fs.remove(&path)
                 && e.kind() != std::io::ErrorKind::NotFound
             {
-                log::warn!("could not remove {}: {e}; the next opening will", path.display());
+                log::debug!("could not remove {}: {e}; it is tried again", path.display());
+                left.push(path);
             }
         }
+        self.files.lock().append(&mut left);
+    }
+
+    fn pop(&self) -> Option<PathBuf> {
+        self.files.lock().pop()
     }
 }
 

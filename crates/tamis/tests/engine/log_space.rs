@@ -252,6 +252,9 @@ fn logs_exceed_their_limit_by_at_most_one_step() {
             let stats = db.stats();
             let limit = max + step + size as u64;
             assert!(stats.log_allocated_bytes <= limit, "{} of {max} at {i}", stats.log_allocated_bytes);
+            // Obsolete logs that waited to be removed were not counted: 157 MiB were found where 64 were allowed.
+            let files = log_bytes(&fs, Path::new("/db"));
+            assert!(files <= limit, "{files} of {max} at {i}");
         }
         db.settle().unwrap();
         let stats = db.stats();

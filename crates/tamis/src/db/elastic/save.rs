@@ -114,7 +114,7 @@ impl DbInner {
     }
 
     fn may_save_hotness(&self, state: &State) -> bool {
-        let full = self.reserve.is_spent() || self.room.free().is_some_and(|free| free < LEAST_ROOM);
+        let full = self.reserve.is_full() || self.room.free().is_some_and(|free| free < LEAST_ROOM);
         !state.closing && state.catalogue.is_open() && self.health.check_writable().is_ok() && !full
     }
 }

@@ -27,7 +27,6 @@ use crate::error::StorageError;
 use crate::ids::LogId;
 use crate::key::SeqNo;
 use crate::options::Options;
-use crate::tree::files::log_path;
 
 /// The part of the changes that one log holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,8 +224,8 @@ impl Log {
         self.durable.load(Acquire)
     }
 
-    /// Gives up the retained logs that nobody needs any more, for overwriting or as garbage. `now` is in seconds since 1970. Reports
-    /// whether there were any.
+    /// Gives up the retained logs that nobody needs any more, to be overwritten or [removed](Log::remove_obsolete). `now` is in seconds
+    /// since 1970. Reports whether there were any.
     pub(crate) fn expire(&self, files: &mut LogFiles, now: u64) -> bool {
         // The next session may keep what this one cannot tell yet.
         if files.current_first == 0 {
@@ -255,7 +254,7 @@ impl Log {
             if !log.keep && self.may_recycle(files, &log) {
                 files.recyclable.push(log);
             } else {
-                self.garbage.push(log_path(&self.dir, log.id));
+                files.obsolete.push(log);
             }
         }
         any

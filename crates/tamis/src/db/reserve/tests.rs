@@ -110,11 +110,9 @@ fn on_a_full_disk_deletes_and_compactions_make_room_by_themselves() {
     // A put may be told of a table that found no room instead.
     until(&db, "only deletes are accepted", |db| {
         let refused = db.put(key(0), value(0)).map_err(|error| error.to_string());
-        let stats = db.stats();
-        refused.is_err_and(|why| why.contains("only deletes") || why.contains("no storage space"))
-            && stats.reserve_bytes == 0
-            && stats.write.reserves_spent >= 1
-            && stats.troubles.iter().any(|what| what.contains("only deletes"))
+        // The reserve may not be needed yet: that a flush would not fit is known before.
+        refused.is_err_and(|why| why.contains("only deletes"))
+            && db.stats().troubles.iter().any(|what| what.contains("only deletes"))
     });
     // Half of the data is deleted, first key by key, then by a range.
     until(&db, "deletes", |db| db.delete(key(0)).is_ok());

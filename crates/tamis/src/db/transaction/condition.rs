@@ -132,6 +132,9 @@ impl DbInner {
         }
         // The view before the history: see there.
         let view = part.keyspace.view.load();
+        if part.keyspace.is_dropped() {
+            return Err(Refusal::Dropped { name: part.keyspace.name().to_owned() });
+        }
         let mut met = view.memtables.iter().find_map(|slot| part.meets_memtable(&slot.memtable));
         if met.is_none() {
             let ingested = |range: &_, seq| {

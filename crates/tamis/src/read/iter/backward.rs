@@ -16,7 +16,7 @@ impl Iter {
     pub(super) fn backward(&mut self) -> Result<Found, ReadError> {
         if self.back.cursor.is_none() {
             let started = self.context.counters.starts();
-            let mut cursor = self.cursor();
+            let mut cursor = self.cursor()?;
             self.cost.scans += 1;
             counted(&mut cursor, &mut self.cost, |cursor| {
                 match self.back.last.get().or(self.bounds.end.as_deref()) {

@@ -16,7 +16,7 @@ impl Iter {
     pub(super) fn forward(&mut self) -> Result<Found, ReadError> {
         if self.front.cursor.is_none() {
             let started = self.context.counters.starts();
-            let mut cursor = self.cursor();
+            let mut cursor = self.cursor()?;
             self.cost.scans += 1;
             let mut dead = std::mem::take(&mut self.front.dead);
             let start = self.floor.as_ref().unwrap_or(&self.bounds.start);

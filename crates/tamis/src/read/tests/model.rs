@@ -449,6 +449,7 @@ fn a_reader_with_a_view_that_lacks_writes_has_nothing_to_do_with_gaps() {
             horizon: 0,
             counters: Arc::default(),
             operator: None,
+            dropped: false,
             _pin: None,
         };
         Iter::new(context, Bounds::default())
