@@ -512,6 +512,9 @@ impl RunCursor {
         while at < self.tables.end {
             let meta = &context.all()[at].meta;
             let is_open = at == self.at;
+            if !is_open && context.ends_before(&meta.smallest) {
+                break;
+            }
             let from = if is_open { self.current().key() } else { &meta.smallest };
             match covers.reach(from, meta.max_seq, false) {
                 None if is_open => return Ok(false),
@@ -544,6 +547,9 @@ impl RunCursor {
         loop {
             let meta = &context.all()[at].meta;
             let is_open = at == self.at;
+            if !is_open && !meta.largest.reaches(&context.start) {
+                break;
+            }
             let border = match &meta.largest {
                 _ if is_open => covers.reach(self.current().key(), meta.max_seq, true),
                 KeyEnd::Included(last) => covers.reach(last, meta.max_seq, true),
