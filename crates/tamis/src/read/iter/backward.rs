@@ -130,24 +130,30 @@ impl Iter {
             if dead.tires() {
                 break;
             }
+            // Where entries expire, this may be one that has.
+            let is_dead = self.context.horizon == 0 && self.knows_gaps;
             if deleted > 0
                 && self.back.strides.step()
                 && let Some(covers) = &self.covers
             {
-                match cursor.pass_deleted(covers) {
-                    Ok(passed) => {
-                        self.back.strides.asked(passed);
-                        dead.jumped |= passed;
-                    }
+                let passed = match cursor.pass_deleted(covers) {
+                    Ok(passed) => passed,
                     Err(error) => {
                         cursor.drain_cost(&mut self.cost);
                         self.back.cursor = None;
                         return Err(error.into());
                     }
+                };
+                self.back.strides.asked(passed);
+                if passed {
+                    // A gap would lead back to where this source was.
+                    if is_dead {
+                        (dead.jumped, dead.count) = (true, dead.count + 1);
+                    }
+                    continue;
                 }
             }
-            // Where entries expire, this may be one that has.
-            if self.context.horizon > 0 || !self.knows_gaps {
+            if !is_dead {
                 continue;
             }
             if dead.add()
