@@ -104,6 +104,79 @@ pub(crate) fn prefix_successor(prefix: &[u8]) -> Option<Vec<u8>> {
 /// A shared, immutable key.
 pub(crate) type KeyBytes = Arc<[u8]>;
 
+/// One delete of a key range, as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RangeTombstone {
+    /// The first key deleted.
+    pub(crate) start: KeyBytes,
+    /// The first key behind the range; `None` if it is unbounded.
+    pub(crate) end: Option<KeyBytes>,
+    /// The tombstone's sequence number: older versions are deleted.
+    pub(crate) seq: SeqNo,
+}
+
+impl RangeTombstone {
+    /// Reports whether the range ends behind `key`.
+    #[inline]
+    pub(crate) fn ends_behind(&self, key: &[u8]) -> bool {
+        self.end.as_ref().is_none_or(|end| **end > *key)
+    }
+}
+
+/// A stretch of keys over which the newest range tombstone is the same, or over which there is none. By default all
+/// keys, without one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cover {
+    /// The first key; `None`: that of all.
+    pub(crate) from: Option<KeyBytes>,
+    /// The first key behind the stretch; `None`: it has no end.
+    pub(crate) until: Option<KeyBytes>,
+    /// The tombstone's number, or 0.
+    pub(crate) seq: SeqNo,
+}
+
+impl Cover {
+    /// Reports whether the stretch has `key`.
+    #[inline]
+    pub(crate) fn holds(&self, key: &[u8]) -> bool {
+        self.until.as_ref().is_none_or(|until| *key < **until)
+            && self.from.as_ref().is_none_or(|from| **from <= *key)
+    }
+
+    fn cut(&mut self, from: Option<&KeyBytes>, until: Option<&KeyBytes>) {
+        if let Some(from) = from.filter(|from| self.from.as_ref().is_none_or(|old| old < from)) {
+            self.from = Some(from.clone());
+        }
+        if let Some(until) = until.filter(|until| self.until.as_ref().is_none_or(|old| *until < old)) {
+            self.until = Some(until.clone());
+        }
+    }
+
+    /// Cuts the stretch around a key to the part that is also in another, under the newer of the two tombstones.
+    pub(crate) fn meet(&mut self, other: &Cover) {
+        self.cut(other.from.as_ref(), other.until.as_ref());
+        self.seq = self.seq.max(other.seq);
+    }
+
+    /// Cuts the stretch around `key` to the part under `tombstone`, if that is over `key`, or to the part beside it.
+    /// Returns whether it is over `key`.
+    #[inline]
+    pub(crate) fn narrow(&mut self, tombstone: &RangeTombstone, key: &[u8]) -> bool {
+        let RangeTombstone { start, end, seq } = tombstone;
+        if *key < **start {
+            self.cut(None, Some(start));
+            return false;
+        }
+        if !tombstone.ends_behind(key) {
+            self.cut(end.as_ref(), None);
+            return false;
+        }
+        self.cut(Some(start), end.as_ref());
+        self.seq = self.seq.max(*seq);
+        true
+    }
+}
+
 /// A border between keys, put together where it is asked for; mostly short.
 pub(crate) type BorderKey = SmallVec<[u8; 24]>;
 

@@ -58,7 +58,8 @@ pub(crate) fn merge(
     let runs = input_tables(version, plan);
     let inputs: Vec<Arc<OpenTable>> = runs.iter().flatten().cloned().collect();
     debug_assert!(neighbours_in_age(version, &inputs), "a plan skips a run between its inputs: {plan:?}");
-    let tombstones = Tombstones::merge(inputs.iter().filter_map(|t| t.tombstones.as_deref()));
+    let tombstones = inputs.iter().filter_map(|table| table.tombstones.as_deref());
+    let tombstones = Tombstones::merge_for(tombstones, &sink.readers());
     let merge = Merge { version, plan, runs, inputs, tombstones };
     let parts = Part::between(cuts);
     match &parts[..] {
@@ -131,7 +132,7 @@ struct Merge<'m> {
     /// Per run, newest first.
     runs: Vec<Vec<Arc<OpenTable>>>,
     inputs: Vec<Arc<OpenTable>>,
-    /// The range tombstones of all inputs.
+    /// The range tombstones of all inputs that readers can tell apart.
     tombstones: Tombstones,
 }
 

@@ -239,9 +239,7 @@ impl Writer<'_, '_> {
         let (snapshots, level) = (self.sink.snapshots, self.sink.level);
         let (start, end) = input.bounds();
         let (start, end) = (start.to_vec(), end.map(<[u8]>::to_vec));
-        let mut readers = snapshots.to_vec();
-        readers.push(self.sink.visible);
-        let kept_tombstones = tombstones.retain_visible(&readers, !older.any());
+        let kept_tombstones = tombstones.retain_visible(&self.sink.readers(), !older.any());
         let around =
             Surroundings { snapshots, tombstones, kept: &kept_tombstones, level, values: self.sink.blobs };
         let mut versions = Versions::new(self.sink.rules, around);
@@ -503,6 +501,11 @@ impl Writer<'_, '_> {
 }
 
 impl TableSink<'_> {
+    /// Returns the numbers of possible reads, ascending: those of snapshots, and the newest.
+    pub(crate) fn readers(&self) -> Vec<SeqNo> {
+        self.snapshots.iter().copied().chain([self.visible]).collect()
+    }
+
     /// Reports whether a value goes to a blob file.
     #[inline]
     fn separates(&self, value: &[u8]) -> bool {

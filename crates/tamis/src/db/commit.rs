@@ -62,7 +62,7 @@ use crate::ids::KeyspaceId;
 use crate::key::{Kind, SeqNo};
 use crate::memtable::MemWriter;
 use crate::observe::latency;
-use crate::read::View;
+use crate::read::{View, WORTH};
 use gathering::Gathering;
 use turns::{Ticket, Turns};
 
@@ -668,9 +668,12 @@ impl Targets {
 
     /// Inserts the operations of a batch, which get the numbers after `seq`.
     fn insert(&self, batch: &WriteBatch, mut seq: SeqNo) {
-        for (id, view) in &self.0 {
-            if let Some(view) = view.as_ref().filter(|view| !view.gaps.is_empty()) {
-                view.gaps.written(batch.ops().filter_map(|op| live_key(&op.ok()?, *id)));
+        let deletes_ranges = batch.digests().len() < batch.len();
+        for (id, view) in self.0.iter().filter_map(|(id, view)| Some((*id, view.as_ref()?))) {
+            if deletes_ranges {
+                tell_gaps(view, batch, seq, id);
+            } else if !view.gaps.is_empty() {
+                view.gaps.written(batch.ops().filter_map(|op| live_key(&op.ok()?, id)));
             }
         }
         let mut digests = batch.digests().iter();
@@ -691,6 +694,23 @@ impl Targets {
                     view.gaps.deletions().note(key);
                 }
             }
+        }
+    }
+}
+
+/// Tells the gaps of a keyspace about a batch with range deletes, in the order of its operations. They get the numbers after `seq`. Only
+/// leaders commit such batches: nobody else has a larger number.
+#[cold]
+fn tell_gaps(view: &View, batch: &WriteBatch, mut seq: SeqNo, id: KeyspaceId) {
+    // Where the memtable has little, a reader walks over it in no time, and finds the rest deleted table by table.
+    let is_worth_it = view.memtables.active.memtable.entries() as u64 >= WORTH;
+    for op in batch.ops().filter_map(Result::ok) {
+        seq += 1;
+        match op {
+            BatchOp::DeleteRange { keyspace, start, end } if keyspace == id && is_worth_it => {
+                view.gaps.deleted(start, end, seq);
+            }
+            op => view.gaps.written(live_key(&op, id).into_iter()),
         }
     }
 }

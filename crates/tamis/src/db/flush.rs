@@ -275,12 +275,8 @@ impl DbInner {
         };
         let mut cursor = MergeCursor::new(Tables::List(Vec::new()), CursorOptions::default(), slots.len());
         slots.iter().for_each(|slot| cursor.add_memtable(slot.memtable.cursor()));
-        let known: Vec<_> = slots.iter().filter_map(|slot| slot.tombstones()).collect();
-        let tombstones = match &known[..] {
-            [] => Tombstones::default(),
-            [one] => one.1.clone(),
-            several => Tombstones::fragment(several.iter().flat_map(|known| known.1.iter()).collect()),
-        };
+        let list: Vec<_> = slots.iter().flat_map(|slot| slot.memtable.range_tombstones()).collect();
+        let tombstones = Tombstones::fragment_for(list, &sink.readers());
         let output =
             writer::write_tables(&sink, &mut cursor, tombstones, &mut writer::Everything, &|smallest, _| {
                 EpochMap::flush(smallest.clone(), epoch)

@@ -77,6 +77,17 @@ impl MemCursor {
         self.at = list.seek_before_along(&Target::new(key, MAX_SEQNO), path).map(NodeRef::as_non_null);
     }
 
+    /// Moves beyond the last version in either direction.
+    pub(crate) fn finish(&mut self) {
+        self.go_forward();
+        self.at = None;
+    }
+
+    /// Returns the largest sequence number of a version in the memtable; see [`Memtable::max_version`].
+    pub(crate) fn max_version(&self) -> SeqNo {
+        self.memtable.max_version()
+    }
+
     /// Moves to the next version. Panics if the cursor is not valid, as do all methods below.
     #[inline]
     pub(crate) fn next(&mut self) {

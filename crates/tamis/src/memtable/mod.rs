@@ -1,7 +1,7 @@
 //! The newest versions of a keyspace, in memory, until a flush writes them to a table.
 //!
-//! A memtable is a skip list in arena memory with an optional filter in front of it and a small list of range
-//! tombstones beside it. Versions are ordered by [`crate::key::compare_versions`]: user key ascending, sequence
+//! A memtable is a skip list in arena memory with an optional filter in front of it and the [range tombstones](ranges)
+//! beside it. Versions are ordered by [`crate::key::compare_versions`]: user key ascending, sequence
 //! number descending.
 //!
 //! # Invariants
@@ -11,8 +11,8 @@
 //!   returns: a reader that learns of a sequence number after the insertion gets no false negative for it.
 //!
 //! # Threads
-//! Any number of writers and readers. None takes a lock or waits for another, except that the first read after a range delete
-//! copies the list of range tombstones under a mutex. A version inserted during a read
+//! Any number of writers and readers. None takes a lock or waits for another, except that range tombstones have one writer at a
+//! time, and that a reader at a snapshot takes a lock where newer range tombstones hide older ones. A version inserted during a read
 //! is seen whole or not at all; readers filter versions by sequence number. Counters only count, hence `Relaxed`: whoever learns of a
 //! sequence number by an ordered load finds what its writer counted.
 //!
@@ -41,6 +41,7 @@ mod cursor;
 #[cfg(all(test, loom))]
 mod model;
 mod node;
+mod ranges;
 mod skiplist;
 mod sync;
 #[cfg(all(test, not(loom)))]
@@ -48,17 +49,19 @@ mod tests;
 
 pub(crate) use chunks::ChunkPool;
 pub(crate) use cursor::{MemCursor, PinnedMemValue};
+pub(crate) use ranges::RangeMap;
 
 use std::mem::size_of;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use crossbeam_utils::CachePadded;
 use tamis_env::memory::PageBox;
 use tamis_filter::{AtomicBlockedBloom, AtomicLine, Digest};
 
-use crate::key::{Entry, KeyBytes, KeyEnd, Kind, MAX_KEY_BYTES, MAX_SEQNO, MAX_VALUE_BYTES, SeqNo};
+use crate::key::{Cover, Entry, Kind, MAX_KEY_BYTES, MAX_SEQNO, MAX_VALUE_BYTES, RangeTombstone, SeqNo};
 use node::{Target, Version};
+use ranges::Ranges;
 use skiplist::{ListWriter, SkipList};
 
 /// The filter's size is the budget divided by this.
@@ -79,7 +82,7 @@ pub(crate) struct Memtable {
     /// the memtable's `Arc` invalidate it.
     shared: CachePadded<Shared>,
     counters: CachePadded<Counters>,
-    range_tombstones: Mutex<Vec<RangeTombstone>>,
+    ranges: Ranges,
 }
 
 struct Shared {
@@ -96,16 +99,14 @@ struct Counters {
     data_bytes: AtomicUsize,
     /// Whether any version is a delete.
     deletes: AtomicBool,
-    /// This one and the next are raised under the tombstones' lock.
-    range_tombstones: AtomicUsize,
     range_tombstone_bytes: AtomicUsize,
     /// `u64::MAX` while there is none.
     min_seq: AtomicU64,
-    max_seq: AtomicU64,
+    /// That of versions alone.
+    max_version: AtomicU64,
+    /// That of range tombstones.
+    max_range: AtomicU64,
 }
-
-/// A deletion of all keys from `start` up to `end`, for versions older than `seq`.
-pub(crate) type RangeTombstone = (KeyBytes, KeyEnd, SeqNo);
 
 impl std::fmt::Debug for Memtable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -140,12 +141,12 @@ impl Memtable {
                 entries: AtomicUsize::new(0),
                 data_bytes: AtomicUsize::new(0),
                 deletes: AtomicBool::new(false),
-                range_tombstones: AtomicUsize::new(0),
                 range_tombstone_bytes: AtomicUsize::new(0),
                 min_seq: AtomicU64::new(u64::MAX),
-                max_seq: AtomicU64::new(0),
+                max_version: AtomicU64::new(0),
+                max_range: AtomicU64::new(0),
             }),
-            range_tombstones: Mutex::new(Vec::new()),
+            ranges: Ranges::default(),
         }
     }
 
@@ -174,45 +175,48 @@ impl Memtable {
     }
 
     /// Deletes all versions older than `seq` of the keys from `start` up to but excluding `end` (`None`: no end). An
-    /// empty range is not stored.
+    /// empty range is not stored, nor is what deletes nothing.
     ///
-    /// Versions already inserted are not touched: readers combine both. Takes a separate lock, so it may run
-    /// concurrently with a writer.
+    /// Versions already inserted are not touched: readers combine both. Tombstones are inserted by one writer at a time
+    /// and in the order of their numbers; versions may be inserted at the same time. O(log n).
     pub(crate) fn insert_range_tombstone(&self, start: &[u8], end: Option<&[u8]>, seq: SeqNo) {
         assert!(seq <= MAX_SEQNO, "sequence number {seq} has more than 56 bits");
-        self.note_seq(seq);
-        if end.is_some_and(|end| end <= start) {
+        self.note_seq(seq, &self.counters.max_range);
+        if seq == 0 || end.is_some_and(|end| end <= start) {
             return;
         }
-        let mut bytes = start.len() + end.map_or(0, <[u8]>::len) + size_of::<RangeTombstone>();
-        let end = end.map_or(KeyEnd::Unbounded, |end| KeyEnd::Excluded(end.into()));
-        let mut tombstones = self.range_tombstones.lock().unwrap_or_else(PoisonError::into_inner);
-        // Readers search them split at each other's boundaries. If they are nested, each is listed in the pieces of
-        // all others. This is counted, so that a memtable is flushed before its search form outgrows it. Thousands
-        // fit, not millions.
-        bytes += tombstones.len() * size_of::<SeqNo>();
-        tombstones.push((start.into(), end, seq));
-        self.counters.range_tombstone_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.counters.range_tombstones.store(tombstones.len(), Ordering::Release);
+        let tombstone = RangeTombstone { start: start.into(), end: end.map(Into::into), seq };
+        self.counters.range_tombstone_bytes.fetch_add(Ranges::bytes_of(&tombstone), Ordering::Relaxed);
+        self.ranges.insert(tombstone);
     }
 
-    /// Returns all range tombstones in insertion order, at least [`Memtable::range_tombstone_count`] of them. Takes a
-    /// lock and copies the list, but not the keys.
+    /// Returns all range tombstones in the order of their numbers. Takes a lock and copies the list, but not the keys.
     pub(crate) fn range_tombstones(&self) -> Vec<RangeTombstone> {
-        self.range_tombstones.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.ranges.all()
     }
 
-    /// Returns the number of range tombstones: one atomic load. The list only grows, so data derived from a listing
-    /// is up to date as long as this equals the listing's length.
+    /// Returns the newest range tombstone over each key, for [`covers_around`](Self::covers_around): those inserted
+    /// later do not change it.
+    pub(crate) fn range_map(&self) -> RangeMap {
+        self.ranges.map()
+    }
+
+    /// Returns the number of the newest range tombstone over `key` that a reader at `snapshot` sees, or 0. One load if
+    /// there are none, O(log n) otherwise; more if there is a newer one that the reader does not see.
     #[inline]
-    pub(crate) fn range_tombstone_count(&self) -> usize {
-        self.counters.range_tombstones.load(Ordering::Acquire)
+    pub(crate) fn cover(&self, key: &[u8], snapshot: SeqNo) -> SeqNo {
+        if self.has_range_tombstones() { self.ranges.cover(key, snapshot) } else { 0 }
+    }
+
+    /// The same with the keys around `key` for which it is the same, by a map that has all that the reader sees.
+    pub(crate) fn covers_around(&self, map: &RangeMap, key: &[u8], snapshot: SeqNo) -> Cover {
+        self.ranges.around(map, key, snapshot)
     }
 
     /// Reports whether there are any range tombstones: one atomic load.
     #[inline]
     pub(crate) fn has_range_tombstones(&self) -> bool {
-        self.range_tombstone_count() > 0
+        self.ranges.count() > 0
     }
 
     /// Reports whether there is a filter.
@@ -289,7 +293,7 @@ impl Memtable {
     }
 
     /// Returns the memory in use in bytes: keys, values, nodes, waste by alignment and full chunks, the filter, and
-    /// the range tombstones in search form as if nested. The unused rest of the current chunks is not counted.
+    /// the range tombstones. The unused rest of the current chunks is not counted.
     #[inline]
     pub(crate) fn memory_bytes(&self) -> usize {
         size_of::<Memtable>()
@@ -313,8 +317,14 @@ impl Memtable {
     /// Returns the largest sequence number inserted, range tombstones included. Complete for whoever is ordered after the insertion.
     #[inline]
     pub(crate) fn max_seq(&self) -> Option<SeqNo> {
-        let seq = self.counters.max_seq.load(Ordering::Relaxed);
+        let seq = self.max_version().max(self.counters.max_range.load(Ordering::Relaxed));
         (seq > 0).then_some(seq)
+    }
+
+    /// Returns the largest sequence number of a version, or 0. Complete for whoever is ordered after the insertion.
+    #[inline]
+    pub(crate) fn max_version(&self) -> SeqNo {
+        self.counters.max_version.load(Ordering::Relaxed)
     }
 
     /// Passes the range tombstones after `since`, newest first, to `ask` until it has an answer. Takes the tombstones' lock if there are
@@ -322,24 +332,18 @@ impl Memtable {
     pub(crate) fn newest_range_tombstones<T>(
         &self,
         since: SeqNo,
-        mut ask: impl FnMut(&[u8], &KeyEnd, SeqNo) -> Option<T>,
+        ask: impl FnMut(&RangeTombstone) -> Option<T>,
     ) -> Option<T> {
-        if !self.has_range_tombstones() {
-            return None;
-        }
-        let tombstones = self.range_tombstones.lock().unwrap_or_else(PoisonError::into_inner);
-        // They are in the order of their insertion, which is that of their numbers.
-        let mut newer = tombstones.iter().rev().take_while(|(_, _, seq)| *seq > since);
-        newer.find_map(|(start, end, seq)| ask(start, end, *seq))
+        if self.has_range_tombstones() { self.ranges.newest(since, ask) } else { None }
     }
 
     /// Widens the range of sequence numbers. Writers of versions and of range tombstones may call this concurrently.
     /// Usually a sequence number is inside or next to the range, and only one end moves.
     #[inline]
-    fn note_seq(&self, seq: SeqNo) {
+    fn note_seq(&self, seq: SeqNo, max: &AtomicU64) {
         // The maximum first: a reader that sees a minimum may ask for the maximum.
-        if seq > self.counters.max_seq.load(Ordering::Relaxed) {
-            self.counters.max_seq.fetch_max(seq, Ordering::Relaxed);
+        if seq > max.load(Ordering::Relaxed) {
+            max.fetch_max(seq, Ordering::Relaxed);
         }
         if seq < self.counters.min_seq.load(Ordering::Relaxed) {
             self.counters.min_seq.fetch_min(seq, Ordering::Relaxed);
@@ -382,7 +386,7 @@ impl MemWriter<'_> {
             shared.filter.get_or_init(|| empty_filter(lines)).insert(digest);
         }
         self.list.insert(&Version { key, seq, kind, value });
-        self.memtable.note_seq(seq);
+        self.memtable.note_seq(seq, &counters.max_version);
         if kind == Kind::Delete && !counters.deletes.load(Ordering::Relaxed) {
             counters.deletes.store(true, Ordering::Relaxed);
         }

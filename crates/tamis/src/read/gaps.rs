@@ -9,6 +9,7 @@
 //! # Who calls what
 //! * An iterator at the number `S` that has passed many dead keys in a row, from key *a* up to key *b*, [learns](Gaps::learn) of [*a*, *b*).
 //!   One at a key in a gap with `seq` ≤ `S` [jumps](Gaps::jump) to its end. Expired entries are not dead: they depend on the reader's clock.
+//! * A range delete that may hide much in the memtable [says so](Gaps::deleted): nobody need walk.
 //! * A writer that gives keys values calls [`written`](Gaps::written) after its numbers are assigned and before it inserts anything, and so
 //!   before the numbers become visible. Where there is no gap that costs one load.
 //!
@@ -214,27 +215,7 @@ impl Gaps {
             // ones). Who replaces it so holds the log's lock from before it clears this list until after it has rotated.
             return;
         }
-        let place = gaps.partition_point(|gap| gap.start[..] <= *start);
-        let touches = |gap: &Gap| !is_before(gap.end.as_deref(), Some(start));
-        let at = match place.checked_sub(1).filter(|&before| touches(&gaps[before])) {
-            Some(before) => before,
-            None => {
-                let (start, since) = (start.to_vec(), SeqNo::MAX);
-                gaps.insert(
-                    place,
-                    Gap {
-                        end: Some(start.clone()),
-                        start,
-                        seq: 0,
-                        edition: 0,
-                        since,
-                        written: None,
-                        weight: 0,
-                    },
-                );
-                if gaps.len() > MOST { evict(&mut gaps, place) } else { place }
-            }
-        };
+        let at = place_of(&mut gaps, start);
         gaps[at].weight = gaps[at].weight.saturating_add(weight);
         self.count.store(gaps.len(), Ordering::Release);
         extend(&mut gaps, at, end, walk);
@@ -251,6 +232,26 @@ impl Gaps {
             } else if gaps[at].since == SeqNo::MAX {
                 remove(&mut gaps, at, at);
             }
+        }
+        self.count.store(gaps.len(), Ordering::Release);
+    }
+
+    /// Called by a writer that deletes the keys from `start` up to `end` with the number `seq`, if it is the only one: no larger number is
+    /// assigned before this call, but those of operations that call [`written`](Self::written) after it. Nothing in memory need be walked
+    /// over to know that they have no value.
+    #[cold]
+    pub(crate) fn deleted(&self, start: &[u8], end: Option<&[u8]>, seq: SeqNo) {
+        let end = end.map(cut);
+        if start.len() > KEY_BYTES || !is_before(Some(start), end) {
+            return;
+        }
+        let mut gaps = lock::lock(&self.gaps);
+        let at = place_of(&mut gaps, start);
+        gaps[at].weight = gaps[at].weight.saturating_add(WORTH);
+        while is_before(gaps[at].end.as_deref(), end) {
+            // What was written on the way has a smaller number. In every view the keys are dead.
+            (gaps[at].since, gaps[at].written) = (seq, None);
+            extend(&mut gaps, at, end, Standpoint { seq, edition: 0, rotation: 0 });
         }
         self.count.store(gaps.len(), Ordering::Release);
     }
@@ -298,6 +299,19 @@ impl Gaps {
         lock::lock(&self.gaps).clear();
         self.count.store(0, Ordering::Release);
     }
+}
+
+/// Returns the place of the gap that `start` is in or at the end of; of a new one, which is still empty, if there is none.
+fn place_of(gaps: &mut Vec<Gap>, start: &[u8]) -> usize {
+    let place = gaps.partition_point(|gap| gap.start[..] <= *start);
+    let touches = |gap: &Gap| !is_before(gap.end.as_deref(), Some(start));
+    if let Some(before) = place.checked_sub(1).filter(|&before| touches(&gaps[before])) {
+        return before;
+    }
+    let start = start.to_vec();
+    let (end, since, written) = (Some(start.clone()), SeqNo::MAX, None);
+    gaps.insert(place, Gap { start, end, seq: 0, edition: 0, since, written, weight: 0 });
+    if gaps.len() > MOST { evict(gaps, place) } else { place }
 }
 
 /// Extends a gap up to `end`, as far as it is watched and nothing was noted, for a walk; joins it with those that it meets.

@@ -12,6 +12,7 @@ use crate::operators::MergeOperator;
 use crate::read::ReadCounters;
 use crate::read::View;
 use crate::read::blobs::BlobScan;
+use crate::read::covers::{Covers, Strides};
 use crate::read::gaps::{DeadKeys, Jump, Standpoint};
 use crate::read::merge::{MergeCursor, Tables};
 use crate::read::overlay::Overlay;
@@ -19,7 +20,6 @@ use crate::read::watch::RangeRead;
 use crate::slice::Slice;
 use crate::table::CursorOptions;
 use crate::table::ReadCost;
-use crate::tree::tombstones::Tombstones;
 
 mod backward;
 mod explain;
@@ -113,7 +113,8 @@ impl IterContext {
 pub struct Iter {
     context: IterContext,
     bounds: Bounds,
-    tombstones: Option<Arc<Tombstones>>,
+    /// The range tombstones, if there are any.
+    covers: Option<Box<Covers>>,
     /// The position of the front after the last [`seek`](Iter::seek): the back does not go below it.
     floor: Option<Vec<u8>>,
     /// Whether the iteration has been empty since an end was positioned.
@@ -236,16 +237,17 @@ struct End {
     /// Whether it finished because of an error.
     failed: bool,
     dead: DeadKeys,
+    strides: Strides,
 }
 
 impl Iter {
     pub(crate) fn new(context: IterContext, bounds: Bounds) -> Iter {
-        let tombstones = context.view.all_tombstones();
+        let covers = Covers::of(&context.view, context.snapshot);
         Iter {
             knows_gaps: context.view.has_all(),
             context,
             bounds,
-            tombstones,
+            covers,
             floor: None,
             empty: true,
             front: End::default(),

@@ -245,6 +245,10 @@ impl<'k> KeyLookup<'k> {
         recorder: &mut R,
     ) -> Result<Lookup, ReadError> {
         let (version, selector) = (&*at.view.version, &*at.view.selector);
+        if self.cover > 0 && self.cover > version.max_seq {
+            // All of it is deleted.
+            return self.nothing_left(at, recorder);
+        }
         let one_by_one = R::ONE_BY_ONE || !self.probe.sharing();
         let global = selector.is_global();
         let mut candidates = Candidates::new();
@@ -336,6 +340,10 @@ impl<'k> KeyLookup<'k> {
         start: Start,
         recorder: &mut R,
     ) -> Result<Option<Lookup>, ReadError> {
+        if self.cover > 0 && self.cover > at.view.version.tables[candidate.table].meta.max_seq {
+            // All that it has of the key is deleted.
+            return Ok(None);
+        }
         recorder.cost().runs_searched += 1;
         let digest = Some(self.probe.digest_for_block(recorder.cost()));
         let (table, key) = (&at.view.version.tables[candidate.table], self.probe.key);

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use crate::error::StorageError;
 use crate::key::{Kind, MAX_SEQNO, SeqNo, compare_versions, prefix_of};
 use crate::memtable::MemCursor;
+use crate::read::covers::{Border, Covers};
 pub(crate) use crate::read::run_cursor::Tables;
 use crate::read::run_cursor::{RunContext, RunCursor};
 use crate::slice::Slice;
@@ -451,6 +452,34 @@ impl MergeCursor {
         }
         self.arrived(passed > 0);
         Ok(passed)
+    }
+
+    /// Moves the source of the version at hand, in the direction of the merge, to the end of the keys over which range tombstones are newer
+    /// than all that it has, if its key is one of them. Returns whether it is. Costs a search there, and a seek.
+    #[cold]
+    pub(crate) fn pass_deleted(&mut self, covers: &Covers) -> Result<bool, StorageError> {
+        let Some(top) = self.heap.first() else { return Ok(false) };
+        let backward = self.backward;
+        let moved = match &mut self.sources[top.source as usize] {
+            Source::Memtable(cursor) => {
+                let border = covers.reach(cursor.key(), cursor.max_version(), backward);
+                match &border {
+                    None => {}
+                    Some(Border::At(key)) if backward => cursor.seek_before(key),
+                    Some(Border::At(key)) => cursor.seek(key, MAX_SEQNO),
+                    Some(Border::Last) => cursor.finish(),
+                }
+                border.is_some()
+            }
+            Source::Run(run) if backward => run.pass_deleted_backward(&self.context, covers)?,
+            Source::Run(run) => run.pass_deleted_forward(&self.context, covers)?,
+            Source::Asleep(_) => unreachable!("{ASLEEP}"),
+        };
+        if moved {
+            self.replace_top();
+            self.unpark_top()?;
+        }
+        Ok(moved)
     }
 
     /// Leads up from the version at hand of `key`, in a merge that moves backwards: to the newest version of `key` that is not newer than

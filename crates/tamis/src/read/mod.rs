@@ -2,6 +2,7 @@
 
 mod blobs;
 mod counters;
+mod covers;
 pub(crate) mod explain;
 #[cfg(feature = "measure")]
 pub(crate) mod filters_alone;
@@ -27,7 +28,7 @@ pub use explain::{
     ExplainBlock, ExplainOutcome, ExplainStep, ExplainUnits, Explanation, FilterAnswer, RangeExplanation,
     RangeSource,
 };
-pub(crate) use gaps::{Gaps, LastNumber, Numbering, Standpoint, Stretch};
+pub(crate) use gaps::{Gaps, LastNumber, Numbering, Standpoint, Stretch, WORTH};
 pub(crate) use iter::{Bounds, IterContext};
 pub use iter::{Iter, Keys};
 pub(crate) use lookup::{Lookup, Recorder};

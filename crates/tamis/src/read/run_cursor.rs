@@ -24,6 +24,7 @@ use tamis_filter::Next;
 
 use crate::error::StorageError;
 use crate::key::{KeyEnd, MAX_SEQNO, SeqNo};
+use crate::read::covers::{Border, Covers};
 use crate::table::ReadCost;
 use crate::table::{Place, TableCursor, TouchCounts, is_beyond};
 
@@ -535,6 +536,86 @@ impl RunCursor {
             }
             Ok(())
         })
+    }
+
+    /// Moves from a version forwards to the end of the keys over which range tombstones are newer than all of their table, if its key is one
+    /// of them. Returns whether it is. Opens no table.
+    pub(crate) fn pass_deleted_forward(
+        &mut self,
+        context: &RunContext,
+        covers: &Covers,
+    ) -> Result<bool, StorageError> {
+        let mut at = self.at;
+        while at < self.tables.end {
+            let meta = &context.all()[at].meta;
+            let is_open = at == self.at;
+            if !is_open && context.ends_before(&meta.smallest) {
+                break;
+            }
+            let from = if is_open { self.current().key() } else { &meta.smallest };
+            match covers.reach(from, meta.max_seq, false) {
+                None if is_open => return Ok(false),
+                None => break,
+                Some(Border::At(key)) if meta.largest.reaches(&key) => {
+                    if is_open {
+                        self.leave(context, &key, MAX_SEQNO, false)?;
+                    } else if context.ends_before(&key) {
+                        self.position = Position::Done;
+                    } else {
+                        (self.admitted, self.prepared) = (Admitted::Unasked, false);
+                        self.park(at, &key);
+                    }
+                    return Ok(true);
+                }
+                Some(_) => at += 1,
+            }
+        }
+        self.park_at_start_of(context, at);
+        Ok(true)
+    }
+
+    /// The same backwards.
+    pub(crate) fn pass_deleted_backward(
+        &mut self,
+        context: &RunContext,
+        covers: &Covers,
+    ) -> Result<bool, StorageError> {
+        let mut at = self.at;
+        loop {
+            let meta = &context.all()[at].meta;
+            let is_open = at == self.at;
+            if !is_open && !meta.largest.reaches(&context.start) {
+                break;
+            }
+            let border = match &meta.largest {
+                _ if is_open => covers.reach(self.current().key(), meta.max_seq, true),
+                KeyEnd::Included(last) => covers.reach(last, meta.max_seq, true),
+                _ => None,
+            };
+            match border {
+                None if is_open => return Ok(false),
+                None => break,
+                Some(Border::At(key)) if key > meta.smallest => {
+                    if is_open {
+                        self.leave(context, &key, 0, true)?;
+                    } else if *key <= context.start[..] {
+                        self.position = Position::Done;
+                    } else {
+                        (self.admitted, self.prepared) = (Admitted::Unasked, false);
+                        self.park(at, &key);
+                        self.position = Position::LazyBelow(at);
+                    }
+                    return Ok(true);
+                }
+                Some(_) if at == self.tables.start => {
+                    self.position = Position::Done;
+                    return Ok(true);
+                }
+                Some(_) => at -= 1,
+            }
+        }
+        self.park_at_end_before(context, at + 1);
+        Ok(true)
     }
 
     #[inline]

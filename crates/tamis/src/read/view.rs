@@ -12,7 +12,6 @@ use crate::memtable::Memtable;
 use crate::read::gaps::Gaps;
 use crate::read::habits::ReadHabits;
 use crate::select::Selector;
-use crate::tree::tombstones::{RangeTombstone, Tombstones};
 use crate::tree::version::Version;
 
 /// A memtable with the write path's information about it.
@@ -25,8 +24,6 @@ pub(crate) struct MemtableSlot {
     pub(crate) first_log: AtomicU64,
     /// When its first delete was written, in seconds since 1970, where that is noted: `u64::MAX` otherwise.
     first_delete: AtomicU64,
-    /// Its range tombstones in search form, rebuilt when their number has grown.
-    fragments: arc_swap::ArcSwapOption<(usize, Tombstones)>,
 }
 
 impl MemtableSlot {
@@ -35,7 +32,6 @@ impl MemtableSlot {
             memtable,
             first_log: AtomicU64::new(first_log),
             first_delete: AtomicU64::new(u64::MAX),
-            fragments: arc_swap::ArcSwapOption::empty(),
         })
     }
 
@@ -52,30 +48,6 @@ impl MemtableSlot {
         Some(self.first_delete.load(Relaxed)).filter(|&time| time != u64::MAX)
     }
 
-    /// Returns the range tombstones in search form, or `None` if there are none. Costs one atomic load if there are
-    /// none; after an addition the first reader sorts them again.
-    pub(crate) fn tombstones(&self) -> Option<Arc<(usize, Tombstones)>> {
-        if !self.memtable.has_range_tombstones() {
-            return None;
-        }
-        let count = self.memtable.range_tombstone_count();
-        if let Some(known) = self.fragments.load_full().filter(|known| known.0 >= count) {
-            return Some(known);
-        }
-        let list = self.memtable.range_tombstones();
-        let list: Vec<RangeTombstone> = list
-            .into_iter()
-            .map(|(start, end, seq)| match end {
-                KeyEnd::Excluded(end) => RangeTombstone { start, end: Some(end), seq },
-                KeyEnd::Included(end) => RangeTombstone { start, end: Some(after(&end)), seq },
-                KeyEnd::Unbounded => RangeTombstone { start, end: None, seq },
-            })
-            .collect();
-        let made = Arc::new((list.len(), Tombstones::fragment(list)));
-        self.fragments.store(Some(made.clone()));
-        Some(made)
-    }
-
     /// Returns the key range that its table will have; `None` if it is empty.
     pub(crate) fn key_range(&self) -> Option<(KeyBytes, KeyEnd)> {
         let mut range: Option<(KeyBytes, KeyEnd)> = None;
@@ -86,13 +58,11 @@ impl MemtableSlot {
             cursor.seek_to_last();
             range = Some((smallest, KeyEnd::Included(cursor.key().into())));
         }
-        if let Some(known) = self.tombstones()
-            && let [first, .., last] | [first @ last] = known.1.fragments()
-        {
-            let end = last.end.clone().map_or(KeyEnd::Unbounded, KeyEnd::Excluded);
+        if let Some((start, end)) = self.memtable.range_map().hull() {
+            let end = end.map_or(KeyEnd::Unbounded, KeyEnd::Excluded);
             range = Some(match range {
-                None => (first.start.clone(), end),
-                Some((smallest, largest)) => (smallest.min(first.start.clone()), largest.max(end)),
+                None => (start, end),
+                Some((smallest, largest)) => (smallest.min(start), largest.max(end)),
             });
         }
         range
@@ -103,11 +73,6 @@ impl MemtableSlot {
 pub(crate) fn key_range(slots: &[Arc<MemtableSlot>]) -> Option<(KeyBytes, KeyEnd)> {
     let ranges = slots.iter().filter_map(|slot| slot.key_range());
     ranges.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
-}
-
-/// Returns the first key after `key`.
-fn after(key: &[u8]) -> KeyBytes {
-    [key, &[0]].concat().into()
 }
 
 /// The memtables of one keyspace.
@@ -195,22 +160,7 @@ impl View {
     /// Returns the newest range tombstone at or below `snapshot` that covers `key`; 0 if there is none.
     #[inline]
     pub(crate) fn cover(&self, key: &[u8], snapshot: SeqNo) -> SeqNo {
-        let mut cover = self.version.tombstones.as_ref().map_or(0, |t| t.cover(key, snapshot));
-        for slot in self.memtables.iter() {
-            if let Some(t) = slot.tombstones() {
-                cover = cover.max(t.1.cover(key, snapshot));
-            }
-        }
-        cover
-    }
-
-    /// Returns all range tombstones of the view in one search form, if there are any.
-    pub(crate) fn all_tombstones(&self) -> Option<Arc<Tombstones>> {
-        let in_memory: Vec<_> = self.memtables.iter().filter_map(|slot| slot.tombstones()).collect();
-        if in_memory.is_empty() {
-            return self.version.tombstones.clone();
-        }
-        let all = in_memory.iter().map(|t| &t.1).chain(self.version.tombstones.as_deref());
-        Some(Arc::new(Tombstones::merge(all)))
+        let in_memory = self.memtables.iter().map(|slot| slot.memtable.cover(key, snapshot));
+        in_memory.fold(self.version.cover(key, snapshot), SeqNo::max)
     }
 }

@@ -11,26 +11,19 @@
 //! Immutable values; any thread may read them.
 //!
 //! Nested tombstones cost space: `n` of them, each within the one before, make `2n − 1` fragments with `n²` sequence numbers in
-//! total. Flushes and compactions reduce that with [`Tombstones::retain_visible`].
+//! total. So what goes to tables is fragmented with only the numbers that readers can tell apart
+//! ([`fragment_for`](Tombstones::fragment_for)): one in each fragment for each snapshot, and one for all other readers.
 
 use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Unbounded};
 
 use crate::codec::{Decoder, Encode};
-use crate::key::{KeyBytes, KeyEnd, MAX_SEQNO, SeqNo};
+use crate::key::{Cover, KeyBytes, MAX_SEQNO, SeqNo};
+
+pub(crate) use crate::key::RangeTombstone;
 
 /// The sequence number of range tombstones in a table built outside a database, until it is ingested.
 pub(crate) const EXTERNAL_TOMBSTONE_SEQ: SeqNo = 1;
-
-/// One delete of a key range, as it was written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RangeTombstone {
-    /// The first key deleted.
-    pub(crate) start: KeyBytes,
-    /// The first key behind the range; `None` if it is unbounded.
-    pub(crate) end: Option<KeyBytes>,
-    /// The tombstone's sequence number: older versions are deleted.
-    pub(crate) seq: SeqNo,
-}
 
 /// A key range covered by the same tombstones throughout.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +68,33 @@ impl Tombstones {
     /// Cuts tombstones at each other's borders. Empty ranges, reversed ranges and tombstones with sequence number 0 delete
     /// nothing and are dropped. O(n log n + size of the result).
     pub(crate) fn fragment(tombstones: Vec<RangeTombstone>) -> Self {
+        Self::fragment_with(tombstones, |open| open.keys().rev().copied().collect())
+    }
+
+    /// The same with the numbers that readers can tell apart, as [`retain_visible`](Self::retain_visible) leaves them.
+    /// O((n + size of the result) · log n).
+    pub(crate) fn fragment_for(tombstones: Vec<RangeTombstone>, readers: &[SeqNo]) -> Self {
+        Self::fragment_with(tombstones, |open| {
+            let newest = readers.last().copied().unwrap_or(0);
+            let mut seqs: Vec<SeqNo> =
+                open.range((Excluded(newest), Unbounded)).rev().map(|(&seq, _)| seq).collect();
+            let mut readers = readers;
+            // The newest that the newest reader sees, then the newest that the next reader sees which does not see that one.
+            while let Some(&reader) = readers.last()
+                && let Some((&seq, _)) = open.range(..=reader).next_back()
+            {
+                seqs.push(seq);
+                readers = &readers[..readers.partition_point(|&reader| reader < seq)];
+            }
+            seqs.into_boxed_slice()
+        })
+    }
+
+    /// The same with the numbers, newest first, that `seqs` chooses of those over each fragment.
+    fn fragment_with(
+        tombstones: Vec<RangeTombstone>,
+        seqs: impl Fn(&BTreeMap<SeqNo, usize>) -> Box<[SeqNo]>,
+    ) -> Self {
         let is_empty = |t: &RangeTombstone| t.seq == 0 || t.end.as_ref().is_some_and(|end| *end <= t.start);
         // The starts (true) and ends (false) of tombstones.
         let mut borders: Vec<(KeyBytes, SeqNo, bool)> = Vec::with_capacity(2 * tombstones.len());
@@ -100,10 +120,13 @@ impl Tombstones {
                 // Ends and starts at one key come in any order: the count may dip below zero in between.
                 *count = if begins { count.wrapping_add(1) } else { count.wrapping_sub(1) };
             }
-            open.retain(|_, count| *count != 0);
+            for (_, seq, _) in stretch {
+                if open.get(seq) == Some(&0) {
+                    open.remove(seq);
+                }
+            }
             if !open.is_empty() {
-                let seqs = open.keys().rev().copied().collect();
-                result.push(Fragment { start: key.clone(), end: None, seqs });
+                result.push(Fragment { start: key.clone(), end: None, seqs: seqs(&open) });
             }
         }
         result
@@ -147,8 +170,19 @@ impl Tombstones {
         self.fragment_at(key).map_or(0, |fragment| fragment.visible_at(snapshot))
     }
 
-    /// Returns the fragment that contains `key`: an iterator at a deleted key continues at the fragment's end (or before its
-    /// start, backwards). O(log n).
+    /// The same with the keys around `key` for which it is the same. O(log n).
+    pub(crate) fn cover_around(&self, key: &[u8], snapshot: SeqNo) -> Cover {
+        let next = self.fragments.partition_point(|f| &f.start[..] <= key);
+        let until = self.fragments.get(next).map(|f| f.start.clone());
+        match self.fragments[..next].last() {
+            Some(f) if f.ends_behind(key) => {
+                Cover { from: Some(f.start.clone()), until: f.end.clone(), seq: f.visible_at(snapshot) }
+            }
+            before => Cover { from: before.and_then(|f| f.end.clone()), until, seq: 0 },
+        }
+    }
+
+    /// Returns the fragment that contains `key`. O(log n).
     pub(crate) fn fragment_at(&self, key: &[u8]) -> Option<&Fragment> {
         let next = self.fragments.partition_point(|f| &f.start[..] <= key);
         self.fragments[..next].last().filter(|f| f.ends_behind(key))
@@ -164,12 +198,6 @@ impl Tombstones {
             }
         }
         Some(self)
-    }
-
-    /// Reports whether any tombstone covers a key from `smallest` up to `largest`.
-    pub(crate) fn touch(&self, smallest: &[u8], largest: &KeyEnd) -> bool {
-        let first = self.fragments.partition_point(|f| !f.ends_behind(smallest));
-        self.fragments.get(first).is_some_and(|f| largest.reaches(&f.start))
     }
 
     /// Returns the part of the tombstones within `[lower, upper)`; unbounded above if `upper` is `None`.
@@ -193,13 +221,17 @@ impl Tombstones {
     }
 
     /// Returns all tombstones of several sets.
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn merge<'a>(sets: impl IntoIterator<Item = &'a Tombstones>) -> Tombstones {
-        let sets: Vec<&Tombstones> = sets.into_iter().filter(|set| !set.is_empty()).collect();
-        match sets[..] {
-            [] => Tombstones::default(),
-            [only] => only.clone(),
-            _ => Self::fragment(sets.into_iter().flat_map(Tombstones::iter).collect()),
-        }
+        Self::fragment(sets.into_iter().flat_map(Tombstones::iter).collect())
+    }
+
+    /// The same with the numbers that readers can tell apart, as [`retain_visible`](Self::retain_visible) leaves them.
+    pub(crate) fn merge_for<'a>(
+        sets: impl IntoIterator<Item = &'a Tombstones>,
+        readers: &[SeqNo],
+    ) -> Tombstones {
+        Self::fragment_for(sets.into_iter().flat_map(Tombstones::iter).collect(), readers)
     }
 
     /// Returns the tombstones that a compaction keeps. `readers` are the sequence numbers of possible reads, ascending: all

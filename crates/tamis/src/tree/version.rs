@@ -15,11 +15,10 @@ use std::sync::Arc;
 
 use crate::collections::HashSet;
 use crate::ids::{BlobFileId, RunId, TableId};
-use crate::key::prefix_of;
+use crate::key::{Cover, SeqNo, prefix_of};
 use crate::tree::blobs::OpenBlob;
 use crate::tree::open_table::OpenTable;
 use crate::tree::state::KeyspaceState;
-use crate::tree::tombstones::Tombstones;
 
 /// One sorted run of a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,8 +88,10 @@ pub(crate) struct Version {
     /// The `prefix_of` the smallest and the largest key of each table (all ones for an unbounded end).
     smallest: Vec<u64>,
     largest: Vec<u64>,
-    /// The range tombstones of all tables, if there are any.
-    pub(crate) tombstones: Option<Arc<Tombstones>>,
+    /// The runs with range tombstones, by number. All of a table's lie within its key range.
+    pub(crate) deleting: Vec<usize>,
+    /// The largest number in any table.
+    pub(crate) max_seq: SeqNo,
     /// The blob files that the tables refer to, by number.
     pub(crate) blobs: Vec<BlobUse>,
 }
@@ -111,16 +112,15 @@ impl Version {
             tables.extend(metas.iter().map(|meta| open(meta.id)));
             runs.push(Run { level: level as usize, id, tables: first..tables.len() });
         }
-        let with_tombstones: Vec<_> = tables.iter().filter_map(|t| t.tombstones.as_deref()).collect();
-        let tombstones = (!with_tombstones.is_empty())
-            .then(|| Arc::new(Tombstones::merge(with_tombstones.iter().copied())));
+        let deletes = |run: &Run| tables[run.tables.clone()].iter().any(|table| table.tombstones.is_some());
         Arc::new(Version {
             smallest: tables.iter().map(|t| prefix_of(&t.meta.smallest)).collect(),
             largest: tables.iter().map(|t| largest_prefix(t)).collect(),
             blobs: blobs_of(&tables, before),
+            deleting: (0..runs.len()).filter(|&run| deletes(&runs[run])).collect(),
+            max_seq: tables.iter().map(|table| table.meta.max_seq).max().unwrap_or(0),
             runs,
             tables,
-            tombstones,
         })
     }
 
@@ -153,6 +153,43 @@ impl Version {
     pub(crate) fn starts_after(&self, table: usize, key: &[u8]) -> bool {
         let (start, prefix) = (self.smallest[table], prefix_of(key));
         start > prefix || (start == prefix && self.tables[table].meta.smallest[..] > *key)
+    }
+
+    /// Returns the number of the newest range tombstone over `key` that a reader at `snapshot` sees, or 0. O(log n) for each
+    /// run with range tombstones.
+    #[inline]
+    pub(crate) fn cover(&self, key: &[u8], snapshot: SeqNo) -> SeqNo {
+        if self.deleting.is_empty() { 0 } else { self.cover_of_runs(key, snapshot) }
+    }
+
+    fn cover_of_runs(&self, key: &[u8], snapshot: SeqNo) -> SeqNo {
+        let (mut cover, prefix) = (0, prefix_of(key));
+        for &run in &self.deleting {
+            if let Some(table) = self.table_for(&self.runs[run], key, prefix)
+                && let OpenTable { meta, tombstones: Some(tombstones), .. } = &*self.tables[table]
+                && meta.max_seq > cover
+            {
+                cover = cover.max(tombstones.cover(key, snapshot));
+            }
+        }
+        cover
+    }
+
+    /// The same for one run, with the keys around `key` for which it is the same.
+    pub(crate) fn cover_around(&self, run: usize, key: &[u8], snapshot: SeqNo) -> Cover {
+        let run = &self.runs[run];
+        let table = self.last_starting_by(run, key, prefix_of(key));
+        let next = table.map_or(run.tables.start, |table| table + 1);
+        let start_of = |table: usize| self.tables[table].meta.smallest.clone();
+        let mut cover = Cover {
+            from: table.map(start_of),
+            until: (next < run.tables.end).then(|| start_of(next)),
+            seq: 0,
+        };
+        if let Some(tombstones) = table.and_then(|table| self.tables[table].tombstones.as_ref()) {
+            cover.meet(&tombstones.cover_around(key, snapshot));
+        }
+        cover
     }
 
     fn last_starting_by(&self, run: &Run, key: &[u8], prefix: u64) -> Option<usize> {

@@ -9,7 +9,8 @@ use tamis_testkit::FaultyFs;
 use crate::key::{Kind, MAX_SEQNO};
 use crate::read::merge::{MergeCursor, Tables};
 use crate::table::CursorOptions;
-use crate::tree::tombstones::RangeTombstone;
+use crate::tree::tombstones::{RangeTombstone, Tombstones};
+use crate::tree::version::Version;
 use crate::{Db, KeyspaceOptions, Options, Snapshot};
 
 #[derive(Clone, Debug)]
@@ -129,9 +130,15 @@ fn carry_out(ops: &[Op], sub_jobs: usize) -> (Outcome, u64) {
         versions.push((cursor.key().to_vec(), cursor.seq(), cursor.kind(), cursor.version().3.to_vec()));
         cursor.next().unwrap();
     }
-    let tombstones = version.tombstones.iter().flat_map(|t| t.iter()).collect();
+    let tombstones = tombstones_of(&version);
     let parts = db.stats().write.sub_jobs;
     (Outcome { versions, tombstones, seen }, parts)
+}
+
+/// The range tombstones of all tables.
+fn tombstones_of(version: &Version) -> Vec<RangeTombstone> {
+    let sets = version.tables.iter().filter_map(|table| table.tombstones.as_deref());
+    Tombstones::merge(sets).iter().collect()
 }
 
 /// Tombstones as readers see them: pieces cut at a table border count as one.
@@ -194,7 +201,7 @@ fn a_range_tombstone_over_all_parts_is_clipped_exactly() {
     let version = db.default_keyspace().inner.view.load().version.clone();
     let with_tombstones = version.tables.iter().filter(|t| t.meta.range_tombstones > 0).count();
     assert!(with_tombstones >= 4, "every part has its piece");
-    assert_eq!(joined(version.tombstones.iter().flat_map(|t| t.iter()).collect()).len(), 1);
+    assert_eq!(joined(tombstones_of(&version)).len(), 1);
     assert_eq!(before.of(db.default_keyspace()).iter().count(), usize::from(KEYS));
     assert_eq!(db.iter().count(), 10 + 10 + 1);
     drop(before);

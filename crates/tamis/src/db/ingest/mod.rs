@@ -359,7 +359,7 @@ fn holds_some_of(slot: &MemtableSlot, range: &KeyRange) -> bool {
     let mut cursor = slot.memtable.cursor();
     cursor.seek(&range.smallest, MAX_SEQNO);
     cursor.valid() && range.largest.reaches(cursor.key())
-        || slot.tombstones().is_some_and(|known| known.1.touch(&range.smallest, &range.largest))
+        || slot.memtable.range_map().touches(&range.smallest, &range.largest)
 }
 
 /// Returns the key range that the table of these memtables will have; `None` if they are empty.

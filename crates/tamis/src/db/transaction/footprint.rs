@@ -11,7 +11,7 @@ use tamis_filter::Digest;
 use crate::batch::{BatchOp, WriteBatch};
 use crate::compaction::shape::KeyRange;
 use crate::db::inner::KeyspaceInner;
-use crate::key::{KeyEnd, MAX_SEQNO, SeqNo};
+use crate::key::{KeyEnd, MAX_SEQNO, RangeTombstone, SeqNo};
 use crate::memtable::Memtable;
 use crate::read::pending::{Span, reaches};
 
@@ -148,9 +148,8 @@ impl Part {
                 cursor.next();
             }
         }
-        memtable.newest_range_tombstones(self.since, |start, end, seq| {
-            let end = exclusive(end);
-            self.meets_range((start, end.as_deref()), seq)
+        memtable.newest_range_tombstones(self.since, |RangeTombstone { start, end, seq }| {
+            self.meets_range((start, end.as_deref()), *seq)
         })
     }
 }

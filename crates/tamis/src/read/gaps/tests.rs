@@ -43,6 +43,34 @@ fn a_gap_serves_readers_at_its_number_and_later_ones() {
     assert!(gaps.is_empty() && gaps.jump(b"c", 10).is_none());
 }
 
+/// A range delete is known without a walk: over keys written before, over what other gaps noted, and up to keys written after.
+#[test]
+fn a_range_delete_makes_a_gap_and_joins_others() {
+    let (gaps, clock) = gaps();
+    clock.0.store(10, Ordering::Relaxed);
+    gaps.learn(b"b", Some(b"d"), 10, 100);
+    gaps.learn(b"m", Some(b"p"), 10, 100);
+    gaps.written([&b"e"[..], b"q"].into_iter());
+    gaps.deleted(b"c", Some(b"t"), 14);
+    assert_eq!(end_of(&gaps, b"b", 14), Some(Some(b"t".to_vec())));
+    assert_eq!(gaps.jump(b"b", 13), None, "the delete is newer");
+    gaps.written([&b"u"[..], b"h"].into_iter());
+    assert_eq!(end_of(&gaps, b"b", 20), Some(Some(b"h".to_vec())));
+    assert_eq!(end_of(&gaps, b"i", 20), Some(Some(b"t".to_vec())));
+    // A walk finds the note of what was written behind.
+    clock.0.store(20, Ordering::Relaxed);
+    gaps.learn(b"i", Some(b"w"), 16, 100);
+    assert_eq!(end_of(&gaps, b"i", 20), Some(Some(b"u".to_vec())));
+    gaps.deleted(b"", None, 30);
+    assert_eq!(end_of(&gaps, b"", 30), Some(None));
+    gaps.written([&b"k"[..]].into_iter());
+    assert_eq!((end_of(&gaps, b"", 30), end_of(&gaps, b"l", 30)), (Some(Some(b"k".to_vec())), Some(None)));
+    for empty in [Some(&b"k"[..]), Some(b"a")] {
+        gaps.deleted(b"k", empty, 31);
+    }
+    assert_eq!(gaps.jump(b"k", 31), None);
+}
+
 /// A walk that is older than the last number proves nothing, since a writer may have asked before the watch stood.
 #[test]
 fn an_old_walk_leaves_a_watch_and_the_next_one_proves() {

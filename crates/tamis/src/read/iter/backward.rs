@@ -41,7 +41,7 @@ impl Iter {
                 && seq <= self.context.snapshot
                 && cursor.is_only_version()
                 && self.context.horizon <= seq
-                && self.tombstones.as_ref().is_none_or(|t| t.cover(key, self.context.snapshot) <= seq)
+                && self.covers.as_mut().is_none_or(|covers| covers.at(key) <= seq)
             {
                 let dead = &mut self.back.dead;
                 if dead.are_any() {
@@ -56,8 +56,8 @@ impl Iter {
             let coming = &mut self.back.coming;
             coming.clear();
             coming.extend_from_slice(key);
-            let cover = self.tombstones.as_ref().map_or(0, |t| t.cover(coming, self.context.snapshot));
-            let cover = cover.max(self.context.horizon);
+            let deleted = self.covers.as_mut().map_or(0, |covers| covers.at(coming));
+            let cover = deleted.max(self.context.horizon);
             let operator = self.context.operator.as_deref().filter(|_| !self.keys_only);
             // Versions of one key come oldest first: the last visible one counts, and the operands after it.
             let mut newest = Base::Nothing;
@@ -131,7 +131,29 @@ impl Iter {
                 break;
             }
             // Where entries expire, this may be one that has.
-            if self.context.horizon > 0 || !self.knows_gaps {
+            let is_dead = self.context.horizon == 0 && self.knows_gaps;
+            if deleted > 0
+                && self.back.strides.step()
+                && let Some(covers) = &self.covers
+            {
+                let passed = match cursor.pass_deleted(covers) {
+                    Ok(passed) => passed,
+                    Err(error) => {
+                        cursor.drain_cost(&mut self.cost);
+                        self.back.cursor = None;
+                        return Err(error.into());
+                    }
+                };
+                self.back.strides.asked(passed);
+                if passed {
+                    // A gap would lead back to where this source was.
+                    if is_dead {
+                        (dead.jumped, dead.count) = (true, dead.count + 1);
+                    }
+                    continue;
+                }
+            }
+            if !is_dead {
                 continue;
             }
             if dead.add()

@@ -58,7 +58,7 @@ impl Iter {
             }
             stepped = 0;
             // The newest visible version of a key not returned yet.
-            let deleted = self.tombstones.as_ref().map_or(0, |t| t.cover(key, self.context.snapshot));
+            let deleted = self.covers.as_mut().map_or(0, |covers| covers.at(key));
             let cover = deleted.max(self.context.horizon);
             let dead = &mut self.front.dead;
             if deleted > seq || kind == Kind::Delete {
@@ -102,6 +102,22 @@ impl Iter {
                     return Ok(Found::Nothing);
                 }
                 self.front.last.pass(key);
+                if deleted > seq
+                    && self.front.strides.step()
+                    && let Some(covers) = &self.covers
+                {
+                    let passed = counted(cursor, &mut self.cost, |cursor| {
+                        let passed = cursor.pass_deleted(covers)?;
+                        self.front.strides.asked(passed);
+                        dead.jumped |= passed;
+                        if passed { Ok(()) } else { cursor.next() }
+                    });
+                    if let Err(error) = passed {
+                        self.front.cursor = None;
+                        return Err(error.into());
+                    }
+                    continue;
+                }
                 cursor.next()?;
                 continue;
             }

@@ -12,7 +12,7 @@ use crate::read::iter::Bounds;
 use crate::read::merge::{MergeCursor, Tables};
 use crate::read::{Iter, View};
 use crate::table::CursorOptions;
-use crate::tree::tombstones::RangeTombstone;
+use crate::tree::tombstones::{RangeTombstone, Tombstones};
 use crate::{Db, Snapshot};
 
 /// The database of a script, and its snapshots by name.
@@ -98,8 +98,8 @@ impl World {
             }
             match source {
                 0 => {
-                    let set = view.memtables.active.tombstones();
-                    words.extend(set.iter().flat_map(|set| set.1.iter()).map(tombstone));
+                    let set = Tombstones::fragment(view.memtables.active.memtable.range_tombstones());
+                    words.extend(set.iter().map(tombstone));
                 }
                 run => {
                     let tables = view.version.tables[view.version.runs[run - 1].tables.clone()].iter();

@@ -59,6 +59,27 @@ proptest! {
     }
 
     #[test]
+    fn a_cover_is_the_same_all_around(tombstones in any_tombstones(), snapshot in 0u64..32) {
+        let set = Tombstones::fragment(tombstones.clone());
+        for k in 0..42 {
+            let around = set.cover_around(&[k], snapshot);
+            prop_assert!(around.holds(&[k]));
+            for other in (0..42).filter(|other| around.holds(&[*other])) {
+                prop_assert_eq!(around.seq, naive_cover(&tombstones, other, snapshot));
+            }
+        }
+    }
+
+    #[test]
+    fn fragments_for_readers_are_those_of_all_without_what_no_reader_can_tell_apart(
+        tombstones in any_tombstones(), readers in prop::collection::btree_set(0u64..32, 0..6),
+    ) {
+        let readers: Vec<SeqNo> = readers.into_iter().collect();
+        let all = Tombstones::fragment(tombstones.clone());
+        prop_assert_eq!(Tombstones::fragment_for(tombstones, &readers), all.retain_visible(&readers, false));
+    }
+
+    #[test]
     fn merging_equals_fragmenting_all_at_once(a in any_tombstones(), b in any_tombstones()) {
         let merged = Tombstones::merge(&[Tombstones::fragment(a.clone()), Tombstones::fragment(b.clone())]);
         prop_assert_eq!(merged, Tombstones::fragment([a, b].concat()));
@@ -120,4 +141,17 @@ proptest! {
             prop_assert_eq!(again, bytes, "one form for one set");
         }
     }
+}
+
+/// A set of nested tombstones had the square of their number in it before a flush reduced it.
+#[test]
+fn nested_tombstones_are_fragmented_in_proportion_to_their_number() {
+    let key = |i: u32| -> KeyBytes { i.to_be_bytes()[..].into() };
+    let count = 50_000;
+    let nested =
+        |i: u32| RangeTombstone { start: key(i), end: Some(key(2 * count - i)), seq: u64::from(i) + 1 };
+    let set = Tombstones::fragment_for((0..count).map(nested).collect(), &[7, u64::from(count)]);
+    assert_eq!(set.len(), 2 * count as usize - 1);
+    assert!(set.fragments().iter().all(|fragment| fragment.seqs.len() <= 2));
+    assert_eq!((set.cover(&key(30), 7), set.cover(&key(30), u64::from(count))), (7, 31));
 }
