@@ -307,8 +307,9 @@ fn keyspace_page(page: &mut String, tree: &KeyspaceStats, picture: &str, runs: b
     line(
         "promised",
         format!(
-            "with no compaction due, at most {} runs, {} bytes per live byte, {} bytes written per byte flushed",
+            "with no compaction due, at most {} runs, {} tables, {} bytes per live byte, {} bytes written per byte flushed",
             or_any(tree.promise.runs().map(|runs| grouped(runs as u64))),
+            or_any(tree.promise.tables.map(|tables| grouped(tables as u64))),
             or_any(tree.promise.space_amplification.map(mean)),
             or_any(tree.promise.write_amplification.map(mean))
         ),

@@ -66,8 +66,11 @@ impl Layered {
                 Kind::Leveling => above + 1.0,
             }
         };
+        let joiner = Joiner { table_bytes: self.table_bytes, spare: SPARE };
+        let walls = |part: &Part| self.walls(shape, &layout, part);
         Promise {
             runs_per_level,
+            tables: Some(joiner.promised(shape, Part::whole_runs(shape), walls)),
             space_amplification: Some(space),
             write_amplification: Some(1.0 + (1..=layout.last).map(writes).sum::<f64>()),
         }
