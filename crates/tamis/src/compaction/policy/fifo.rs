@@ -23,7 +23,8 @@
 //! # Cost
 //!
 //! A byte is written by its flush and at most once more, as long as C stays the same; each time R grows fourfold (without
-//! `retain_bytes`) joined runs may be joined again in pairs. A read may have to check every run, and the space is whatever
+//! `retain_bytes`) joined runs may be joined again in pairs. Disjoint runs cost none of this, but their tables may be so small
+//! that they have to be [joined](crate::compaction::policy::small). A read may have to check every run, and the space is whatever
 //! was written: superseded versions stay until their run is dropped.
 
 use crate::compaction::plan::{Plan, Reason, Work};
@@ -154,7 +155,9 @@ impl CompactionPolicy for Fifo {
             tables: Some(self.joiner().promised(shape, Part::whole_runs(shape), |_| Vec::new())),
             runs_per_level: std::iter::once(level0).chain(deeper).map(Some).collect(),
             space_amplification: None,
-            write_amplification: Some(if is_fixed { 2.0 } else { 2.0 + growth }),
+            write_amplification: Some(
+                if is_fixed { 2.0 } else { 2.0 + growth }.max(self.joiner().writes(memtable)),
+            ),
         }
     }
 

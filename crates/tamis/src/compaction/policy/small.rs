@@ -114,6 +114,18 @@ impl Joiner {
         })
     }
 
+    /// Returns how often at most data is written that overlaps nothing, and so is moved where other data is merged: once by its
+    /// flush, of `flushed` bytes, and then by joins.
+    pub(super) fn writes(&self, flushed: u64) -> f64 {
+        let flushes = u128::from(self.table_bytes / flushed.max(1));
+        let (mut reached, mut joins) = (1u128, 0u32);
+        while reached < flushes {
+            joins += 1;
+            reached = reached * (SPARE as u128 + u128::from(joins)) / u128::from(joins);
+        }
+        f64::from(1 + joins)
+    }
+
     /// Plans a join in the first part that has too many tables. O(tables), and O(log tables) for each table of such a part.
     pub(super) fn plan(
         &self,

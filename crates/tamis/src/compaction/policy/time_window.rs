@@ -244,7 +244,9 @@ impl CompactionPolicy for TimeWindow {
             tables: Some(self.joiner().promised(shape, Part::whole_runs(shape), |_| Vec::new())),
             runs_per_level: std::iter::once(level0).chain(deeper).map(Some).collect(),
             space_amplification: None,
-            write_amplification: Some(2.0 + self.merges(largest)),
+            write_amplification: Some(
+                (2.0 + self.merges(largest)).max(self.joiner().writes(self.memtable_bytes)),
+            ),
         }
     }
 

@@ -297,7 +297,9 @@ impl CompactionPolicy for Fragmented {
             runs_per_level: (0..layout.targets.len()).map(|level| Some(runs(level))).collect(),
             space_amplification: (last > 0)
                 .then(|| LAST_LEVEL_AMPLIFICATION * (1.0 + above as f64 / last as f64)),
-            write_amplification: Some(1.0 + (layout.last + 1 - first) as f64 + 4.0),
+            write_amplification: Some(
+                (1.0 + (layout.last + 1 - first) as f64 + 4.0).max(joiner.writes(self.memtable_bytes)),
+            ),
         }
     }
 
