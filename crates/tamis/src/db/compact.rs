@@ -272,7 +272,9 @@ impl DbInner {
             self.update_pressure(&state, keyspace);
         }
         self.monitor.notify();
-        let border = matches!(result, Ok(Ok(Ended::Done))) && plan.work == Work::Merge;
+        // Joined tables were at rest before.
+        let moves_data = plan.work == Work::Merge && plan.reason != Reason::SmallTables;
+        let border = matches!(result, Ok(Ok(Ended::Done))) && moves_data;
         if border && self.is_round_border(keyspace, plan.output_level) {
             self.reconsider(keyspace);
         }
