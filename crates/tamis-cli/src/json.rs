@@ -166,7 +166,8 @@ fn keyspace(stats: &KeyspaceStats) -> Value {
     value["auto_filter"] = stats.auto_filter.as_ref().map_or(Value::Null, auto_filter);
     value["queries"] = stats.queries.as_ref().map_or(Value::Null, queries);
     value["levels"] = stats.levels.iter().map(level).collect();
-    value["promise"] = fields!(stats.promise, runs_per_level, space_amplification, write_amplification);
+    value["promise"] =
+        fields!(stats.promise, runs_per_level, tables, space_amplification, write_amplification);
     value
 }
 

@@ -249,6 +249,15 @@ const MUTATIONS: &[Mutation] = &[
         }],
     },
     Mutation {
+        name: "small-tables-pile-up",
+        story: "tables that overlap nothing are moved and never joined",
+        edits: &[Edit {
+            file: "crates/tamis/src/compaction/policy/small.rs",
+            find: r#"if count <= self.most(bytes, 0) {"#,
+            replace: r#"if count > 0 {"#,
+        }],
+    },
+    Mutation {
         name: "stop-for-good",
         story: "writers stall on a level 0 that is never compacted",
         edits: &[Edit {

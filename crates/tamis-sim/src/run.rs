@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tamis::clock::Clock;
+use tamis::options::CompactionChoice;
 use tamis::simulation::Scheduler;
 use tamis::{Db, Durability, Keyspace, OpenError};
 use tamis_testkit::{CrashMode, FaultyFs};
@@ -244,8 +245,26 @@ impl World {
         let Some((db, spaces)) = self.open(&shared)? else { return Ok(()) };
         self.look(&shared, &db)?;
         db.verify().map_err(|error| format!("verification: {error}"))?;
-        spaces.iter().try_for_each(Keyspace::compact).map_err(|error| format!("compaction: {error}"))?;
+        spaces.iter().try_for_each(compacted)?;
         drop(spaces);
         db.close().map_err(|error| format!("closing: {error}"))
     }
+}
+
+/// Compacts a keyspace, and checks that no more tables are left than its bytes are worth.
+fn compacted(keyspace: &Keyspace) -> Result<(), String> {
+    // The compaction may put others into effect.
+    let options = keyspace.options();
+    keyspace.compact().map_err(|error| format!("compaction: {error}"))?;
+    let stats = keyspace.stats();
+    let tables: usize = stats.levels.iter().flat_map(|level| &level.runs).map(|run| run.tables).sum();
+    let most = stats.table_bytes * 2 / options.table_bytes + 1;
+    // Fragments end at guards besides.
+    if tables as u64 > most && options.compaction != CompactionChoice::Fragmented {
+        return Err(format!(
+            "a compaction of `{}` leaves {tables} tables of {} bytes: more than {most}",
+            stats.name, stats.table_bytes
+        ));
+    }
+    Ok(())
 }

@@ -216,6 +216,8 @@ class Promise(_Report):
 
     #: Maximum number of runs that a read may have to check, per level from level 0.
     runs_per_level: tuple[Optional[int], ...]
+    #: Maximum number of tables in all levels.
+    tables: Optional[int]
     #: Bytes of all tables divided by live bytes.
     space_amplification: Optional[float]
     #: Bytes written by flushes and compactions divided by bytes flushed, over long periods.

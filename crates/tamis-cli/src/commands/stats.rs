@@ -332,8 +332,9 @@ fn keyspace_page(page: &mut String, tree: &KeyspaceStats, picture: &str, view: V
     line(
         "promised",
         format!(
-            "with no compaction due, at most {}, {} bytes per live byte, {} bytes written per byte flushed",
+            "with no compaction due, at most {}, {}, {} bytes per live byte, {} bytes written per byte flushed",
             tree.promise.runs().map_or_else(|| "any runs".to_owned(), |runs| counted(runs as u64, "runs")),
+            tree.promise.tables.map_or_else(|| "any tables".to_owned(), |n| counted(n as u64, "tables")),
             or_any(tree.promise.space_amplification.map(mean)),
             or_any(tree.promise.write_amplification.map(mean))
         ),

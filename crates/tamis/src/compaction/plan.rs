@@ -52,6 +52,8 @@ pub(crate) enum Reason {
     FlushCount,
     /// A level that should be one run has several: another policy wrote the tree.
     Joining,
+    /// A run has more tables than its bytes allow.
+    SmallTables,
     /// A group of tables between two borders is being merged into the last level.
     Partition,
     /// A guard holds as many tables as allowed.

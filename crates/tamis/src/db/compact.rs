@@ -274,7 +274,9 @@ impl DbInner {
         self.monitor.notify();
         // By the thread that has replaced them: a compaction makes no more files obsolete before these are gone.
         self.garbage.remove_all(&*self.fs);
-        let border = matches!(result, Ok(Ok(Ended::Done))) && plan.work == Work::Merge;
+        // Joined tables were at rest before.
+        let moves_data = plan.work == Work::Merge && plan.reason != Reason::SmallTables;
+        let border = matches!(result, Ok(Ok(Ended::Done))) && moves_data;
         if border && self.is_round_border(keyspace, plan.output_level) {
             self.reconsider(keyspace);
         }

@@ -174,6 +174,7 @@ pub(crate) fn reason_name(reason: Reason) -> &'static str {
         Reason::RunCount => "run count",
         Reason::FlushCount => "flush count",
         Reason::Joining => "joining",
+        Reason::SmallTables => "small tables",
         Reason::Partition => "partition",
         Reason::Guard => "guard",
         Reason::Window => "window",

@@ -110,7 +110,8 @@ impl DbInner {
             output_level: level,
             output: OutputRun::Into(run.id),
             range: table.range(),
-            max_table_bytes: keyspace.shaping.load().options.table_bytes,
+            // One for one: what it is cut into would be joined again, and then rewritten again.
+            max_table_bytes: u64::MAX,
             borders: Vec::new(),
             edges: Vec::new(),
             reason: Reason::Manual,

@@ -23,11 +23,13 @@
 //! # Cost
 //!
 //! A byte is written by its flush and at most once more, as long as C stays the same; each time R grows fourfold (without
-//! `retain_bytes`) joined runs may be joined again in pairs. A read may have to check every run, and the space is whatever
+//! `retain_bytes`) joined runs may be joined again in pairs. Disjoint runs cost none of this, but their tables may be so small
+//! that they have to be [joined](crate::compaction::policy::small). A read may have to check every run, and the space is whatever
 //! was written: superseded versions stay until their run is dropped.
 
 use crate::compaction::plan::{Plan, Reason, Work};
 use crate::compaction::policy::retention::{Aged, Retention, by_age, fits, join};
+use crate::compaction::policy::small::{Joiner, Part, SPARE};
 use crate::compaction::policy::{CompactionPolicy, Pressure, Promise};
 use crate::compaction::shape::{KeyRange, Shape, Spot};
 use crate::options::KeyspaceOptions;
@@ -101,17 +103,24 @@ impl Fifo {
         }
         groups
     }
+
+    fn joiner(&self) -> Joiner {
+        Joiner { table_bytes: self.table_bytes, spare: SPARE }
+    }
 }
 
 impl CompactionPolicy for Fifo {
     /// O(tables log tables).
     fn plan(&self, shape: &Shape) -> Option<Plan> {
         let runs = by_age(shape);
-        self.retention.plan(shape, &runs).or_else(|| {
+        let join_runs = || {
             let mut due = self.due(&runs).into_iter();
             let group = due.find(|group| fits(shape, runs[group.clone()].iter().map(|a| a.bytes).sum()))?;
             join(shape, &runs[group], Work::Merge, self.table_bytes, Reason::RunCount)
-        })
+        };
+        let no_walls = |_: &Part| Vec::new();
+        let small = || self.joiner().plan(shape, Part::whole_runs(shape), no_walls, Reason::SmallTables);
+        self.retention.plan(shape, &runs).or_else(join_runs).or_else(small)
     }
 
     /// Only runs waiting to be joined count: a level 0 of many runs is normal for this policy.
@@ -143,9 +152,12 @@ impl CompactionPolicy for Fifo {
         let growth = (limit as f64 / (4 * memtable) as f64).log2().max(0.0);
         let is_fixed = self.retention.retain_bytes < u64::MAX;
         Promise {
+            tables: Some(self.joiner().promised(shape, Part::whole_runs(shape), |_| Vec::new())),
             runs_per_level: std::iter::once(level0).chain(deeper).map(Some).collect(),
             space_amplification: None,
-            write_amplification: Some(if is_fixed { 2.0 } else { 2.0 + growth }),
+            write_amplification: Some(
+                if is_fixed { 2.0 } else { 2.0 + growth }.max(self.joiner().writes(memtable)),
+            ),
         }
     }
 

@@ -20,6 +20,7 @@ pub(crate) mod fragmented;
 pub(crate) mod layered;
 mod promise;
 mod retention;
+mod small;
 #[cfg(test)]
 mod tests;
 pub(crate) mod time_window;
@@ -62,11 +63,12 @@ pub(crate) trait CompactionPolicy: Send + Sync + Debug {
     fn plan(&self, shape: &Shape) -> Option<Plan>;
 
     /// If something is due but the shape has too little room for any plan towards it, returns the number of bytes that
-    /// the plan made with enough room may write. `None` if room is not what is missing (a plan may still wait for
-    /// running jobs). Costs up to twice as much as [`plan`](Self::plan).
+    /// the plan made with enough room may write. `None` if room is not what is missing: a plan may be put off for a
+    /// while, or wait for running jobs. Costs up to three times as much as [`plan`](Self::plan).
     fn needs(&self, shape: &Shape) -> Option<u64> {
         shape.room?;
-        if self.plan(shape).is_some() {
+        // What is only put off would be planned, with the same room, for somebody who waits.
+        if self.plan(shape).is_some() || self.plan(&Shape { settling: true, ..shape.clone() }).is_some() {
             return None;
         }
         let plan = self.plan(&Shape { room: None, settling: true, ..shape.clone() })?;

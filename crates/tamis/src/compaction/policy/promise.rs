@@ -8,6 +8,8 @@
 pub struct Promise {
     /// Maximum number of runs that a read may have to check, per level from level 0.
     pub runs_per_level: Vec<Option<usize>>,
+    /// Maximum number of tables in all levels.
+    pub tables: Option<usize>,
     /// Bytes of all tables divided by live bytes.
     pub space_amplification: Option<f64>,
     /// Bytes written by flushes and compactions divided by bytes flushed, over long periods.

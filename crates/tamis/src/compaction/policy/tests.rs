@@ -91,6 +91,7 @@ fn why(reason: Reason) -> &'static str {
         Reason::RunCount => "the level has enough runs",
         Reason::FlushCount => "its turn by the number of flushes",
         Reason::Joining => "this level should be one run",
+        Reason::SmallTables => "the run has many small tables",
         Reason::Partition => "a group between two borders",
         Reason::Guard => "enough tables between two guards",
         Reason::Window => "its time window",

@@ -27,6 +27,7 @@ use std::ops::Range;
 
 use crate::compaction::plan::{Plan, Reason, Work};
 use crate::compaction::policy::retention::{Aged, Retention, by_age, fits, join};
+use crate::compaction::policy::small::{Joiner, Part, SPARE};
 use crate::compaction::policy::{CompactionPolicy, Pressure, Promise};
 use crate::compaction::shape::{KeyRange, Shape, Spot};
 use crate::options::KeyspaceOptions;
@@ -180,19 +181,26 @@ impl TimeWindow {
         due.retain(|(stretch, _)| stretch.len() > 1);
         due
     }
+
+    fn joiner(&self) -> Joiner {
+        Joiner { table_bytes: self.table_bytes, spare: SPARE }
+    }
 }
 
 impl CompactionPolicy for TimeWindow {
     /// O(tables log tables).
     fn plan(&self, shape: &Shape) -> Option<Plan> {
         let runs = by_age(shape);
-        self.retention.plan(shape, &runs).or_else(|| {
+        let join_runs = || {
             self.due(shape, &runs).into_iter().find_map(|(stretch, reason)| {
                 let stretch = Self::fitting(shape, &runs, stretch);
                 let plan = || join(shape, &runs[stretch.clone()], Work::Merge, self.table_bytes, reason);
                 (stretch.len() > 1).then(plan)?
             })
-        })
+        };
+        let no_walls = |_: &Part| Vec::new();
+        let small = || self.joiner().plan(shape, Part::whole_runs(shape), no_walls, Reason::SmallTables);
+        self.retention.plan(shape, &runs).or_else(join_runs).or_else(small)
     }
 
     /// From the number of runs beyond the allowed number, and from the debt.
@@ -233,9 +241,12 @@ impl CompactionPolicy for TimeWindow {
         let open = windows.iter().filter(|window| !self.is_over(shape, window));
         let level0 = windows.len() + open.map(|window| self.allowed(&runs, window)).sum::<usize>();
         Promise {
+            tables: Some(self.joiner().promised(shape, Part::whole_runs(shape), |_| Vec::new())),
             runs_per_level: std::iter::once(level0).chain(deeper).map(Some).collect(),
             space_amplification: None,
-            write_amplification: Some(2.0 + self.merges(largest)),
+            write_amplification: Some(
+                (2.0 + self.merges(largest)).max(self.joiner().writes(self.memtable_bytes)),
+            ),
         }
     }
 

@@ -249,3 +249,43 @@ fn a_snapshot_under_a_new_policy_loses_nothing_to_a_drop_of_the_old_one() {
     assert_eq!(keys(read(snapshot.iter())), keys(seen));
     changer.join().unwrap();
 }
+
+fn tables(db: &Db) -> usize {
+    db.default_keyspace().stats().levels.iter().flat_map(|level| &level.runs).map(|run| run.tables).sum()
+}
+
+/// 1,500 flushes of ten records with ascending keys left 1,500 tables, and so did a compaction by hand.
+#[test]
+fn small_flushes_of_ascending_keys_leave_few_tables() {
+    let options = Options { file_system: Some(Arc::new(FaultyFs::new(1))), ..Options::default() };
+    let db = Db::open("/db", options).unwrap();
+    for i in 0..300u16 {
+        (10 * i..10 * (i + 1)).for_each(|i| db.put(key(i), [b'v'; 50]).unwrap());
+        db.flush().unwrap();
+    }
+    db.settle().unwrap();
+    let promised = db.default_keyspace().stats().promise.tables.unwrap();
+    assert!(tables(&db) <= promised.min(40), "{} tables of {promised}", tables(&db));
+    assert!(db.default_keyspace().stats().filter_bits_per_key < 20.0);
+    db.default_keyspace().compact().unwrap();
+    assert_eq!((tables(&db), db.iter().count()), (1, 3000));
+}
+
+/// The same with an opening for each ten records, as the program has them.
+#[test]
+fn openings_with_a_few_ascending_records_each_leave_few_tables() {
+    let fs = Arc::new(FaultyFs::new(1));
+    let open = || {
+        let fs: Arc<dyn crate::io::FileSystem> = fs.clone();
+        Db::open("/db", Options { file_system: Some(fs), ..Options::default() }).unwrap()
+    };
+    for i in 0..120u16 {
+        let db = open();
+        (10 * i..10 * (i + 1)).for_each(|i| db.put(key(i), [b'v'; 50]).unwrap());
+        db.close().unwrap();
+    }
+    let db = open();
+    db.settle().unwrap();
+    assert!(tables(&db) <= 40, "{} tables", tables(&db));
+    assert_eq!(db.iter().count(), 1200);
+}

@@ -58,8 +58,10 @@ mod guards;
 mod layout;
 
 use crate::compaction::plan::{Plan, Reason};
+use crate::compaction::policy::small::{Joiner, Part, SPARE};
 use crate::compaction::policy::{CompactionPolicy, Pressure, Promise};
 use crate::compaction::shape::{KeyRange, Shape, Spot, TableShape};
+use crate::key::KeyBytes;
 use crate::options::{KeyspaceOptions, PerLevel};
 use build::oldest_run;
 use guards::Group;
@@ -116,6 +118,25 @@ impl Fragmented {
         batch.saturating_mul(self.ratio(level)).max(1)
     }
 
+    /// Plans a join of small tables of a group in the first of these parts with too many.
+    fn plan_small(
+        &self,
+        shape: &Shape,
+        layout: &layout::Layout<'_>,
+        parts: impl Iterator<Item = Part>,
+        spare: usize,
+        reason: Reason,
+    ) -> Option<Plan> {
+        let joiner = Joiner { table_bytes: self.table_bytes, spare };
+        joiner.plan(shape, parts, |part| self.walls(shape, layout, part), reason)
+    }
+
+    /// Returns the guards that divide a part.
+    fn walls(&self, shape: &Shape, layout: &layout::Layout<'_>, part: &Part) -> Vec<KeyBytes> {
+        let range = part.range(shape).filter(|_| part.level > 0);
+        range.map_or_else(Vec::new, |range| layout.guards.within(part.level, &range))
+    }
+
     /// The range of a group and the groups after it that are also due, as long as together they do not exceed a full
     /// group.
     fn stretch(&self, level: usize, groups: &[Group], due: &[bool], first: usize) -> KeyRange {
@@ -131,6 +152,36 @@ impl Fragmented {
             range.largest = group.range().largest;
         }
         range
+    }
+
+    /// Level 0 as a whole; then the uppermost nonempty level, group by group, into the next nonempty one; then, in
+    /// place, the groups of the last level that are not only in its oldest run.
+    fn plan_to_one_run(
+        &self,
+        shape: &Shape,
+        layout: &layout::Layout<'_>,
+        range: Option<&KeyRange>,
+    ) -> Option<Plan> {
+        let concerns = |table: &TableShape| range.is_none_or(|range| range.overlaps_table(table));
+        if shape.levels.first()?.tables().any(concerns) {
+            return self.plan_level0(shape, layout, layout.level0_output, Reason::Manual).ok();
+        }
+        let deepest = shape.deepest().filter(|deepest| *deepest > 0)?;
+        // If the deepest level that holds data is too small for all of it, it would be due at once.
+        let deepest = if range.is_none() { deepest.max(layout.last) } else { deepest };
+        let level = (1..=deepest).find(|&n| shape.levels[n].tables().any(concerns))?;
+        let output_level = (level + 1..deepest).find(|&n| !shape.levels[n].is_empty()).unwrap_or(deepest);
+        let oldest = oldest_run(shape, level)?;
+        let is_done = |group: &Group| {
+            let in_oldest = |(run, _): &(usize, u64)| shape.levels[level].runs[*run].id == oldest;
+            level == deepest && group.runs.iter().all(in_oldest)
+        };
+        self.groups(shape, layout, level)
+            .iter()
+            .filter(|group| !is_done(group) && range.is_none_or(|range| range.overlaps(&group.range())))
+            .find_map(|group| {
+                self.build(shape, layout, &group.range(), level, output_level, Reason::Manual).ok()
+            })
     }
 }
 
@@ -181,7 +232,9 @@ impl CompactionPolicy for Fragmented {
                 Err(_) => {}
             }
         }
-        (1..=layout.last).find_map(|level| self.sink(shape, &layout, level))
+        (1..=layout.last)
+            .find_map(|level| self.sink(shape, &layout, level))
+            .or_else(|| self.plan_small(shape, &layout, Part::whole_runs(shape), SPARE, Reason::SmallTables))
     }
 
     fn write_pressure(&self, shape: &Shape) -> Pressure {
@@ -237,38 +290,25 @@ impl CompactionPolicy for Fragmented {
         let above =
             layout.targets[..layout.last].iter().fold(level0, |sum, target| sum.saturating_add(*target));
         let last = shape.levels.get(layout.last).map_or(0, |level| level.bytes());
+        let joiner = Joiner { table_bytes: self.table_bytes, spare: SPARE };
+        let walls = |part: &Part| self.walls(shape, &layout, part);
         Promise {
+            tables: Some(joiner.promised(shape, Part::whole_runs(shape), walls)),
             runs_per_level: (0..layout.targets.len()).map(|level| Some(runs(level))).collect(),
             space_amplification: (last > 0)
                 .then(|| LAST_LEVEL_AMPLIFICATION * (1.0 + above as f64 / last as f64)),
-            write_amplification: Some(1.0 + (layout.last + 1 - first) as f64 + 4.0),
+            write_amplification: Some(
+                (1.0 + (layout.last + 1 - first) as f64 + 4.0).max(joiner.writes(self.memtable_bytes)),
+            ),
         }
     }
 
-    /// Level 0 as a whole; then the uppermost nonempty level, group by group, into the next nonempty one; then, in
-    /// place, the groups of the last level that are not only in its oldest run.
     fn manual(&self, shape: &Shape, range: Option<&KeyRange>) -> Option<Plan> {
-        let concerns = |table: &TableShape| range.is_none_or(|range| range.overlaps_table(table));
         let layout = self.layout(shape);
-        if shape.levels.first()?.tables().any(concerns) {
-            return self.plan_level0(shape, &layout, layout.level0_output, Reason::Manual).ok();
-        }
-        let deepest = shape.deepest().filter(|deepest| *deepest > 0)?;
-        // If the deepest level that holds data is too small for all of it, it would be due at once.
-        let deepest = if range.is_none() { deepest.max(layout.last) } else { deepest };
-        let level = (1..=deepest).find(|&n| shape.levels[n].tables().any(concerns))?;
-        let output_level = (level + 1..deepest).find(|&n| !shape.levels[n].is_empty()).unwrap_or(deepest);
-        let oldest = oldest_run(shape, level)?;
-        let is_done = |group: &Group| {
-            let in_oldest = |(run, _): &(usize, u64)| shape.levels[level].runs[*run].id == oldest;
-            level == deepest && group.runs.iter().all(in_oldest)
-        };
-        self.groups(shape, &layout, level)
-            .iter()
-            .filter(|group| !is_done(group) && range.is_none_or(|range| range.overlaps(&group.range())))
-            .find_map(|group| {
-                self.build(shape, &layout, &group.range(), level, output_level, Reason::Manual).ok()
-            })
+        self.plan_to_one_run(shape, &layout, range).or_else(|| {
+            let part = Part::only_run(shape, range).into_iter();
+            self.plan_small(shape, &layout, part, 1, Reason::Manual)
+        })
     }
 
     /// Level 0 as a whole; deeper, the table's group.

@@ -4,7 +4,6 @@
 use super::*;
 use crate::compaction::plan::{PlanInput, Work};
 use crate::compaction::shape::RunningJob;
-use crate::key::KeyBytes;
 use crate::tree::meta::Stretch;
 
 /// Tables of one run to be compacted.
@@ -167,7 +166,7 @@ impl Layered {
     /// The keys at which outputs must be cut: in a level that is later merged down in groups, at every table of the
     /// last level; elsewhere, so that no output overlaps much more than [`max_overlap`](Self::max_overlap) bytes of the
     /// next level in use.
-    fn borders(
+    pub(super) fn borders(
         &self,
         shape: &Shape,
         layout: &Layout,

@@ -2,35 +2,43 @@
 //!
 //! Where a level holds several runs, they are merged once, together with all newer data. Then level 0 is merged as a
 //! whole, and deeper levels piece by piece, so that no step needs much free space and pieces can run concurrently.
-//! Tables that overlap nothing and are already in the last level stay untouched.
+//! Tables that overlap nothing and are already in the last level stay untouched, but for small ones, which are joined when
+//! everything is in one run.
 
 use super::*;
 
 impl Layered {
     pub(super) fn plan_manual(&self, shape: &Shape, range: Option<&KeyRange>) -> Option<Plan> {
+        let layout = self.layout(shape);
+        self.plan_to_one_run(shape, &layout, range).or_else(|| {
+            let part = Part::only_run(shape, range).into_iter();
+            self.plan_small(shape, &layout, part, 1, Reason::Manual)
+        })
+    }
+
+    fn plan_to_one_run(&self, shape: &Shape, layout: &Layout, range: Option<&KeyRange>) -> Option<Plan> {
         let concerns = |table: &TableShape| range.is_none_or(|range| range.overlaps_table(table));
         let is_concerned = |run: &&RunShape| run.tables.iter().any(concerns);
-        let layout = self.layout(shape);
         let stacked =
             (1..shape.levels.len()).rev().find(|&n| shape.runs(n).iter().filter(is_concerned).count() > 1);
         let level0 = shape.levels.first()?.tables().any(concerns);
         if let Some(deepest) = stacked {
-            return self.plan_closed(shape, &layout, deepest, concerns);
+            return self.plan_closed(shape, layout, deepest, concerns);
         }
         if level0 {
             let to = layout.level0_output;
             let selected = shape.runs(0).iter().map(|run| Selected::whole(0, run)).collect();
             return match self.kind(to, layout.last) {
                 Kind::Leveling => {
-                    self.build(shape, &layout, &self.draft(selected, to, Place::Joined, Reason::Manual))
+                    self.build(shape, layout, &self.draft(selected, to, Place::Joined, Reason::Manual))
                 }
                 Kind::Tiering => match (1..shape.levels.len())
                     .find(|&n| shape.runs(n).iter().any(|run| is_concerned(&run)))
                 {
-                    Some(first) => self.plan_closed(shape, &layout, first, concerns),
+                    Some(first) => self.plan_closed(shape, layout, first, concerns),
                     None => {
                         let place = Place::Stacked;
-                        self.build(shape, &layout, &self.draft(selected, to, place, Reason::Manual))
+                        self.build(shape, layout, &self.draft(selected, to, place, Reason::Manual))
                     }
                 },
             };
@@ -49,7 +57,7 @@ impl Layered {
         if several {
             // Tables that overlap nothing there continue to the first level where they do.
             let mut levels = (output_level..=deepest).filter(|&n| !shape.levels[n].is_empty());
-            return levels.find_map(|n| self.plan_closed(shape, &layout, n, concerns));
+            return levels.find_map(|n| self.plan_closed(shape, layout, n, concerns));
         }
         (0..run.tables.len()).filter(|&i| concerns(&run.tables[i]) && !run.tables[i].busy).find_map(|from| {
             let mut bytes = 0;
@@ -60,7 +68,7 @@ impl Layered {
             });
             let tables = with_shared_keys(&run.tables, from..from + piece.count());
             let selected = vec![Selected { level, run, tables }];
-            self.build(shape, &layout, &self.draft(selected, output_level, Place::Joined, Reason::Manual))
+            self.build(shape, layout, &self.draft(selected, output_level, Place::Joined, Reason::Manual))
         })
     }
 

@@ -46,9 +46,11 @@ use crate::collections::HashSet;
 use std::ops::Range;
 
 use crate::compaction::plan::{OutputRun, Plan, Reason};
+use crate::compaction::policy::small::{Joiner, Part, SPARE};
 use crate::compaction::policy::{CompactionPolicy, Pressure, Promise};
 use crate::compaction::shape::{KeyRange, LevelShape, RunShape, Shape, Spot, TableShape};
 use crate::ids::TableId;
+use crate::key::KeyBytes;
 use crate::options::{CompactionChoice, FilePicker, KeyspaceOptions, MergeGranularity, PerLevel};
 
 mod build;
@@ -274,6 +276,28 @@ impl Layered {
         })
     }
 
+    /// Plans a join of small tables in the first of these parts with too many. Runs and levels stay as they are, so it is made
+    /// even where they are to follow from the number of flushes alone.
+    fn plan_small(
+        &self,
+        shape: &Shape,
+        layout: &Layout,
+        parts: impl Iterator<Item = Part>,
+        spare: usize,
+        reason: Reason,
+    ) -> Option<Plan> {
+        let joiner = Joiner { table_bytes: self.table_bytes, spare };
+        let mut plan = joiner.plan(shape, parts, |part| self.walls(shape, layout, part), reason)?;
+        plan.stretch = self.stretch(shape, layout).filter(|_| plan.output_level == layout.last);
+        Some(plan)
+    }
+
+    /// Returns the keys at which the tables of a part were, or will be, cut on purpose.
+    fn walls(&self, shape: &Shape, layout: &Layout, part: &Part) -> Vec<KeyBytes> {
+        let range = part.range(shape).filter(|_| part.level > 0);
+        range.map_or_else(Vec::new, |range| self.borders(shape, layout, part.level, &range))
+    }
+
     fn plan_sized(&self, shape: &Shape, layout: &Layout) -> Option<Plan> {
         let reads_level0 = shape.levels.first().is_some_and(|level| level.tables().any(|table| table.busy));
         let mut level0_waits = false;
@@ -303,10 +327,11 @@ impl CompactionPolicy for Layered {
     fn plan(&self, shape: &Shape) -> Option<Plan> {
         let layout = self.layout(shape);
         let joining = self.plan_joining(shape, &layout);
-        joining.or_else(|| match self.deterministic {
+        let due = joining.or_else(|| match self.deterministic {
             true => self.plan_counted(shape, &layout),
             false => self.plan_sized(shape, &layout),
-        })
+        });
+        due.or_else(|| self.plan_small(shape, &layout, Part::whole_runs(shape), SPARE, Reason::SmallTables))
     }
 
     fn write_pressure(&self, shape: &Shape) -> Pressure {

@@ -18,7 +18,8 @@
 //! bytes. Under partial merges the base level of a leveling tree receives batches of B and holds up to two: 1 + its target/B,
 //! at most 3; the levels below it add one for tables that overlap only in part, as leveled trees are known for: T + 2.
 //! Skipping levels only saves writes, and so do larger batches. Pure tiering: one for every level in use; and the last
-//! allowed level, which is merged in place, is rewritten for every T − 1 incoming runs.
+//! allowed level, which is merged in place, is rewritten for every T − 1 incoming runs. Data that overlaps nothing costs none of
+//! this, but may have to be [joined](crate::compaction::policy::small).
 
 use super::*;
 
@@ -66,10 +67,16 @@ impl Layered {
                 Kind::Leveling => above + 1.0,
             }
         };
+        let memtable_bytes = self.base_bytes / (self.level0_runs as u64).max(1);
+        let joiner = Joiner { table_bytes: self.table_bytes, spare: SPARE };
+        let walls = |part: &Part| self.walls(shape, &layout, part);
         Promise {
             runs_per_level,
+            tables: Some(joiner.promised(shape, Part::whole_runs(shape), walls)),
             space_amplification: Some(space),
-            write_amplification: Some(1.0 + (1..=layout.last).map(writes).sum::<f64>()),
+            write_amplification: Some(
+                (1.0 + (1..=layout.last).map(writes).sum::<f64>()).max(joiner.writes(memtable_bytes)),
+            ),
         }
     }
 

@@ -77,6 +77,8 @@ pub(super) fn check_promise(sim: &Sim<Layered>) {
             sim.policy
         );
     }
+    let (tables, most) = (sim.tables().count(), promise.tables.expect("a bound"));
+    assert!(tables <= most, "{tables} tables of {most} {:?}", sim.policy);
     let layout = sim.policy.layout(&shape);
     for level in 1..layout.last {
         if layout.counts_bytes && !sim.policy.deterministic {

@@ -239,6 +239,9 @@ fn measure(way: Way, universe: f64, warm: usize, flushes: usize) -> Measured {
                 let runs = sizes.shape.runs(level).len();
                 assert!(runs <= bound.unwrap(), "level {level}: {runs} runs of {bound:?} {way:?}");
             }
+            let tables = sizes.shape.levels.iter().flat_map(|level| level.tables()).count();
+            let most = promise.tables.unwrap();
+            assert!(tables <= most, "{tables} tables of {most} after {flush} flushes {way:?}");
             let space = sizes.total as f64 / (sizes.live * universe * ENTRY as f64);
             let bound = promise.space_amplification.unwrap();
             assert!(space <= bound * 1.01, "space {space} of {bound} after {flush} flushes {way:?}");
