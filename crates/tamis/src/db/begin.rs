@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::collections::HashMap;
+use crate::db::catalogue::Directory;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::log::NextLog;
 use crate::error::{StorageError, WriteError};
@@ -211,7 +211,7 @@ impl DbInner {
         let keyspaces = self.directory.load_full();
         let in_memory: Vec<KeyspaceId> = {
             let holds = |ks: &&Arc<KeyspaceInner>| !ks.view.load().memtables.active.memtable.is_empty();
-            keyspaces.values().filter(holds).map(|keyspace| keyspace.id).collect()
+            self.filled.list().iter().filter(holds).map(|keyspace| keyspace.id).collect()
         };
         let mut manifest = None;
         let begun = (|| {
@@ -221,7 +221,7 @@ impl DbInner {
         let written = manifest.map(|number| files::manifest_path(&self.dir, number));
         let written = match &begun {
             Ok(()) => {
-                self.keep_filters_in_memory();
+                self.keep_filters_in_memory(None);
                 return begun;
             }
             Err(NotBegun::Unknown(_)) => {
@@ -243,7 +243,7 @@ impl DbInner {
     fn switch(
         &self,
         pending: &mut Pending,
-        keyspaces: &HashMap<KeyspaceId, Arc<KeyspaceInner>>,
+        keyspaces: &Directory,
         in_memory: &[KeyspaceId],
         flushed: &Flushed,
         made: &mut Option<u64>,
@@ -254,10 +254,8 @@ impl DbInner {
             let tables = flushed.tables.iter().filter(|(keyspace, _)| *keyspace == id);
             tables.map(|(_, table)| table.clone()).collect()
         };
-        let mut ordered: Vec<_> = keyspaces.values().collect();
-        ordered.sort_unstable_by_key(|keyspace| keyspace.id);
         let _work: Vec<_> = match self.is_waiting() {
-            true => ordered.iter().map(|ks| ks.filter.insert_flushed(&tables_of(ks.id))).collect(),
+            true => keyspaces.values().map(|ks| ks.filter.insert_flushed(&tables_of(ks.id))).collect(),
             false => Vec::new(),
         };
         let mut log = self.lock_log();
@@ -287,6 +285,7 @@ impl DbInner {
             let keyspace = &keyspaces[id];
             keyspace.replace_memtables(Memtables::new(fresh(keyspace)));
         }
+        in_memory.iter().for_each(|id| self.filled.tidy(&keyspaces[id]));
         Ok(())
     }
 
@@ -294,24 +293,24 @@ impl DbInner {
     pub(crate) fn describe_session(
         &self,
         state: &State,
-        keyspaces: &HashMap<KeyspaceId, Arc<KeyspaceInner>>,
+        keyspaces: &Directory,
         log: LogId,
         edit: &mut VersionEdit,
     ) {
-        for (ks, keyspace) in keyspaces {
+        for (ks, keyspace) in keyspaces.iter() {
             let options = state.reshaping.to_store(*ks, &keyspace.options).to_text();
-            if state.catalogue.tree().keyspaces[ks].options != options {
+            if *state.catalogue.tree().keyspaces[ks].options != *options {
                 edit.set_options.push((*ks, options));
             }
         }
-        for (ks, stored) in &state.catalogue.tree().keyspaces {
+        for (ks, stored) in state.catalogue.tree().keyspaces.iter() {
             if keyspaces.get(ks).is_some_and(|keyspace| !keyspace.filter.has_images()) {
                 edit.removed_filters.extend(stored.filter_files.keys().map(|file| (*ks, *file)));
             }
         }
         edit.next_epochs =
             state.catalogue.tree().keyspaces.iter().map(|(&ks, stored)| (ks, stored.next_epoch)).collect();
-        edit.log_floor = keyspaces.keys().map(|&ks| (ks, log)).collect();
+        edit.floor = Some(log);
     }
 
     /// Writes the options to a file for people to read. The session continues even without room for that.

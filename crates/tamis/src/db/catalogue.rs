@@ -20,22 +20,21 @@
 //! A failed edit publishes nothing and leaves the tree in memory as it was. After a panic under the lock the tree may be in any
 //! state, and no edit is made any more.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 
-use crate::collections::{HashMap, HashSet};
+use crate::collections::{HashMap, HashSet, SharedMap};
 use crate::db::begin::NotBegun;
 use crate::db::health::Health;
 use crate::db::images::FilterFiles;
 use crate::db::inner::KeyspaceInner;
 use crate::error::StorageError;
-use crate::ids::{FilterFileId, KeyspaceId, LogId, TableId};
+use crate::ids::{FilterFileId, KeyspaceId, TableId};
 use crate::io::FileSystem;
-use crate::read::{MemtableSlot, Memtables, View};
+use crate::read::{Memtables, View};
 use crate::tree::edit::VersionEdit;
 use crate::tree::files::manifest_path;
 use crate::tree::manifest::{Manifest, prepare_current, set_current, switch_current};
@@ -43,8 +42,8 @@ use crate::tree::open_table::{Garbage, OpenTable};
 use crate::tree::state::ManifestState;
 use crate::tree::version::Version;
 
-/// The keyspaces by id.
-pub(crate) type Directory = HashMap<KeyspaceId, Arc<KeyspaceInner>>;
+/// The keyspaces by id, in the order of their creation.
+pub(crate) type Directory = SharedMap<KeyspaceId, Arc<KeyspaceInner>>;
 
 /// The keyspaces for those who do not take `state`.
 #[derive(Debug)]
@@ -114,7 +113,11 @@ pub(crate) struct Catalogue {
     /// Set if the last edit failed.
     unsettled: Option<Unsettled>,
     tree: ManifestState,
-    keyspaces: BTreeMap<KeyspaceId, Arc<KeyspaceInner>>,
+    keyspaces: Directory,
+    /// Those whose entries expire, or used to.
+    aging: Directory,
+    /// Those with a filter for the whole tree.
+    filtered: Directory,
     published: Arc<Keyspaces>,
 }
 
@@ -127,9 +130,13 @@ impl Catalogue {
         health: &Arc<Health>,
         filter_files: &Arc<FilterFiles>,
         (tree, manifest_number): (ManifestState, u64),
-        keyspaces: BTreeMap<KeyspaceId, Arc<KeyspaceInner>>,
+        keyspaces: Directory,
     ) -> Catalogue {
-        let directory = keyspaces.iter().map(|(id, keyspace)| (*id, keyspace.clone())).collect();
+        let those = |which: fn(&KeyspaceInner) -> bool| -> Directory {
+            let found = keyspaces.iter().filter(|(_, keyspace)| which(keyspace));
+            found.map(|(id, keyspace)| (*id, keyspace.clone())).collect()
+        };
+        let (aging, filtered) = (those(is_aging), those(is_filtered));
         Catalogue {
             dir,
             fs: fs.clone(),
@@ -141,8 +148,10 @@ impl Catalogue {
             manifest_number,
             unsettled: None,
             tree,
+            aging,
+            filtered,
+            published: Arc::new(Keyspaces(ArcSwap::from_pointee(keyspaces.clone()))),
             keyspaces,
-            published: Arc::new(Keyspaces(ArcSwap::from_pointee(directory))),
         }
     }
 
@@ -155,13 +164,23 @@ impl Catalogue {
         &self.tree
     }
 
-    pub(crate) fn keyspaces(&self) -> &BTreeMap<KeyspaceId, Arc<KeyspaceInner>> {
+    pub(crate) fn keyspaces(&self) -> &Directory {
         &self.keyspaces
+    }
+
+    /// Returns the keyspaces whose entries expire, or used to.
+    pub(crate) fn aging(&self) -> &Directory {
+        &self.aging
+    }
+
+    /// Returns the keyspaces with a filter for the whole tree.
+    pub(crate) fn filtered(&self) -> &Directory {
+        &self.filtered
     }
 
     /// Returns the keyspace of this name.
     pub(crate) fn named(&self, name: &str) -> Option<&Arc<KeyspaceInner>> {
-        self.keyspaces.values().find(|keyspace| keyspace.name() == name)
+        self.keyspaces.get(&self.tree.named(name)?)
     }
 
     /// Reports whether edits can be made.
@@ -191,46 +210,29 @@ impl Catalogue {
     /// Sets the next epoch of a keyspace, lower than it was.
     #[cfg(test)]
     pub(crate) fn forget_epochs(&mut self, keyspace: KeyspaceId, next: u64) {
-        self.tree.keyspaces.get_mut(&keyspace).expect("a keyspace").next_epoch = next;
-    }
-
-    /// Returns the keyspaces whose active memtables hold back this log or an earlier one.
-    pub(crate) fn holding_back(&self, log: LogId) -> Vec<Arc<KeyspaceInner>> {
-        let holds = |ks: &&Arc<KeyspaceInner>| {
-            let active = &ks.view.load().memtables.active;
-            !active.memtable.is_empty() && active.first_log.load(Ordering::Relaxed) <= log
-        };
-        self.keyspaces.values().filter(holds).cloned().collect()
-    }
-
-    /// Returns, for every keyspace, the oldest log that holds writes which are in no table once `flushed` is: at the latest
-    /// `current`.
-    pub(crate) fn log_floors(
-        &self,
-        current: LogId,
-        flushed: &[Arc<MemtableSlot>],
-    ) -> Vec<(KeyspaceId, LogId)> {
-        let floor = |ks: &Arc<KeyspaceInner>| {
-            let view = ks.view.load();
-            let is_flushed = |slot: &Arc<MemtableSlot>| flushed.iter().any(|gone| Arc::ptr_eq(gone, slot));
-            let waits = |slot: &&Arc<MemtableSlot>| !slot.memtable.is_empty() && !is_flushed(slot);
-            let waiting = view.memtables.iter().filter(waits);
-            let oldest = waiting.map(|slot| slot.first_log.load(Ordering::Relaxed)).min();
-            (ks.id, oldest.unwrap_or(current))
-        };
-        self.keyspaces.values().map(floor).collect()
+        Arc::make_mut(self.tree.keyspaces.get_mut(&keyspace).expect("a keyspace")).next_epoch = next;
     }
 
     /// Adds a keyspace that a durable edit created.
     pub(crate) fn add(&mut self, keyspace: Arc<KeyspaceInner>) {
+        if is_aging(&keyspace) {
+            self.aging.insert(keyspace.id, keyspace.clone());
+        }
+        if is_filtered(&keyspace) {
+            self.filtered.insert(keyspace.id, keyspace.clone());
+        }
         self.keyspaces.insert(keyspace.id, keyspace);
     }
 
     /// Removes a keyspace that a durable edit dropped.
     pub(crate) fn remove(&mut self, keyspace: &KeyspaceInner) {
         keyspace.dropped.store(true, Ordering::Relaxed);
-        keyspace.view.load().version.tables.iter().for_each(|table| table.mark_obsolete());
+        let view = keyspace.view.load();
+        view.version.tables.iter().for_each(|table| table.mark_obsolete());
+        view.memtables.iter().for_each(|slot| slot.memtable.retire());
         self.keyspaces.remove(&keyspace.id);
+        self.aging.remove(&keyspace.id);
+        self.filtered.remove(&keyspace.id);
     }
 
     /// Replaces the tree by a later one, which the writer of a database that is followed has made. The views stay.
@@ -256,13 +258,15 @@ impl Catalogue {
     /// Removes a keyspace that the writer has dropped. Its files are the writer's to remove.
     pub(crate) fn forget(&mut self, keyspace: &KeyspaceInner) {
         keyspace.dropped.store(true, Ordering::Relaxed);
+        keyspace.view.load().memtables.iter().for_each(|slot| slot.memtable.retire());
         self.keyspaces.remove(&keyspace.id);
+        self.aging.remove(&keyspace.id);
+        self.filtered.remove(&keyspace.id);
     }
 
     /// Publishes the keyspaces after a change of them.
     pub(crate) fn publish_keyspaces(&self) {
-        let directory = self.keyspaces.iter().map(|(id, keyspace)| (*id, keyspace.clone())).collect();
-        self.published.0.store(Arc::new(directory));
+        self.published.0.store(Arc::new(self.keyspaces.clone()));
     }
 
     /// Makes an edit durable and applies it to the tree in memory. `opened` are the tables that the edit adds; `complete` adds
@@ -431,6 +435,14 @@ impl Catalogue {
     pub(crate) fn end(&mut self) -> Option<Manifest> {
         self.manifest.take()
     }
+}
+
+fn is_aging(keyspace: &KeyspaceInner) -> bool {
+    keyspace.age.keep_seq()
+}
+
+fn is_filtered(keyspace: &KeyspaceInner) -> bool {
+    keyspace.filter.grf().is_some()
 }
 
 /// Returns the tables of an edit that are new: those that it moves are already in use.

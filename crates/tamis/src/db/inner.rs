@@ -80,6 +80,7 @@ use crate::db::consumers::Consumers;
 use crate::db::counters::WriteCounters;
 use crate::db::elastic::Elastic;
 use crate::db::expiry::{Age, Expiry};
+use crate::db::filled::Filled;
 use crate::db::filters::FilterUpkeep;
 use crate::db::follow::Follower;
 use crate::db::for_reads::ReadDebts;
@@ -116,7 +117,7 @@ use crate::operators::{KeyspaceOperators, Unregistered};
 use crate::options::{KeyspaceOptions, Options};
 use crate::read::{AllReads, Gaps, Numbering, ReadCounters};
 use crate::read::{MemtableSlot, Memtables, View};
-use crate::select::TreeFilter;
+use crate::select::{Task, TreeFilter};
 use crate::table::ReaderConfig;
 use crate::table::cache::BlockCache;
 use crate::tree::edit::VersionEdit;
@@ -271,7 +272,16 @@ impl KeyspaceInner {
 
     /// Under the `state` lock.
     pub(crate) fn replace_view(&self, view: Arc<View>) {
+        let memtables = view.memtables.clone();
         let old = self.view.swap(view);
+        for slot in old.memtables.iter() {
+            let is_in = |slots: &[Arc<MemtableSlot>]| slots.iter().any(|other| Arc::ptr_eq(other, slot));
+            match is_in(&memtables.sealed) {
+                true => slot.memtable.seal(),
+                false if !is_in(std::slice::from_ref(&memtables.active)) => slot.memtable.retire(),
+                false => {}
+            }
+        }
         self.old_views.note(&old);
     }
 
@@ -319,6 +329,11 @@ impl KeyspaceInner {
         })
     }
 
+    /// Reports whether its entries, or its deletes, are to go within some time.
+    pub(crate) fn is_timed(&self) -> bool {
+        self.options.time_to_live.is_some() || self.options.max_tombstone_age.is_some()
+    }
+
     pub(crate) fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Relaxed)
     }
@@ -342,6 +357,13 @@ pub(crate) struct State {
     pub(crate) logs: LogFiles,
     /// Whether background threads must end.
     pub(crate) closing: bool,
+}
+
+impl State {
+    /// Returns the next work on a filter of any keyspace.
+    pub(crate) fn next_filter_work(&mut self) -> Option<(Arc<KeyspaceInner>, Task)> {
+        self.filters.next(&self.catalogue)
+    }
 }
 
 /// An open database.
@@ -382,6 +404,8 @@ pub(crate) struct DbInner {
     pub(crate) beginning: Beginning,
     /// The keyspaces by id, for the write path (which does not take `state`).
     pub(crate) directory: Arc<Keyspaces>,
+    /// The keyspaces whose memtables may hold something.
+    pub(crate) filled: Arc<Filled>,
     pub(crate) health: Arc<Health>,
     pub(crate) room: Arc<Room>,
     pub(crate) reserve: Reserve,
@@ -463,7 +487,9 @@ impl DbInner {
     ) {
         for (keyspace, old, new) in state.catalogue.publish(edit, opened, change) {
             self.elastic.change(&old, &new);
-            state.filters.tree_changed(keyspace.id);
+            state.filters.tree_changed(&keyspace);
+            state.scheduler.note_change(keyspace.id);
+            state.scheduler.note_memtables(&keyspace);
             self.warn_of_filter(&keyspace);
             self.update_pressure(state, &keyspace);
         }

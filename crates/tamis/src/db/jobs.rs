@@ -309,8 +309,11 @@ pub(crate) struct Settling<'d>(&'d DbInner);
 
 impl<'d> Settling<'d> {
     pub(crate) fn new(db: &'d DbInner) -> Settling<'d> {
-        let _state = db.state();
+        let mut state = db.state();
         db.background.settling.fetch_add(1, Relaxed);
+        let State { scheduler, filters, catalogue, .. } = &mut *state;
+        scheduler.rounds.note_all(catalogue.keyspaces());
+        filters.note_all(catalogue);
         db.monitor.notify();
         Settling(db)
     }
@@ -329,15 +332,11 @@ impl DbInner {
         self.write_counters.pace_nanos.add(waited.as_nanos() as u64);
     }
 
-    /// Returns the number of bytes that a new compaction may write; see [`room`](crate::db::room). O(keyspaces + jobs).
+    /// Returns the number of bytes that a new compaction may write; see [`room`](crate::db::room). O(jobs).
     pub(crate) fn room(&self, state: &State) -> Option<u64> {
         let free = self.room.free()?;
-        let memtables = state.catalogue.keyspaces().values().map(|keyspace| {
-            let view = keyspace.view.load();
-            let full = view.memtables.iter().filter(|slot| !slot.memtable.is_empty());
-            full.map(|slot| slot.memtable.memory_bytes() as u64).sum::<u64>()
-        });
-        Some(free.saturating_sub(state.scheduler.promised().saturating_add(memtables.sum())))
+        let memtables = self.chunks.active() + self.chunks.sealed();
+        Some(free.saturating_sub(state.scheduler.promised().saturating_add(memtables)))
     }
 
     /// Cancels all running compactions, and waits until they have ended.

@@ -9,12 +9,13 @@
 use std::sync::Arc;
 
 use crate::db::expiry::Age;
-use crate::db::inner::{DbInner, KeyspaceInner, SharedParts, State};
+use crate::db::inner::{DbInner, KeyspaceInner, SharedParts};
 use crate::db::{Db, Keyspace};
 use crate::error::{AdminError, WriteError};
 use crate::ids::DEFAULT_KEYSPACE;
 use crate::operators::Unregistered;
 use crate::options::KeyspaceOptions;
+use crate::read::MemtableSlot;
 use crate::tree::edit::VersionEdit;
 
 /// Begins the names of keyspaces that programs do not see. No program can make one, for it is a control character.
@@ -150,8 +151,9 @@ impl DbInner {
                 numbering: &self.numbering,
             },
         ));
+        self.expiry.join(&inner);
         state.catalogue.add(inner.clone());
-        self.publish_directory(&state);
+        state.catalogue.publish_keyspaces();
         Ok(inner)
     }
 
@@ -189,23 +191,29 @@ impl DbInner {
         if keyspace.id == DEFAULT_KEYSPACE {
             return Err(AdminError::DefaultKeyspace);
         }
-        let edit = VersionEdit { drop_keyspaces: vec![keyspace.id], ..VersionEdit::default() };
+        // Its writes need no log any more.
+        let is_its = |slot: &Arc<MemtableSlot>| {
+            keyspace.view.load().memtables.iter().any(|other| Arc::ptr_eq(other, slot))
+        };
+        let (_, floor) = self.filled.floors(keyspace.id, state.logs.current(), is_its);
+        let edit =
+            VersionEdit { drop_keyspaces: vec![keyspace.id], floor: Some(floor), ..VersionEdit::default() };
         let dropped = self.commit_edit(&mut state, edit, Vec::new(), |_, _| unreachable!("no tables change"));
         // If the drop took effect after all, later writes to the keyspace would be lost.
         dropped.inspect_err(|error| self.health.suspend(error))?;
         state.catalogue.remove(&keyspace);
+        self.filled.tidy(&keyspace);
+        state.scheduler.note_dropped_keyspace(&keyspace);
         self.elastic.dropped(&keyspace.view.load().version);
         self.history.forget(keyspace.id);
-        self.publish_directory(&state);
+        if keyspace.is_timed() {
+            self.expiry.configure(state.catalogue.keyspaces().values().map(|keyspace| &**keyspace));
+        }
+        state.catalogue.publish_keyspaces();
         self.release_logs(&mut state);
         drop(state);
         self.monitor.notify();
         Ok(())
-    }
-
-    fn publish_directory(&self, state: &State) {
-        self.expiry.configure(state.catalogue.keyspaces().values().map(|keyspace| &**keyspace));
-        state.catalogue.publish_keyspaces();
     }
 }
 

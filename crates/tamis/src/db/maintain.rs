@@ -60,14 +60,27 @@ impl DbInner {
         };
         let _settling = Settling::new(self);
         let mut state = self.state();
-        while state.catalogue.keyspaces().values().any(|ks| busy(&state, ks)) {
-            self.health.check_writable()?;
-            state
-                .catalogue
-                .keyspaces()
-                .values()
-                .try_for_each(|keyspace| state.scheduler.check_flushes(keyspace.id))?;
-            state = self.monitor.wait(state);
+        // From the last one that was busy on. At the end all are looked at once more, without a wait.
+        let mut from = None;
+        loop {
+            let all = state.catalogue.keyspaces();
+            let found = match from {
+                None => all.values().find(|ks| busy(&state, ks)),
+                Some(id) => {
+                    let again = all.get(&id).into_iter().chain(all.after(&id).map(|(_, ks)| ks));
+                    again.into_iter().find(|ks| busy(&state, ks))
+                }
+            };
+            match found.map(|ks| ks.id) {
+                None if from.is_none() => break,
+                None => from = None,
+                busy => {
+                    from = busy;
+                    self.health.check_writable()?;
+                    state.scheduler.check_all_flushes()?;
+                    state = self.monitor.wait(state);
+                }
+            }
         }
         drop(state);
         // Callers want to see the final set of files.

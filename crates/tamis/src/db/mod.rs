@@ -16,6 +16,7 @@ mod covered;
 mod deletions;
 pub(crate) mod elastic;
 pub(crate) mod expiry;
+mod filled;
 mod filters;
 mod flush;
 mod follow;

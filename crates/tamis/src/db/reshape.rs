@@ -150,7 +150,7 @@ impl DbInner {
         if current.options.deterministic && !keyspace.view.load().version.runs.is_empty() {
             state.reshaping.of(keyspace.id).waiting = Some(next);
         } else {
-            self.put_into_effect(&state, keyspace, next);
+            self.put_into_effect(&mut state, keyspace, next);
         }
         drop(state);
         self.monitor.notify();
@@ -172,13 +172,14 @@ impl DbInner {
         }
     }
 
-    fn put_into_effect(&self, state: &State, keyspace: &KeyspaceInner, next: Arc<Shaping>) {
+    fn put_into_effect(&self, state: &mut State, keyspace: &KeyspaceInner, next: Arc<Shaping>) {
         let allocation = next.options.filter_allocation;
         let before = keyspace.shaping.swap(next).options.filter_allocation;
         if allocation != before && keyspace.filter.accesses().is_some() {
             // The selector tells whether gets are counted.
             state.catalogue.publish_selector(keyspace);
         }
+        state.scheduler.note_change(keyspace.id);
         self.update_pressure(state, keyspace);
         self.hold_for_snapshots(keyspace);
     }

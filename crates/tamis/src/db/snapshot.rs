@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 
-use crate::collections::HashMap;
+use crate::db::catalogue::Directory;
 use crate::db::inner::{DbInner, KeyspaceInner};
 use crate::db::keyspace::Keyspace;
 use crate::db::readable::Place;
@@ -151,7 +151,7 @@ impl SnapshotPin {
 }
 
 /// Returns the views of the keyspaces whose policy drops data, or of `all` where another process merges and does not know of the snapshot.
-fn views_to_hold(directory: &HashMap<KeyspaceId, Arc<KeyspaceInner>>, all: bool) -> Views {
+fn views_to_hold(directory: &Directory, all: bool) -> Views {
     let drops = |keyspace: &&Arc<KeyspaceInner>| all || keyspace.shaping.load().policy.drops_data();
     directory.values().filter(drops).map(|keyspace| (keyspace.id, keyspace.view.load_full())).collect()
 }
