@@ -157,7 +157,6 @@ impl Names {
 }
 
 /// One keyspace of an open database.
-#[derive(Debug)]
 pub(crate) struct KeyspaceInner {
     pub(crate) id: KeyspaceId,
     /// Changed under `state`, read without a lock.
@@ -185,6 +184,8 @@ pub(crate) struct KeyspaceInner {
     /// Where memtables take their memory from.
     chunks: Arc<ChunkPool>,
 }
+
+debug_as!(KeyspaceInner, "KeyspaceInner", keyspace => "name": keyspace.name());
 
 /// What a keyspace shares with the others of its database.
 pub(crate) struct SharedParts<'a> {
@@ -367,7 +368,6 @@ impl State {
 }
 
 /// An open database.
-#[derive(Debug)]
 pub(crate) struct DbInner {
     pub(crate) dir: PathBuf,
     pub(crate) fs: Arc<dyn FileSystem>,
@@ -424,6 +424,8 @@ pub(crate) struct DbInner {
     /// The directory lock; taken out by `close`.
     pub(crate) lock: Mutex<Option<Box<dyn DirLock>>>,
 }
+
+debug_as!(DbInner, "DbInner", db => "path": db.dir);
 
 impl DbInner {
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {

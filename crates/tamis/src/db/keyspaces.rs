@@ -258,3 +258,6 @@ fn check_name(name: &str) -> Result<(), AdminError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

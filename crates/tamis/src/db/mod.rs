@@ -98,12 +98,13 @@ pub use tune::TuningDecision;
 pub use verify::{VerifiedFile, VerifiedKind, VerifyReport};
 
 /// The state shared by all handles of one open database; dropping the last handle closes the database.
-#[derive(Debug)]
 pub(crate) struct Handle {
     pub(crate) inner: Arc<DbInner>,
     workers: Mutex<Option<Workers>>,
     shut: AtomicBool,
 }
+
+debug_as!(Handle, "Handle", handle => "db": handle.inner);
 
 impl Handle {
     /// Commits a batch of this database; without a durability of its own, with the database's.
@@ -216,10 +217,12 @@ impl Drop for Handle {
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Db {
     default: Keyspace,
 }
+
+debug_as!(Db, "Db", db => "path": db.inner().dir, "keyspaces": db.inner().directory.load().len());
 
 impl Db {
     /// Opens the database in `path`, creating it if the options allow.

@@ -110,12 +110,13 @@ impl LiveSnapshots {
 }
 
 /// Keeps the data that a snapshot sees from being dropped.
-#[derive(Debug)]
 pub(crate) struct SnapshotPin {
     handle: Arc<Handle>,
     pub(crate) seq: SeqNo,
     pub(crate) held: Arc<PinnedViews>,
 }
+
+debug_as!(SnapshotPin, "SnapshotPin", pin => "seq": pin.seq);
 
 impl SnapshotPin {
     /// Costs a lock and a visit to every keyspace. `transaction`: whether it is that of a transaction.
@@ -201,11 +202,13 @@ impl DbInner {
 /// assert_eq!(db.get("key")?.unwrap(), "new");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Snapshot {
     db: Db,
     pin: Arc<SnapshotPin>,
 }
+
+debug_as!(Snapshot, "Snapshot", snapshot => "seq": snapshot.pin.seq, "path": snapshot.db.inner().dir);
 
 impl Snapshot {
     pub(crate) fn new(db: &Db) -> Snapshot {
@@ -235,11 +238,13 @@ impl Snapshot {
 
 /// One keyspace as a [`Snapshot`] sees it. Its reads are those of [`Readable`](crate::Readable), which need no import
 /// here.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct SnapshotView<'s> {
     snapshot: &'s Snapshot,
     keyspace: &'s Keyspace,
 }
+
+debug_as!(SnapshotView<'_>, "SnapshotView", view => "seq": view.snapshot.pin.seq, "keyspace": view.keyspace.name());
 
 impl SnapshotView<'_> {
     pub(super) fn pinned_place(&self) -> Place<'_> {

@@ -59,8 +59,13 @@ const EXCESS_SHARE: u64 = 8;
 /// assert_eq!(memory.members().len(), 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct SharedWriteMemory(Arc<Pool>);
+
+debug_as!(SharedWriteMemory, "SharedWriteMemory", memory =>
+    "bytes": memory.bytes(),
+    "members": memory.0.members.lock().joined.len()
+);
 
 /// What the memtables of one database take of a [`SharedWriteMemory`]. Sizes are in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
