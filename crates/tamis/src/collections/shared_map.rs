@@ -232,7 +232,7 @@ mod tests {
         changed.insert(5000, 7);
         let shared = map.chunks.iter().zip(&*changed.chunks).filter(|(a, b)| Arc::ptr_eq(a, b)).count();
         assert_eq!(shared, map.chunks.len() - 1);
-        (0..10_000).filter(|i| i % 64 != 0).for_each(|i| drop(changed.remove(&i)));
+        (0..10_000).filter(|i| i % 64 != 0).for_each(|i| _ = changed.remove(&i));
         assert_eq!((changed.len(), map.len()), (157, 10_000));
         assert!(changed.chunks.len() < 20, "{} chunks for 157 entries", changed.chunks.len());
     }

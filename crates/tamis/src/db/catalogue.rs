@@ -45,16 +45,58 @@ use crate::tree::version::Version;
 /// The keyspaces by id, in the order of their creation.
 pub(crate) type Directory = SharedMap<KeyspaceId, Arc<KeyspaceInner>>;
 
+/// The keyspaces, and by themselves those that not only their users look at. A copy shares them all.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sorted {
+    all: Directory,
+    /// Those whose entries expire, or used to.
+    pub(crate) aging: Directory,
+    /// Those whose policy drops data that was never deleted.
+    pub(crate) dropping: Directory,
+    /// Those with a filter for the whole tree.
+    pub(crate) filtered: Directory,
+}
+
+impl Sorted {
+    fn add(&mut self, keyspace: &Arc<KeyspaceInner>) {
+        let add = |to: &mut Directory| _ = to.insert(keyspace.id, keyspace.clone());
+        add(&mut self.all);
+        if keyspace.age.keep_seq() {
+            add(&mut self.aging);
+        }
+        if keyspace.filter.grf().is_some() {
+            add(&mut self.filtered);
+        }
+        if keyspace.shaping.load().policy.drops_data() {
+            add(&mut self.dropping);
+        }
+    }
+
+    fn remove(&mut self, keyspace: KeyspaceId) {
+        for from in [&mut self.all, &mut self.aging, &mut self.dropping, &mut self.filtered] {
+            from.remove(&keyspace);
+        }
+    }
+}
+
+impl std::ops::Deref for Sorted {
+    type Target = Directory;
+
+    fn deref(&self) -> &Directory {
+        &self.all
+    }
+}
+
 /// The keyspaces for those who do not take `state`.
 #[derive(Debug)]
-pub(crate) struct Keyspaces(ArcSwap<Directory>);
+pub(crate) struct Keyspaces(ArcSwap<Sorted>);
 
 impl Keyspaces {
-    pub(crate) fn load(&self) -> Guard<Arc<Directory>> {
+    pub(crate) fn load(&self) -> Guard<Arc<Sorted>> {
         self.0.load()
     }
 
-    pub(crate) fn load_full(&self) -> Arc<Directory> {
+    pub(crate) fn load_full(&self) -> Arc<Sorted> {
         self.0.load_full()
     }
 }
@@ -113,11 +155,7 @@ pub(crate) struct Catalogue {
     /// Set if the last edit failed.
     unsettled: Option<Unsettled>,
     tree: ManifestState,
-    keyspaces: Directory,
-    /// Those whose entries expire, or used to.
-    aging: Directory,
-    /// Those with a filter for the whole tree.
-    filtered: Directory,
+    keyspaces: Sorted,
     published: Arc<Keyspaces>,
 }
 
@@ -132,11 +170,8 @@ impl Catalogue {
         (tree, manifest_number): (ManifestState, u64),
         keyspaces: Directory,
     ) -> Catalogue {
-        let those = |which: fn(&KeyspaceInner) -> bool| -> Directory {
-            let found = keyspaces.iter().filter(|(_, keyspace)| which(keyspace));
-            found.map(|(id, keyspace)| (*id, keyspace.clone())).collect()
-        };
-        let (aging, filtered) = (those(is_aging), those(is_filtered));
+        let mut sorted = Sorted::default();
+        keyspaces.values().for_each(|keyspace| sorted.add(keyspace));
         Catalogue {
             dir,
             fs: fs.clone(),
@@ -148,10 +183,8 @@ impl Catalogue {
             manifest_number,
             unsettled: None,
             tree,
-            aging,
-            filtered,
-            published: Arc::new(Keyspaces(ArcSwap::from_pointee(keyspaces.clone()))),
-            keyspaces,
+            published: Arc::new(Keyspaces(ArcSwap::from_pointee(sorted.clone()))),
+            keyspaces: sorted,
         }
     }
 
@@ -164,18 +197,8 @@ impl Catalogue {
         &self.tree
     }
 
-    pub(crate) fn keyspaces(&self) -> &Directory {
+    pub(crate) fn keyspaces(&self) -> &Sorted {
         &self.keyspaces
-    }
-
-    /// Returns the keyspaces whose entries expire, or used to.
-    pub(crate) fn aging(&self) -> &Directory {
-        &self.aging
-    }
-
-    /// Returns the keyspaces with a filter for the whole tree.
-    pub(crate) fn filtered(&self) -> &Directory {
-        &self.filtered
     }
 
     /// Returns the keyspace of this name.
@@ -214,14 +237,16 @@ impl Catalogue {
     }
 
     /// Adds a keyspace that a durable edit created.
-    pub(crate) fn add(&mut self, keyspace: Arc<KeyspaceInner>) {
-        if is_aging(&keyspace) {
-            self.aging.insert(keyspace.id, keyspace.clone());
-        }
-        if is_filtered(&keyspace) {
-            self.filtered.insert(keyspace.id, keyspace.clone());
-        }
-        self.keyspaces.insert(keyspace.id, keyspace);
+    pub(crate) fn add(&mut self, keyspace: &Arc<KeyspaceInner>) {
+        self.keyspaces.add(keyspace);
+    }
+
+    /// Publishes that another policy decides about a keyspace's data.
+    pub(crate) fn policy_changed(&mut self, keyspace: KeyspaceId) {
+        let Some(keyspace) = self.keyspaces.get(&keyspace).cloned() else { return };
+        self.keyspaces.remove(keyspace.id);
+        self.keyspaces.add(&keyspace);
+        self.publish_keyspaces();
     }
 
     /// Removes a keyspace that a durable edit dropped.
@@ -230,9 +255,7 @@ impl Catalogue {
         let view = keyspace.view.load();
         view.version.tables.iter().for_each(|table| table.mark_obsolete());
         view.memtables.iter().for_each(|slot| slot.memtable.retire());
-        self.keyspaces.remove(&keyspace.id);
-        self.aging.remove(&keyspace.id);
-        self.filtered.remove(&keyspace.id);
+        self.keyspaces.remove(keyspace.id);
     }
 
     /// Replaces the tree by a later one, which the writer of a database that is followed has made. The views stay.
@@ -259,9 +282,7 @@ impl Catalogue {
     pub(crate) fn forget(&mut self, keyspace: &KeyspaceInner) {
         keyspace.dropped.store(true, Ordering::Relaxed);
         keyspace.view.load().memtables.iter().for_each(|slot| slot.memtable.retire());
-        self.keyspaces.remove(&keyspace.id);
-        self.aging.remove(&keyspace.id);
-        self.filtered.remove(&keyspace.id);
+        self.keyspaces.remove(keyspace.id);
     }
 
     /// Publishes the keyspaces after a change of them.
@@ -435,14 +456,6 @@ impl Catalogue {
     pub(crate) fn end(&mut self) -> Option<Manifest> {
         self.manifest.take()
     }
-}
-
-fn is_aging(keyspace: &KeyspaceInner) -> bool {
-    keyspace.age.keep_seq()
-}
-
-fn is_filtered(keyspace: &KeyspaceInner) -> bool {
-    keyspace.filter.grf().is_some()
 }
 
 /// Returns the tables of an edit that are new: those that it moves are already in use.

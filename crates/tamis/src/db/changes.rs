@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::batch::{BatchOp, GroupHeader, Ops};
-use crate::db::catalogue::Directory;
+use crate::db::catalogue::Sorted;
 use crate::db::inner::DbInner;
 use crate::db::log::Place;
 use crate::db::{Db, Handle};
@@ -54,7 +54,7 @@ pub struct Change {
     start: SeqNo,
     operations: Vec<u8>,
     durable: bool,
-    keyspaces: Arc<Directory>,
+    keyspaces: Arc<Sorted>,
 }
 
 debug_as!(Change, "Change", change => "first_seq": change.first, "last_seq": change.last, "bytes": change.operations.len());

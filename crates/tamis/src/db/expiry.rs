@@ -274,7 +274,7 @@ impl Expiry {
             self.note();
         }
         edit.times = self.unsaved(&catalogue.tree().times);
-        for (id, keyspace) in catalogue.aging().iter() {
+        for (id, keyspace) in catalogue.keyspaces().aging.iter() {
             let stored = catalogue.tree().keyspaces.get(id).and_then(|stored| stored.ages);
             let ages = keyspace.age.ages().filter(|ages| Some(*ages) != stored);
             edit.ages.extend(ages.map(|ages| (*id, ages)));

@@ -53,7 +53,7 @@ impl FilterUpkeep {
 
     /// Returns the next work on a filter of any keyspace.
     pub(crate) fn next(&mut self, catalogue: &Catalogue) -> Option<(Arc<KeyspaceInner>, Task)> {
-        for keyspace in self.rounds.next(catalogue.filtered()) {
+        for keyspace in self.rounds.next(&catalogue.keyspaces().filtered) {
             if let Some(task) = self.task(&keyspace) {
                 self.rounds.note_work(keyspace.id);
                 return Some((keyspace, task));
@@ -65,7 +65,7 @@ impl FilterUpkeep {
 
     /// Records that work may be due on each filter.
     pub(crate) fn note_all(&mut self, catalogue: &Catalogue) {
-        self.rounds.note_all(catalogue.filtered());
+        self.rounds.note_all(&catalogue.keyspaces().filtered);
     }
 
     /// Returns the work due for a keyspace's filter, unless a thread is already working on it.
@@ -350,7 +350,8 @@ impl DbInner {
         filters.note_all(catalogue);
         self.monitor.notify();
         loop {
-            if !state.catalogue.filtered().values().any(|keyspace| state.filters.is_busy(keyspace)) {
+            if !state.catalogue.keyspaces().filtered.values().any(|keyspace| state.filters.is_busy(keyspace))
+            {
                 drop(state);
                 self.elastic.settle();
                 return Ok(());

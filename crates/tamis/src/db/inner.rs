@@ -33,7 +33,7 @@
 //! ([`begin`](super::begin)) comes before all of them, then those of [`Prepared`] and [`Consumers`], and then the one that is held while images of filters are saved
 //! ([`images`](super::images)). The lock of memory that several databases share ([`memory`](crate::memory)) is taken with none of these
 //! held; under it only the division of read memory and what follows it here are taken, of any of these databases. That of the
-//! memory for memtables ([`memory::writes`](crate::memory::writes)) is a leaf.
+//! memory for memtables ([`memory::writes`](crate::memory::writes)) is a leaf but for the list of filled keyspaces.
 //!
 //! 1. A keyspace's filter work ([`Grf::work`](crate::select::Grf::work)): held while keys are added to its global filter.
 //! 2. `log`: the current [log](Log) and the next sequence number. Only its holder appends to the log. Batches that commit alone
@@ -49,7 +49,7 @@
 //! 8. The in-memory state of elastic filters ([`Elastic`]).
 //!
 //! Leaf locks, which may be taken while any of these is held and under which no other is taken: the queue of writers and their turns,
-//! of threads that wait until a number is visible, a memtable's, the chunks that memtables hand on, a keyspace's [views that were replaced](super::readers), its [gaps](crate::read::Gaps) (whose holder may *try* to take the log) and the place of its last deletions, since when a log is idle, recent commits ([`History`]), the table of [`Locks`], the reserve's, the list of opened filter files, the cause of a late beginning, those within a global filter, obsolete files, scrub, warnings,
+//! of threads that wait until a number is visible, a memtable's, the chunks that memtables hand on, a keyspace's [views that were replaced](super::readers), the list of [filled keyspaces](Filled), its [gaps](crate::read::Gaps) (whose holder may *try* to take the log) and the place of its last deletions, since when a log is idle, recent commits ([`History`]), the table of [`Locks`], the reserve's, the list of opened filter files, the cause of a late beginning, those within a global filter, obsolete files, scrub, warnings,
 //! decisions, the directory lock, the queue of [events](crate::observe).
 //!
 //! The mutexes within [`Background`], [`Room`] and [`Health`] (free space, the budget of background writes, why writes are

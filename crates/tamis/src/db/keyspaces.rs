@@ -152,7 +152,7 @@ impl DbInner {
             },
         ));
         self.expiry.join(&inner);
-        state.catalogue.add(inner.clone());
+        state.catalogue.add(&inner);
         state.catalogue.publish_keyspaces();
         Ok(inner)
     }

@@ -179,6 +179,8 @@ impl DbInner {
             // The selector tells whether gets are counted.
             state.catalogue.publish_selector(keyspace);
         }
+        // Before live snapshots are told: later ones find it.
+        state.catalogue.policy_changed(keyspace.id);
         state.scheduler.note_change(keyspace.id);
         self.update_pressure(state, keyspace);
         self.hold_for_snapshots(keyspace);

@@ -263,6 +263,7 @@ impl Scheduler {
         };
         let keyspace = self.sealed.values().find(|ks| !self.get(ks.id).is_some_and(held_back))?.clone();
         let sealed = &keyspace.view.load().memtables.sealed;
+        debug_assert!(!sealed.is_empty(), "the queue was told of each change");
         // After a failure, say on a full disk, what needs least room goes first.
         let failed = self.get(keyspace.id).is_some_and(|jobs| jobs.flush_backoff.is_some());
         let together = Scheduler::flushed_together(

@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 
-use crate::db::catalogue::Directory;
+use crate::db::catalogue::{Directory, Sorted};
 use crate::db::inner::{DbInner, KeyspaceInner};
 use crate::db::keyspace::Keyspace;
 use crate::db::readable::Place;
@@ -119,7 +119,7 @@ pub(crate) struct SnapshotPin {
 debug_as!(SnapshotPin, "SnapshotPin", pin => "seq": pin.seq);
 
 impl SnapshotPin {
-    /// Costs a lock and a visit to every keyspace. `transaction`: whether it is that of a transaction.
+    /// Costs a lock and a visit to every keyspace whose entries expire or whose policy drops data. `transaction`: whether it is that of a transaction.
     pub(crate) fn new(handle: &Arc<Handle>, transaction: bool) -> Arc<SnapshotPin> {
         let db = &handle.inner;
         let taken = db.now();
@@ -129,7 +129,8 @@ impl SnapshotPin {
         let (seq, expired, views) = loop {
             let directory = db.directory.load();
             let views = views_to_hold(&directory, db.follower.is_some());
-            let horizons = directory.values().map(|keyspace| (keyspace.id, db.expiry.expired(keyspace)));
+            let horizons =
+                directory.aging.values().map(|keyspace| (keyspace.id, db.expiry.expired(keyspace)));
             let expired = horizons.filter(|(_, expired)| *expired > 0).collect();
             let seq = db.visible();
             // A view replaced meanwhile may lack the newest of the writes up to `seq`.
@@ -152,9 +153,9 @@ impl SnapshotPin {
 }
 
 /// Returns the views of the keyspaces whose policy drops data, or of `all` where another process merges and does not know of the snapshot.
-fn views_to_hold(directory: &Directory, all: bool) -> Views {
-    let drops = |keyspace: &&Arc<KeyspaceInner>| all || keyspace.shaping.load().policy.drops_data();
-    directory.values().filter(drops).map(|keyspace| (keyspace.id, keyspace.view.load_full())).collect()
+fn views_to_hold(directory: &Sorted, all: bool) -> Views {
+    let held: &Directory = if all { directory } else { &directory.dropping };
+    held.values().map(|keyspace| (keyspace.id, keyspace.view.load_full())).collect()
 }
 
 impl Drop for SnapshotPin {

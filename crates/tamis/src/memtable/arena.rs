@@ -246,7 +246,7 @@ mod tests {
         let pool = Arc::new(ChunkPool::new(64 << 20));
         let fill = || {
             let arena = Arena::new(2 << 20, 8, Arc::new(Account::new(Some(pool.clone()))));
-            (0..6 << 10).for_each(|_| drop(arena.alloc(1 << 10)));
+            (0..6 << 10).for_each(|_| _ = arena.alloc(1 << 10));
             arena
         };
         let arena = fill();
