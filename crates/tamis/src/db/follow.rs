@@ -506,7 +506,7 @@ impl Follower {
             if let Some(memtables) = self.logs.memtables_of(&keyspace, floor, &none) {
                 keyspace.replace_memtables(memtables);
             }
-            state.catalogue.add(keyspace);
+            state.catalogue.add(&keyspace);
             let tree = state.catalogue.tree();
             db.elastic.opened(std::iter::once(&*keyspace.view.load_full()), |table| tree.hotness(table));
             db.warn_of_filter(&keyspace);
