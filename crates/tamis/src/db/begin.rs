@@ -285,7 +285,7 @@ impl DbInner {
             let keyspace = &keyspaces[id];
             keyspace.replace_memtables(Memtables::new(fresh(keyspace)));
         }
-        in_memory.iter().for_each(|id| self.filled.tidy(&keyspaces[id]));
+        in_memory.iter().for_each(|&id| self.filled.remove(id));
         Ok(())
     }
 

@@ -632,7 +632,7 @@ impl Targets {
             let active = &view.memtables.active;
             if active.memtable.is_empty() {
                 active.first_log.store(log.id(), Ordering::Relaxed);
-                filled.add(keyspace, active);
+                filled.add(keyspace, log.id());
             }
             (*id, Some(view))
         };

@@ -1,79 +1,70 @@
-//! The keyspaces whose memtables may hold something. Of ten thousand keyspaces mostly few do, and nobody who looks for writes that are not in
-//! tables has to visit the others.
+//! The keyspaces whose active memtables may hold something, by the oldest log of these. Of ten thousand keyspaces mostly few do, and nobody who
+//! looks for writes that are not in tables has to visit the others. Those with sealed memtables are in the
+//! [scheduler](super::scheduler)'s queue.
 //!
 //! # Threads
 //!
-//! The holder of the log's lock adds a keyspace before the first insertion into its active memtable, and marks the memtable. Whoever holds the
-//! `state` lock, under which views change, takes a keyspace out again if no memtable of it is marked. Both happen under the leaf lock of
-//! this list: a writer that marks a memtable after that was looked at adds the keyspace after it was taken out.
+//! The holder of the log's lock adds a keyspace before it appends a write to it, as long as its active memtable is empty. Who puts another
+//! memtable in its place takes it out, with the log's lock held and nothing in flight. A drop takes it out in any case: a writer that
+//! had looked the keyspace up before does not add it again. The list has a leaf lock.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use crate::db::inner::KeyspaceInner;
 use crate::ids::{KeyspaceId, LogId};
-use crate::read::MemtableSlot;
 use crate::sync::Mutex;
 
 /// See the module documentation.
 #[derive(Debug, Default)]
-pub(crate) struct Filled(Mutex<BTreeMap<KeyspaceId, Arc<KeyspaceInner>>>);
+pub(crate) struct Filled(Mutex<List>);
+
+#[derive(Debug, Default)]
+struct List {
+    keyspaces: BTreeMap<KeyspaceId, (LogId, Arc<KeyspaceInner>)>,
+    by_log: BTreeSet<(LogId, KeyspaceId)>,
+}
+
+impl List {
+    fn remove(&mut self, keyspace: KeyspaceId) {
+        if let Some((log, _)) = self.keyspaces.remove(&keyspace) {
+            self.by_log.remove(&(log, keyspace));
+        }
+    }
+}
 
 impl Filled {
-    /// Adds a keyspace whose active memtable is about to get its first entry.
-    pub(crate) fn add(&self, keyspace: &Arc<KeyspaceInner>, active: &MemtableSlot) {
-        if active.is_marked() {
-            return;
-        }
-        active.mark();
-        let mut filled = self.0.lock();
-        // A writer may have looked it up before it was dropped.
+    /// Adds a keyspace whose active memtable is empty and about to get a write that is in `log`.
+    pub(crate) fn add(&self, keyspace: &Arc<KeyspaceInner>, log: LogId) {
+        let mut list = self.0.lock();
+        // An earlier write may have failed.
+        list.remove(keyspace.id);
         if !keyspace.is_dropped() {
-            filled.insert(keyspace.id, keyspace.clone());
+            list.keyspaces.insert(keyspace.id, (log, keyspace.clone()));
+            list.by_log.insert((log, keyspace.id));
         }
     }
 
-    /// Takes a keyspace out if its memtables hold nothing, or if it was dropped. Under the `state` lock.
-    pub(crate) fn tidy(&self, keyspace: &KeyspaceInner) {
-        let mut filled = self.0.lock();
-        if keyspace.is_dropped() || !keyspace.view.load().memtables.iter().any(|slot| slot.is_marked()) {
-            filled.remove(&keyspace.id);
-        }
-    }
-
-    /// Returns the keyspaces whose active memtables hold back this log or an earlier one.
-    pub(crate) fn holding_back(&self, log: LogId) -> Vec<Arc<KeyspaceInner>> {
-        let holds = |ks: &&Arc<KeyspaceInner>| {
-            let active = &ks.view.load().memtables.active;
-            !active.memtable.is_empty() && active.first_log.load(Relaxed) <= log
-        };
-        self.0.lock().values().filter(holds).cloned().collect()
-    }
-
-    /// Returns the oldest log that holds writes which are in no table once `flushed` is, at the latest `current`: of this keyspace, and of
-    /// all. Under the `state` lock.
-    pub(crate) fn floors(
-        &self,
-        keyspace: KeyspaceId,
-        current: LogId,
-        flushed: impl Fn(&Arc<MemtableSlot>) -> bool,
-    ) -> (LogId, LogId) {
-        let (mut own, mut all) = (current, current);
-        for filled in self.0.lock().values() {
-            let view = filled.view.load();
-            let waiting = view.memtables.iter().filter(|slot| !slot.memtable.is_empty() && !flushed(slot));
-            let oldest = waiting.map(|slot| slot.first_log.load(Relaxed)).min().unwrap_or(current);
-            all = all.min(oldest);
-            if filled.id == keyspace {
-                own = oldest;
-            }
-        }
-        (own, all)
+    /// Takes out a keyspace whose active memtable is a fresh one, or that was dropped.
+    pub(crate) fn remove(&self, keyspace: KeyspaceId) {
+        self.0.lock().remove(keyspace);
     }
 
     /// Returns the keyspaces, in the order of their numbers.
     pub(crate) fn list(&self) -> Vec<Arc<KeyspaceInner>> {
-        self.0.lock().values().cloned().collect()
+        self.0.lock().keyspaces.values().map(|(_, keyspace)| keyspace.clone()).collect()
+    }
+
+    /// Returns the keyspaces whose active memtables hold back this log or an earlier one.
+    pub(crate) fn holding_back(&self, log: LogId) -> Vec<Arc<KeyspaceInner>> {
+        let list = self.0.lock();
+        let held = list.by_log.range(..=(log, KeyspaceId::MAX));
+        held.map(|(_, id)| list.keyspaces[id].1.clone()).collect()
+    }
+
+    /// Returns the oldest log that may hold writes of active memtables, but for those of one keyspace.
+    pub(crate) fn oldest_log(&self, without: Option<KeyspaceId>) -> Option<LogId> {
+        let list = self.0.lock();
+        list.by_log.iter().find(|(_, id)| Some(*id) != without).map(|(log, _)| *log)
     }
 }

@@ -5,6 +5,7 @@
 //! logs behind it stay. After a failed edit the manifest is written anew first ([`catalogue`](super::catalogue)).
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::compaction::blobs::BlobInputs;
 use crate::compaction::deletes::{self, DeleteTimes};
@@ -16,6 +17,7 @@ use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::FlushControl;
 use crate::db::log::Current;
 use crate::error::StorageError;
+use crate::ids::LogId;
 use crate::observe::events::{Event, FlushInfo, FlushOutcome};
 use crate::observe::latency::Operation;
 use crate::observe::{Explained, span};
@@ -54,11 +56,30 @@ impl DbInner {
                 continue;
             }
             keyspace.replace_memtables(old.memtables.rotated(keyspace.fresh_memtable(log.id())));
+            self.filled.remove(keyspace.id);
             state.scheduler.note_memtables(keyspace);
         }
         drop(state);
         self.monitor.notify();
         Ok(())
+    }
+
+    /// Returns the oldest log that holds writes which are in no table once `flushed` of this keyspace are, at the latest the current one: of
+    /// the keyspace, and of all.
+    pub(crate) fn floors(
+        &self,
+        state: &State,
+        keyspace: &KeyspaceInner,
+        flushed: &[Arc<MemtableSlot>],
+    ) -> (LogId, LogId) {
+        let is_flushed = |slot: &Arc<MemtableSlot>| flushed.iter().any(|gone| Arc::ptr_eq(gone, slot));
+        let view = keyspace.view.load();
+        let waiting = view.memtables.iter().filter(|slot| !slot.memtable.is_empty() && !is_flushed(slot));
+        let current = state.logs.current();
+        let own = waiting.map(|slot| slot.first_log.load(Relaxed)).min().unwrap_or(current);
+        let active = self.filled.oldest_log(Some(keyspace.id));
+        let sealed = state.scheduler.oldest_sealed_log(keyspace.id);
+        (own, [active, sealed].into_iter().flatten().fold(own, LogId::min))
     }
 
     /// Seals the memtable that memory shared with other databases wants to have flushed, unless somebody writes, who will do it.
@@ -190,8 +211,7 @@ impl DbInner {
         let run = self.numbers.take();
         edit.added.extend(opened.iter().map(|table| (keyspace.id, 0, run, (*table.meta).clone())));
         told.tables = opened.iter().map(|table| table.meta.id).collect();
-        let is_flushed = |slot: &Arc<MemtableSlot>| slots.iter().any(|gone| Arc::ptr_eq(gone, slot));
-        let (own, all) = self.filled.floors(keyspace.id, state.logs.current(), is_flushed);
+        let (own, all) = self.floors(&state, keyspace, slots);
         (edit.log_floor, edit.floor) = (vec![(keyspace.id, own)], Some(all));
         let without = |memtables: &Memtables| memtables.without(slots);
         self.keep_for_transactions(keyspace, slots);
@@ -203,7 +223,6 @@ impl DbInner {
         } else {
             self.commit_edit(&mut state, edit, opened, |_, old| without(old))?;
         }
-        self.filled.tidy(keyspace);
         // Under the lock: an image that is taken next has this flush.
         drop(taken);
         let memtables = || slots.iter().map(|slot| &slot.memtable);

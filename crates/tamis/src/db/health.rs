@@ -299,7 +299,8 @@ impl DbInner {
             None => return Ok(None),
         };
         let mut rescued = Vec::new();
-        for keyspace in &self.filled.list() {
+        let sealed = self.state().scheduler.sealed();
+        for keyspace in &sealed {
             match self.rescue(keyspace)? {
                 Some(one) => rescued.push(one),
                 None => return Ok(None),
@@ -340,7 +341,7 @@ impl DbInner {
         };
         self.commit_edit(&mut state, edit, opened, without)?;
         drop((works, epochs));
-        for keyspace in &self.filled.list() {
+        for keyspace in &sealed {
             // Memtables of which nothing was left to write.
             let view = keyspace.view.load_full();
             let memtables = without(keyspace.id, &view.memtables);
@@ -348,7 +349,6 @@ impl DbInner {
                 keyspace.replace_memtables(memtables);
             }
             state.scheduler.note_memtables(keyspace);
-            self.filled.tidy(keyspace);
         }
         state.scheduler.allow_all_flushes();
         self.release_logs(&mut state);
@@ -372,6 +372,8 @@ impl DbInner {
                 keyspace.replace_memtables(view.memtables.rotated(active));
                 state.scheduler.note_memtables(keyspace);
             }
+            // Nothing is in the new log.
+            self.filled.remove(keyspace.id);
         }
         Ok(id)
     }

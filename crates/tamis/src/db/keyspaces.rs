@@ -15,7 +15,6 @@ use crate::error::{AdminError, WriteError};
 use crate::ids::DEFAULT_KEYSPACE;
 use crate::operators::Unregistered;
 use crate::options::KeyspaceOptions;
-use crate::read::MemtableSlot;
 use crate::tree::edit::VersionEdit;
 
 /// Begins the names of keyspaces that programs do not see. No program can make one, for it is a control character.
@@ -192,17 +191,15 @@ impl DbInner {
             return Err(AdminError::DefaultKeyspace);
         }
         // Its writes need no log any more.
-        let is_its = |slot: &Arc<MemtableSlot>| {
-            keyspace.view.load().memtables.iter().any(|other| Arc::ptr_eq(other, slot))
-        };
-        let (_, floor) = self.filled.floors(keyspace.id, state.logs.current(), is_its);
+        let all: Vec<_> = keyspace.view.load().memtables.iter().cloned().collect();
+        let (_, floor) = self.floors(&state, &keyspace, &all);
         let edit =
             VersionEdit { drop_keyspaces: vec![keyspace.id], floor: Some(floor), ..VersionEdit::default() };
         let dropped = self.commit_edit(&mut state, edit, Vec::new(), |_, _| unreachable!("no tables change"));
         // If the drop took effect after all, later writes to the keyspace would be lost.
         dropped.inspect_err(|error| self.health.suspend(error))?;
         state.catalogue.remove(&keyspace);
-        self.filled.tidy(&keyspace);
+        self.filled.remove(keyspace.id);
         state.scheduler.note_dropped_keyspace(&keyspace);
         self.elastic.dropped(&keyspace.view.load().version);
         self.history.forget(keyspace.id);

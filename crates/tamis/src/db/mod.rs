@@ -458,8 +458,10 @@ impl Db {
     /// [`AdminError::Write`] if the handle is read-only or closed, or writes are stopped or suspended; a failed system
     /// call.
     pub fn flush(&self) -> Result<(), AdminError> {
-        let all: Vec<_> = self.inner().directory.load().values().cloned().collect();
-        self.inner().flush(&all)
+        let inner = self.inner();
+        let mut all = inner.filled.list();
+        all.extend(inner.state().scheduler.sealed());
+        inner.flush(&all)
     }
 
     /// Merges everything in the default keyspace into the last level that holds data, and waits until that is done.

@@ -245,6 +245,16 @@ impl Scheduler {
         self.change(keyspace.id, |jobs| jobs.sealed_in = oldest);
     }
 
+    /// Returns the keyspaces with sealed memtables.
+    pub(crate) fn sealed(&self) -> Vec<Arc<KeyspaceInner>> {
+        self.sealed.values().cloned().collect()
+    }
+
+    /// Returns the oldest log that holds writes of sealed memtables, but for those of one keyspace.
+    pub(crate) fn oldest_sealed_log(&self, without: KeyspaceId) -> Option<LogId> {
+        self.sealed.keys().find(|(_, id)| *id != without).map(|(log, _)| *log)
+    }
+
     /// Forgets a keyspace that was dropped.
     pub(crate) fn note_dropped_keyspace(&mut self, keyspace: &Arc<KeyspaceInner>) {
         self.note_memtables(keyspace);

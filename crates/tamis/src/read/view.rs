@@ -4,7 +4,7 @@
 //! holds it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::ids::LogId;
 use crate::key::{KeyBytes, KeyEnd, SeqNo};
@@ -23,8 +23,6 @@ pub(crate) struct MemtableSlot {
     /// insertion, perhaps by several writers: all to the same log, since a log is not rolled while a write is in flight. Read under the
     /// `state` lock.
     pub(crate) first_log: AtomicU64,
-    /// Whether anything is in it, or is about to be. See the list of filled keyspaces of the database.
-    marked: AtomicBool,
     /// When its first delete was written, in seconds since 1970, where that is noted: `u64::MAX` otherwise.
     first_delete: AtomicU64,
     /// Its range tombstones in search form, rebuilt when their number has grown.
@@ -36,21 +34,9 @@ impl MemtableSlot {
         Arc::new(MemtableSlot {
             memtable,
             first_log: AtomicU64::new(first_log),
-            marked: AtomicBool::new(false),
             first_delete: AtomicU64::new(u64::MAX),
             fragments: arc_swap::ArcSwapOption::empty(),
         })
-    }
-
-    /// Reports whether anything is in it, or is about to be.
-    #[inline]
-    pub(crate) fn is_marked(&self) -> bool {
-        self.marked.load(Relaxed)
-    }
-
-    /// Marks it: something is about to be inserted.
-    pub(crate) fn mark(&self) {
-        self.marked.store(true, Relaxed);
     }
 
     /// Notes that what was just inserted was written at `now`. To be called before it is visible.

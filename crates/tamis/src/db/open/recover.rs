@@ -182,7 +182,7 @@ fn replay_into_memtables(
     let empty = |keyspace: &KeyspaceInner| {
         let memtables = Memtables::new(keyspace.fresh_memtable(0));
         keyspace.replace_memtables(memtables);
-        db.filled.tidy(keyspace);
+        db.filled.remove(keyspace.id);
     };
     db.filled.list().iter().for_each(|keyspace| empty(keyspace));
     replay(&*db.fs, &db.dir, logs, ReplayOptions { salvage, until: db.options.recover_to }, |log, seq, op| {
@@ -206,7 +206,9 @@ fn replay_into_memtables(
             empty(keyspace);
         }
         let view = keyspace.view.load();
-        db.filled.add(keyspace, &view.memtables.active);
+        if view.memtables.active.memtable.is_empty() {
+            db.filled.add(keyspace, log);
+        }
         insert(&mut view.memtables.active.memtable.writer(), op, op.key().map(Digest::of), seq);
         Ok(())
     })
