@@ -30,7 +30,7 @@ use crate::db::catalogue::Directory;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::log::NextLog;
 use crate::error::{StorageError, WriteError};
-use crate::ids::{KeyspaceId, LogId};
+use crate::ids::{DEFAULT_KEYSPACE, KeyspaceId, LogId};
 use crate::io::write_file_atomically;
 use crate::read::Memtables;
 use crate::sync::{self, Mutex};
@@ -297,11 +297,20 @@ impl DbInner {
         log: LogId,
         edit: &mut VersionEdit,
     ) {
+        // Options come from the text that is stored, but those of the default keyspace: they are made into text once for many of the same.
+        let mut last: Option<(&Arc<str>, String)> = None;
         for (ks, keyspace) in keyspaces.iter() {
-            let options = state.reshaping.to_store(*ks, &keyspace.options).to_text();
-            if *state.catalogue.tree().keyspaces[ks].options != *options {
-                edit.set_options.push((*ks, options));
+            let stored = &state.catalogue.tree().keyspaces[ks].options;
+            let is_same = *ks != DEFAULT_KEYSPACE && !state.reshaping.has_change(*ks);
+            let known = last.take().filter(|(known, _)| is_same && *known == stored);
+            let options = match known {
+                Some((_, options)) => options,
+                None => state.reshaping.to_store(*ks, &keyspace.options).to_text(),
+            };
+            if **stored != *options {
+                edit.set_options.push((*ks, options.clone()));
             }
+            last = is_same.then_some((stored, options));
         }
         for (ks, stored) in state.catalogue.tree().keyspaces.iter() {
             if keyspaces.get(ks).is_some_and(|keyspace| !keyspace.filter.has_images()) {

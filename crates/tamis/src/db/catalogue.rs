@@ -49,6 +49,7 @@ pub(crate) type Directory = SharedMap<KeyspaceId, Arc<KeyspaceInner>>;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sorted {
     all: Directory,
+    names: SharedMap<Arc<str>, KeyspaceId>,
     /// Those whose entries expire, or used to.
     pub(crate) aging: Directory,
     /// Those whose policy drops data that was never deleted.
@@ -58,6 +59,11 @@ pub(crate) struct Sorted {
 }
 
 impl Sorted {
+    /// Returns the keyspace of this name.
+    pub(crate) fn named(&self, name: &str) -> Option<&Arc<KeyspaceInner>> {
+        self.all.get(self.names.get(name)?)
+    }
+
     fn add(&mut self, keyspace: &Arc<KeyspaceInner>) {
         let add = |to: &mut Directory| _ = to.insert(keyspace.id, keyspace.clone());
         add(&mut self.all);
@@ -172,6 +178,7 @@ impl Catalogue {
     ) -> Catalogue {
         let mut sorted = Sorted::default();
         keyspaces.values().for_each(|keyspace| sorted.add(keyspace));
+        sorted.names = tree.names().clone();
         Catalogue {
             dir,
             fs: fs.clone(),
@@ -285,8 +292,9 @@ impl Catalogue {
         self.keyspaces.remove(keyspace.id);
     }
 
-    /// Publishes the keyspaces after a change of them.
-    pub(crate) fn publish_keyspaces(&self) {
+    /// Publishes the keyspaces after a change of them or of their names.
+    pub(crate) fn publish_keyspaces(&mut self) {
+        self.keyspaces.names = self.tree.names().clone();
         self.published.0.store(Arc::new(self.keyspaces.clone()));
     }
 

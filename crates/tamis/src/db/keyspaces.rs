@@ -28,8 +28,7 @@ impl Db {
     /// [`AdminError::NoKeyspace`] if there is none of that name.
     pub fn keyspace(&self, name: &str) -> Result<Keyspace, AdminError> {
         let directory = self.inner().directory.load();
-        let found = directory.values().find(|ks| ks.name() == name && !ks.is_dropped() && !ks.is_hidden());
-        match found {
+        match directory.named(name).filter(|ks| !ks.is_dropped() && !ks.is_hidden()) {
             Some(inner) => Ok(Keyspace { handle: self.handle().clone(), inner: inner.clone() }),
             None => Err(AdminError::NoKeyspace { name: name.to_owned() }),
         }
@@ -178,6 +177,7 @@ impl DbInner {
         };
         self.commit_edit(&mut state, edit, Vec::new(), |_, _| unreachable!("no tables change"))?;
         keyspace.names.add(new_name);
+        state.catalogue.publish_keyspaces();
         Ok(())
     }
 
@@ -220,7 +220,7 @@ impl Db {
         debug_assert!(name.starts_with(HIDDEN_PREFIX));
         let handle = self.handle();
         let directory = handle.inner.directory.load();
-        let found = directory.values().find(|keyspace| keyspace.name() == name);
+        let found = directory.named(name);
         found.map(|inner| Keyspace { handle: handle.clone(), inner: inner.clone() })
     }
 

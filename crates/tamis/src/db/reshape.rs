@@ -77,6 +77,11 @@ impl Reshaping {
         self.changes.get(&keyspace)?.tuning.seen
     }
 
+    /// Reports whether anything is known that may change a keyspace's options.
+    pub(crate) fn has_change(&self, keyspace: KeyspaceId) -> bool {
+        self.changes.contains_key(&keyspace)
+    }
+
     /// Returns the options to store for options that hold now.
     pub(crate) fn to_store(&self, keyspace: KeyspaceId, now: &KeyspaceOptions) -> KeyspaceOptions {
         self.changes.get(&keyspace).map_or_else(|| now.clone(), |change| change.tuning.stored(now))

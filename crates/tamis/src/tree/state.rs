@@ -144,6 +144,11 @@ impl ManifestState {
         self.hotness.get(&table).map(|bytes| &bytes[..])
     }
 
+    /// Returns the keyspaces by name.
+    pub(crate) fn names(&self) -> &SharedMap<Arc<str>, KeyspaceId> {
+        &self.names
+    }
+
     /// Returns the keyspace of this name.
     pub(crate) fn named(&self, name: &str) -> Option<KeyspaceId> {
         self.names.get(name).copied()
