@@ -130,15 +130,23 @@ impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
         let chunks = Arc::make_mut(&mut self.chunks);
         let (_, value) = Arc::make_mut(&mut chunks[place]).remove(at);
         self.len -= 1;
-        let left = chunks[place].len();
-        if left == 0 {
+        if chunks[place].is_empty() {
             chunks.remove(place);
-        } else if chunks.get(place + 1).is_some_and(|next| left + next.len() <= MOST / 2) {
+        } else {
             // The list stays short.
-            let next = chunks.remove(place + 1);
-            Arc::make_mut(&mut chunks[place]).extend(next.iter().cloned());
+            join(chunks, place);
+            place.checked_sub(1).iter().for_each(|&before| join(chunks, before));
         }
         Some(value)
+    }
+}
+
+/// Joins a chunk and the next one if they are small.
+fn join<K: Clone, V: Clone>(chunks: &mut Vec<Chunk<K, V>>, place: usize) {
+    let small = |next: &Chunk<K, V>| chunks[place].len() + next.len() <= MOST / 2;
+    if chunks.get(place + 1).is_some_and(small) {
+        let next = chunks.remove(place + 1);
+        Arc::make_mut(&mut chunks[place]).extend(next.iter().cloned());
     }
 }
 

@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(pool.active(), arena.held() as u64);
         drop(arena);
         let left = pool.bytes();
-        assert_eq!((left > 6 << 20, pool.active()), (cfg!(not(miri)), 0));
+        assert_eq!((left >= 4 << 20, pool.active()), (cfg!(not(miri)), 0));
         let _arena = fill();
         assert_eq!(pool.bytes(), 0);
     }
@@ -304,7 +304,8 @@ mod tests {
                 let most = 5 * handed / 2 + FIRST_BYTES;
                 assert!(arena.held() <= most, "{} bytes for {handed} in pieces of {piece}", arena.held());
             }
-            assert!(largest <= 3 << 20, "{largest} bytes too many for pieces of {piece}");
+            // Of a large arena the chunk that pieces are taken from, and a part of each full one.
+            assert!(largest <= (2 << 20) + handed / 8, "{largest} bytes too many for pieces of {piece}");
         }
     }
 
