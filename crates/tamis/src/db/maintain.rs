@@ -80,10 +80,13 @@ impl DbInner {
             match found.map(|ks| ks.id) {
                 None if from.is_none() => break,
                 None => from = None,
-                busy => {
-                    from = busy;
+                Some(busy) => {
+                    from = Some(busy);
                     self.health.check_writable()?;
                     state.scheduler.check_all_flushes()?;
+                    // It may be due by time alone.
+                    state.scheduler.note_change(busy);
+                    self.monitor.notify();
                     state = self.monitor.wait(state);
                 }
             }
