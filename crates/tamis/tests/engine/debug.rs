@@ -16,7 +16,7 @@ fn a_handle_prints_a_line_without_what_is_stored() {
     let options = Options {
         shared_read_memory: Some(limit.reads()),
         shared_write_memory: Some(limit.writes()),
-        changes_max_bytes: 1 << 20,
+        changes_keep_bytes: 1 << 20,
         ..Options::default()
     };
     let db = Db::open(dir.path().join("db"), options).unwrap();
@@ -67,7 +67,7 @@ fn a_handle_prints_a_line_without_what_is_stored() {
     locking.put(KEY, VALUE).unwrap();
     check(&locking);
     check(&locking.prepare("a name").unwrap());
-    let mut changes = db.changes(1).unwrap();
+    let mut changes = db.changes(0).unwrap();
     let change = changes.next().unwrap().unwrap();
     check(&change);
     check(&changes);
