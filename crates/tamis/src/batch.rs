@@ -35,7 +35,7 @@ const MAX_BOUND_BYTES: usize = MAX_KEY_BYTES + 1;
 ///
 /// Keys may have up to [`MAX_KEY_BYTES`] and values up to [`MAX_VALUE_BYTES`] bytes. A larger write makes committing
 /// the batch fail, not adding it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct WriteBatch {
     bytes: Vec<u8>,
     len: usize,
@@ -50,6 +50,8 @@ pub struct WriteBatch {
     /// The open database that the named keyspaces belong to, and the name of the first of them.
     owner: Option<(u64, String)>,
 }
+
+debug_as!(WriteBatch, "WriteBatch", batch => "operations": batch.len, "bytes": batch.bytes.len());
 
 impl WriteBatch {
     /// Creates an empty batch.

@@ -48,6 +48,19 @@
 
 #![warn(missing_debug_implementations)]
 
+/// Implements `Debug` for a handle: its type and some fields, in a line. Programs print handles in their logs, so the fields are names and
+/// counts, never what is stored.
+macro_rules! debug_as {
+    ($type:ty, $name:literal, $self:ident => $($field:literal: $value:expr),+) => {
+        impl std::fmt::Debug for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let $self = self;
+                f.debug_struct($name)$(.field($field, &$value))+.finish_non_exhaustive()
+            }
+        }
+    };
+}
+
 mod batch;
 mod blob;
 mod codec;

@@ -68,8 +68,13 @@ impl Drop for EventThread {
 impl Workers {
     pub(crate) fn start(db: &Arc<DbInner>) -> std::io::Result<Workers> {
         {
-            let state = db.state();
-            state.catalogue.keyspaces().values().for_each(|keyspace| db.update_pressure(&state, keyspace));
+            let mut state = db.state();
+            let State { catalogue, scheduler, filters, .. } = &mut *state;
+            scheduler.rounds.note_all(catalogue.keyspaces());
+            filters.note_all(catalogue);
+            let has_tables = |keyspace: &&Arc<KeyspaceInner>| !keyspace.view.load().version.runs.is_empty();
+            let keyspaces = state.catalogue.keyspaces().values().filter(has_tables);
+            keyspaces.for_each(|keyspace| db.update_pressure(&state, keyspace));
         }
         db.elastic.allow_worker();
         let mut workers = Workers { events: EventThread::start(db)?, ..Workers::default() };
@@ -98,8 +103,12 @@ impl Workers {
     pub(crate) fn start_reading(db: &Arc<DbInner>) -> std::io::Result<Workers> {
         db.elastic.allow_worker();
         let mut workers = Workers { events: EventThread::start(db)?, ..Workers::default() };
-        let is_due = |state: &State| state.filters.next(&state.catalogue).is_some();
-        if is_due(&db.state()) {
+        let is_due = {
+            let State { filters, catalogue, .. } = &mut *db.state();
+            filters.note_all(catalogue);
+            filters.next(catalogue).is_some()
+        };
+        if is_due {
             let db = db.clone();
             workers.work.push(thread::spawn("tamis-filter".into(), move || db.build_filters())?);
         }
@@ -147,7 +156,7 @@ fn flush_loop(db: &DbInner) {
         if state.closing {
             return;
         }
-        match ToFlush::next(db, &state) {
+        match ToFlush::next(db, &mut state) {
             ToFlush::Nothing => {
                 drop(state);
                 db.remove_obsolete();
@@ -164,7 +173,7 @@ fn flush_loop(db: &DbInner) {
                 db.seal_deletes_if_full();
                 state = db.state();
                 db.save_times(&mut state);
-                if !state.closing && matches!(ToFlush::next(db, &state), ToFlush::Nothing) {
+                if !state.closing && matches!(ToFlush::next(db, &mut state), ToFlush::Nothing) {
                     drop(db.monitor.wait_for_retry(state));
                 }
             }
@@ -177,7 +186,7 @@ fn flush_loop(db: &DbInner) {
                 state.scheduler.start_flush(keyspace.id);
                 drop(state);
                 // First: the writer may need it before the flush ends.
-                let size: u64 = slots.iter().map(|slot| slot.memtable.memory_bytes() as u64).sum();
+                let size: u64 = slots.iter().map(|slot| slot.memtable.used_bytes() as u64).sum();
                 db.log.prepare(size >= keyspace.options.memtable_bytes / 2);
                 db.log.trim();
                 let flushed = guarded(db, "a flush", || db.flush_memtables(&keyspace, &slots));
@@ -205,13 +214,13 @@ enum ToFlush {
 }
 
 impl ToFlush {
-    fn next(db: &DbInner, state: &State) -> ToFlush {
+    fn next(db: &DbInner, state: &mut State) -> ToFlush {
         match db.health.check() {
             Err(WriteError::Suspended { .. }) if db.health.resume_is_due() => ToFlush::Everything,
             Err(_) => ToFlush::Nothing,
             Ok(()) => state
                 .scheduler
-                .next_flush(&state.catalogue)
+                .next_flush()
                 .map_or(ToFlush::Nothing, |(keyspace, slots)| ToFlush::Memtables(keyspace, slots)),
         }
     }
@@ -240,7 +249,7 @@ fn compaction_loop(db: &DbInner) {
         }
         // Filters first: that is quick, and it is what reads need most.
         if db.health.stopped().is_none()
-            && let Some((keyspace, task)) = state.filters.next(&state.catalogue)
+            && let Some((keyspace, task)) = state.next_filter_work()
         {
             state.filters.start(keyspace.id);
             drop(state);

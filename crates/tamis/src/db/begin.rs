@@ -26,11 +26,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::collections::HashMap;
+use crate::db::catalogue::Directory;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::log::NextLog;
 use crate::error::{StorageError, WriteError};
-use crate::ids::{KeyspaceId, LogId};
+use crate::ids::{DEFAULT_KEYSPACE, KeyspaceId, LogId};
 use crate::io::write_file_atomically;
 use crate::read::Memtables;
 use crate::sync::{self, Mutex};
@@ -216,7 +216,7 @@ impl DbInner {
         let keyspaces = self.directory.load_full();
         let in_memory: Vec<KeyspaceId> = {
             let holds = |ks: &&Arc<KeyspaceInner>| !ks.view.load().memtables.active.memtable.is_empty();
-            keyspaces.values().filter(holds).map(|keyspace| keyspace.id).collect()
+            self.filled.list().iter().filter(holds).map(|keyspace| keyspace.id).collect()
         };
         let mut manifest = None;
         let begun = (|| {
@@ -226,7 +226,7 @@ impl DbInner {
         let written = manifest.map(|number| files::manifest_path(&self.dir, number));
         let written = match &begun {
             Ok(()) => {
-                self.keep_filters_in_memory();
+                self.keep_filters_in_memory(None);
                 return begun;
             }
             Err(NotBegun::Unknown(_)) => {
@@ -248,7 +248,7 @@ impl DbInner {
     fn switch(
         &self,
         pending: &mut Pending,
-        keyspaces: &HashMap<KeyspaceId, Arc<KeyspaceInner>>,
+        keyspaces: &Directory,
         in_memory: &[KeyspaceId],
         flushed: &Flushed,
         made: &mut Option<u64>,
@@ -259,10 +259,8 @@ impl DbInner {
             let tables = flushed.tables.iter().filter(|(keyspace, _)| *keyspace == id);
             tables.map(|(_, table)| table.clone()).collect()
         };
-        let mut ordered: Vec<_> = keyspaces.values().collect();
-        ordered.sort_unstable_by_key(|keyspace| keyspace.id);
         let _work: Vec<_> = match self.is_waiting() {
-            true => ordered.iter().map(|ks| ks.filter.insert_flushed(&tables_of(ks.id))).collect(),
+            true => keyspaces.values().map(|ks| ks.filter.insert_flushed(&tables_of(ks.id))).collect(),
             false => Vec::new(),
         };
         let mut log = self.lock_log();
@@ -292,6 +290,7 @@ impl DbInner {
             let keyspace = &keyspaces[id];
             keyspace.replace_memtables(Memtables::new(fresh(keyspace)));
         }
+        in_memory.iter().for_each(|&id| self.filled.remove(id));
         Ok(())
     }
 
@@ -299,24 +298,33 @@ impl DbInner {
     pub(crate) fn describe_session(
         &self,
         state: &State,
-        keyspaces: &HashMap<KeyspaceId, Arc<KeyspaceInner>>,
+        keyspaces: &Directory,
         log: LogId,
         edit: &mut VersionEdit,
     ) {
-        for (ks, keyspace) in keyspaces {
-            let options = state.reshaping.to_store(*ks, &keyspace.options).to_text();
-            if state.catalogue.tree().keyspaces[ks].options != options {
-                edit.set_options.push((*ks, options));
+        // Options come from the text that is stored, but those of the default keyspace: they are made into text once for many of the same.
+        let mut last: Option<(&Arc<str>, String)> = None;
+        for (ks, keyspace) in keyspaces.iter() {
+            let stored = &state.catalogue.tree().keyspaces[ks].options;
+            let is_same = *ks != DEFAULT_KEYSPACE && !state.reshaping.has_change(*ks);
+            let known = last.take().filter(|(known, _)| is_same && *known == stored);
+            let options = match known {
+                Some((_, options)) => options,
+                None => state.reshaping.to_store(*ks, &keyspace.options).to_text(),
+            };
+            if **stored != *options {
+                edit.set_options.push((*ks, options.clone()));
             }
+            last = is_same.then_some((stored, options));
         }
-        for (ks, stored) in &state.catalogue.tree().keyspaces {
+        for (ks, stored) in state.catalogue.tree().keyspaces.iter() {
             if keyspaces.get(ks).is_some_and(|keyspace| !keyspace.filter.has_images()) {
                 edit.removed_filters.extend(stored.filter_files.keys().map(|file| (*ks, *file)));
             }
         }
         edit.next_epochs =
             state.catalogue.tree().keyspaces.iter().map(|(&ks, stored)| (ks, stored.next_epoch)).collect();
-        edit.log_floor = keyspaces.keys().map(|&ks| (ks, log)).collect();
+        edit.floor = Some(log);
         edit.last_seq = Some(self.visible());
     }
 

@@ -20,23 +20,22 @@
 //! A failed edit publishes nothing and leaves the tree in memory as it was. After a panic under the lock the tree may be in any
 //! state, and no edit is made any more.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 
-use crate::collections::{HashMap, HashSet};
+use crate::collections::{HashMap, HashSet, SharedMap};
 use crate::db::begin::NotBegun;
 use crate::db::health::Health;
 use crate::db::images::FilterFiles;
 use crate::db::inner::KeyspaceInner;
 use crate::error::StorageError;
-use crate::ids::{FilterFileId, KeyspaceId, LogId, TableId};
+use crate::ids::{FilterFileId, KeyspaceId, TableId};
 use crate::io::FileSystem;
 use crate::key::SeqNo;
-use crate::read::{MemtableSlot, Memtables, View};
+use crate::read::{Memtables, View};
 use crate::tree::edit::VersionEdit;
 use crate::tree::files::manifest_path;
 use crate::tree::manifest::{Manifest, prepare_current, set_current, switch_current};
@@ -44,19 +43,67 @@ use crate::tree::open_table::{Garbage, OpenTable};
 use crate::tree::state::ManifestState;
 use crate::tree::version::Version;
 
-/// The keyspaces by id.
-pub(crate) type Directory = HashMap<KeyspaceId, Arc<KeyspaceInner>>;
+/// The keyspaces by id, in the order of their creation.
+pub(crate) type Directory = SharedMap<KeyspaceId, Arc<KeyspaceInner>>;
+
+/// The keyspaces, and by themselves those that not only their users look at. A copy shares them all.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sorted {
+    all: Directory,
+    names: SharedMap<Arc<str>, KeyspaceId>,
+    /// Those whose entries expire, or used to.
+    pub(crate) aging: Directory,
+    /// Those whose policy drops data that was never deleted.
+    pub(crate) dropping: Directory,
+    /// Those with a filter for the whole tree.
+    pub(crate) filtered: Directory,
+}
+
+impl Sorted {
+    /// Returns the keyspace of this name.
+    pub(crate) fn named(&self, name: &str) -> Option<&Arc<KeyspaceInner>> {
+        self.all.get(self.names.get(name)?)
+    }
+
+    fn add(&mut self, keyspace: &Arc<KeyspaceInner>) {
+        let add = |to: &mut Directory| _ = to.insert(keyspace.id, keyspace.clone());
+        add(&mut self.all);
+        if keyspace.age.keep_seq() {
+            add(&mut self.aging);
+        }
+        if keyspace.filter.grf().is_some() {
+            add(&mut self.filtered);
+        }
+        if keyspace.shaping.load().policy.drops_data() {
+            add(&mut self.dropping);
+        }
+    }
+
+    fn remove(&mut self, keyspace: KeyspaceId) {
+        for from in [&mut self.all, &mut self.aging, &mut self.dropping, &mut self.filtered] {
+            from.remove(&keyspace);
+        }
+    }
+}
+
+impl std::ops::Deref for Sorted {
+    type Target = Directory;
+
+    fn deref(&self) -> &Directory {
+        &self.all
+    }
+}
 
 /// The keyspaces for those who do not take `state`.
 #[derive(Debug)]
-pub(crate) struct Keyspaces(ArcSwap<Directory>);
+pub(crate) struct Keyspaces(ArcSwap<Sorted>);
 
 impl Keyspaces {
-    pub(crate) fn load(&self) -> Guard<Arc<Directory>> {
+    pub(crate) fn load(&self) -> Guard<Arc<Sorted>> {
         self.0.load()
     }
 
-    pub(crate) fn load_full(&self) -> Arc<Directory> {
+    pub(crate) fn load_full(&self) -> Arc<Sorted> {
         self.0.load_full()
     }
 }
@@ -115,7 +162,7 @@ pub(crate) struct Catalogue {
     /// Set if the last edit failed.
     unsettled: Option<Unsettled>,
     tree: ManifestState,
-    keyspaces: BTreeMap<KeyspaceId, Arc<KeyspaceInner>>,
+    keyspaces: Sorted,
     published: Arc<Keyspaces>,
 }
 
@@ -128,9 +175,11 @@ impl Catalogue {
         health: &Arc<Health>,
         filter_files: &Arc<FilterFiles>,
         (tree, manifest_number): (ManifestState, u64),
-        keyspaces: BTreeMap<KeyspaceId, Arc<KeyspaceInner>>,
+        keyspaces: Directory,
     ) -> Catalogue {
-        let directory = keyspaces.iter().map(|(id, keyspace)| (*id, keyspace.clone())).collect();
+        let mut sorted = Sorted::default();
+        keyspaces.values().for_each(|keyspace| sorted.add(keyspace));
+        sorted.names = tree.names().clone();
         Catalogue {
             dir,
             fs: fs.clone(),
@@ -142,8 +191,8 @@ impl Catalogue {
             manifest_number,
             unsettled: None,
             tree,
-            keyspaces,
-            published: Arc::new(Keyspaces(ArcSwap::from_pointee(directory))),
+            published: Arc::new(Keyspaces(ArcSwap::from_pointee(sorted.clone()))),
+            keyspaces: sorted,
         }
     }
 
@@ -156,13 +205,13 @@ impl Catalogue {
         &self.tree
     }
 
-    pub(crate) fn keyspaces(&self) -> &BTreeMap<KeyspaceId, Arc<KeyspaceInner>> {
+    pub(crate) fn keyspaces(&self) -> &Sorted {
         &self.keyspaces
     }
 
     /// Returns the keyspace of this name.
     pub(crate) fn named(&self, name: &str) -> Option<&Arc<KeyspaceInner>> {
-        self.keyspaces.values().find(|keyspace| keyspace.name() == name)
+        self.keyspaces.get(&self.tree.named(name)?)
     }
 
     /// Reports whether edits can be made.
@@ -192,39 +241,20 @@ impl Catalogue {
     /// Sets the next epoch of a keyspace, lower than it was.
     #[cfg(test)]
     pub(crate) fn forget_epochs(&mut self, keyspace: KeyspaceId, next: u64) {
-        self.tree.keyspaces.get_mut(&keyspace).expect("a keyspace").next_epoch = next;
-    }
-
-    /// Returns the keyspaces whose active memtables hold back this log or an earlier one.
-    pub(crate) fn holding_back(&self, log: LogId) -> Vec<Arc<KeyspaceInner>> {
-        let holds = |ks: &&Arc<KeyspaceInner>| {
-            let active = &ks.view.load().memtables.active;
-            !active.memtable.is_empty() && active.first_log.load(Ordering::Relaxed) <= log
-        };
-        self.keyspaces.values().filter(holds).cloned().collect()
-    }
-
-    /// Returns, for every keyspace, the oldest log that holds writes which are in no table once `flushed` is: at the latest
-    /// `current`.
-    pub(crate) fn log_floors(
-        &self,
-        current: LogId,
-        flushed: &[Arc<MemtableSlot>],
-    ) -> Vec<(KeyspaceId, LogId)> {
-        let floor = |ks: &Arc<KeyspaceInner>| {
-            let view = ks.view.load();
-            let is_flushed = |slot: &Arc<MemtableSlot>| flushed.iter().any(|gone| Arc::ptr_eq(gone, slot));
-            let waits = |slot: &&Arc<MemtableSlot>| !slot.memtable.is_empty() && !is_flushed(slot);
-            let waiting = view.memtables.iter().filter(waits);
-            let oldest = waiting.map(|slot| slot.first_log.load(Ordering::Relaxed)).min();
-            (ks.id, oldest.unwrap_or(current))
-        };
-        self.keyspaces.values().map(floor).collect()
+        Arc::make_mut(self.tree.keyspaces.get_mut(&keyspace).expect("a keyspace")).next_epoch = next;
     }
 
     /// Adds a keyspace that a durable edit created.
-    pub(crate) fn add(&mut self, keyspace: Arc<KeyspaceInner>) {
-        self.keyspaces.insert(keyspace.id, keyspace);
+    pub(crate) fn add(&mut self, keyspace: &Arc<KeyspaceInner>) {
+        self.keyspaces.add(keyspace);
+    }
+
+    /// Publishes that another policy decides about a keyspace's data.
+    pub(crate) fn policy_changed(&mut self, keyspace: KeyspaceId) {
+        let Some(keyspace) = self.keyspaces.get(&keyspace).cloned() else { return };
+        self.keyspaces.remove(keyspace.id);
+        self.keyspaces.add(&keyspace);
+        self.publish_keyspaces();
     }
 
     /// Removes a keyspace that a durable edit dropped. Its files go with the last reader.
@@ -260,14 +290,15 @@ impl Catalogue {
 
     /// Removes a keyspace that the writer has dropped. Its files are the writer's to remove.
     pub(crate) fn forget(&mut self, keyspace: &KeyspaceInner) {
+        keyspace.view.load().memtables.iter().for_each(|slot| slot.memtable.retire());
         keyspace.let_go();
-        self.keyspaces.remove(&keyspace.id);
+        self.keyspaces.remove(keyspace.id);
     }
 
-    /// Publishes the keyspaces after a change of them.
-    pub(crate) fn publish_keyspaces(&self) {
-        let directory = self.keyspaces.iter().map(|(id, keyspace)| (*id, keyspace.clone())).collect();
-        self.published.0.store(Arc::new(directory));
+    /// Publishes the keyspaces after a change of them or of their names.
+    pub(crate) fn publish_keyspaces(&mut self) {
+        self.keyspaces.names = self.tree.names().clone();
+        self.published.0.store(Arc::new(self.keyspaces.clone()));
     }
 
     /// Makes an edit durable and applies it to the tree in memory. `opened` are the tables that the edit adds; `complete` adds

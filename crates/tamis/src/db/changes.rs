@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::batch::{BatchOp, GroupHeader, Ops};
-use crate::db::catalogue::Directory;
+use crate::db::catalogue::Sorted;
 use crate::db::inner::DbInner;
 use crate::db::log::Place;
 use crate::db::{Db, Handle};
@@ -46,7 +46,7 @@ const ATTEMPTS: u32 = 4;
 const LOOK_FOR_DURABLE: Duration = Duration::from_millis(5);
 
 /// A batch that was committed, or several that were committed together: the operations of one record of the log. They took effect at once.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Change {
     first: SeqNo,
     last: SeqNo,
@@ -54,8 +54,10 @@ pub struct Change {
     start: SeqNo,
     operations: Vec<u8>,
     durable: bool,
-    keyspaces: Arc<Directory>,
+    keyspaces: Arc<Sorted>,
 }
+
+debug_as!(Change, "Change", change => "first_seq": change.first, "last_seq": change.last, "bytes": change.operations.len());
 
 impl Change {
     /// Returns the sequence number of its first operation.
@@ -148,7 +150,6 @@ pub enum OperationKind<'c> {
 ///
 /// It is also an iterator, which ends for now where there are no more changes, and can go on later. It keeps the database open as any
 /// handle does, but no logs: a [`Consumer`](crate::changes::Consumer) does.
-#[derive(Debug)]
 pub struct Changes {
     handle: Arc<Handle>,
     /// The number of the next operation.
@@ -158,6 +159,8 @@ pub struct Changes {
     /// When a wait returned a change.
     last_wait: Option<Instant>,
 }
+
+debug_as!(Changes, "Changes", changes => "path": changes.handle.inner.dir, "next": changes.next);
 
 /// A log that is being read.
 #[derive(Debug)]

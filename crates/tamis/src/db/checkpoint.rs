@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::db::inner::DbInner;
 use crate::db::open::{create_dir_durably, refuse_empty};
@@ -75,7 +76,7 @@ impl DbInner {
         let mut tree = state.catalogue.tree().clone();
         let mut left_out = Vec::new();
         for stored in tree.keyspaces.values_mut() {
-            stored.filter_files.retain(|&id, _| {
+            Arc::make_mut(stored).filter_files.retain(|&id, _| {
                 let (from, to) = (filter_path(&self.dir, id), filter_path(target, id));
                 let linked = self.fs.link_or_copy(&from, &to);
                 // The checkpoint builds its filters without it.

@@ -53,6 +53,7 @@ use tamis_filter::Digest;
 use crate::batch::{BatchOp, WriteBatch};
 use crate::compaction::policy::Pressure;
 use crate::db::catalogue::Directory;
+use crate::db::filled::Filled;
 use crate::db::inner::{DbInner, KeyspaceInner};
 use crate::db::log::Current;
 use crate::db::reserve::frees_room;
@@ -475,7 +476,7 @@ impl DbInner {
             if self.committer.turns.are_taken() && !self.wait_for_flights(&log) {
                 return Err(panicked());
             }
-            let targets = Targets::of(&directory, batch.keyspaces(), &log);
+            let targets = Targets::of(&directory, batch.keyspaces(), &log, &self.filled);
             // The insertion finds it there after the append.
             targets.prefetch(batch.digests()[0]);
             self.log.append(&mut log, count, std::iter::once(batch.bytes()))?;
@@ -574,7 +575,7 @@ impl DbInner {
         let frees = || batches.iter().all(|batch| frees_room(batch));
         let growth = self.log.growth(log, bytes);
         if growth > 0 {
-            self.look_ahead(&directory, bytes, growth);
+            self.look_ahead(bytes, growth);
             if self.reserve.is_full() && !frees() {
                 return self.reserve.refuse();
             }
@@ -603,7 +604,7 @@ impl DbInner {
         let directory = self.directory.load();
         let mut seq = log.last_seq();
         for batch in batches {
-            let targets = Targets::of(&directory, batch.keyspaces(), log);
+            let targets = Targets::of(&directory, batch.keyspaces(), log, &self.filled);
             targets.insert(batch, seq);
             self.note_deletes(&targets);
             seq += batch.len() as u64;
@@ -646,14 +647,16 @@ type Target = (KeyspaceId, Option<Guard<Arc<View>>>);
 
 impl Targets {
     /// Looks them up, for the holder of the log's lock.
-    fn of(directory: &Directory, keyspaces: &[KeyspaceId], log: &Current) -> Targets {
+    fn of(directory: &Directory, keyspaces: &[KeyspaceId], log: &Current, filled: &Filled) -> Targets {
         let target = |id: &KeyspaceId| {
-            let view = directory.get(id).map(|keyspace| keyspace.view.load());
-            let active = view.as_ref().map(|view| &view.memtables.active);
-            if let Some(slot) = active.filter(|slot| slot.memtable.is_empty()) {
-                slot.first_log.store(log.id(), Ordering::Relaxed);
+            let Some(keyspace) = directory.get(id) else { return (*id, None) };
+            let view = keyspace.view.load();
+            let active = &view.memtables.active;
+            if active.memtable.is_empty() {
+                active.first_log.store(log.id(), Ordering::Relaxed);
+                filled.add(keyspace, log.id());
             }
-            (*id, view)
+            (*id, Some(view))
         };
         Targets(keyspaces.iter().map(target).collect())
     }

@@ -52,7 +52,10 @@ pub(crate) enum Ended {
 /// What may be started in a keyspace.
 #[derive(Debug)]
 enum Due {
+    /// Nothing until something changes.
     Nothing,
+    /// Nothing for a while.
+    Waits,
     Plan(Plan),
     /// A plan lacks room: the bytes that it needs, and the free bytes.
     NoRoom(u64, u64),
@@ -80,15 +83,18 @@ impl DbInner {
     pub(crate) fn next_plan(&self, state: &State, keyspace: &KeyspaceInner) -> Option<Plan> {
         match self.due(state, keyspace) {
             Due::Plan(plan) => Some(plan),
-            Due::Nothing | Due::NoRoom(..) => None,
+            Due::Nothing | Due::Waits | Due::NoRoom(..) => None,
         }
     }
 
     fn due(&self, state: &State, keyspace: &KeyspaceInner) -> Due {
-        let held_back = state.scheduler.holds_back(keyspace.id, self.room.free());
+        if self.background.is_paused() || state.scheduler.holds_back(keyspace.id, self.room.free()) {
+            return Due::Waits;
+        }
         let shaping = keyspace.shaping.load();
         let lacks_operators = keyspace.operators.missing.is_some();
-        if held_back || lacks_operators || !shaping.options.auto_compaction || self.background.is_paused() {
+        let is_empty = keyspace.view.load().version.runs.is_empty();
+        if lacks_operators || is_empty || !shaping.options.auto_compaction {
             return Due::Nothing;
         }
         let shape = self.shape(state, keyspace);
@@ -154,22 +160,27 @@ impl DbInner {
     /// Returns the next compaction of any keyspace.
     pub(crate) fn next_compaction(&self, state: &mut State) -> Option<(Arc<KeyspaceInner>, Plan)> {
         // Without room for a manifest nothing can be changed.
-        if self.is_waiting() {
+        if self.is_waiting() || self.background.is_paused() {
             return None;
         }
-        for keyspace in state.scheduler.next_round(&state.catalogue) {
+        for keyspace in state.scheduler.rounds.next(state.catalogue.keyspaces()) {
             let due = self.due(state, &keyspace);
             let lack = match &due {
                 Due::NoRoom(needed, free) => Some((*needed, *free)),
-                Due::Plan(_) | Due::Nothing => None,
+                Due::Plan(_) | Due::Nothing | Due::Waits => None,
             };
             let what = lack.map(|(needed, free)| {
                 let (name, needed, free) = (keyspace.name(), human(needed), human(free));
                 format!("compaction of keyspace `{name}` needs {needed}, but only {free} are free: it waits for more room")
             });
             let waited = state.scheduler.note_room(keyspace.id, what.clone()).is_some();
-            if let Due::Plan(plan) = due {
-                return Some((keyspace, plan));
+            match due {
+                Due::Plan(plan) => {
+                    state.scheduler.rounds.note_work(keyspace.id);
+                    return Some((keyspace, plan));
+                }
+                Due::Nothing => state.scheduler.rounds.note_nothing(keyspace.id),
+                Due::Waits | Due::NoRoom(..) => state.scheduler.rounds.note_change(keyspace.id),
             }
             if let (Some((needed, free)), Some(what)) = (lack, what) {
                 let held = self.reserve.held();
@@ -466,7 +477,7 @@ impl DbInner {
                 self.write_counters.compaction_write_bytes.add(written);
             }
         }
-        self.keep_filters_in_memory();
+        self.keep_filters_in_memory(Some(keyspace));
         Ok(Ended::Done)
     }
 }

@@ -23,7 +23,7 @@ impl DbInner {
         if self.background.is_paused() {
             return None;
         }
-        state.catalogue.keyspaces().values().find_map(due)
+        state.scheduler.rounds.in_turn(state.catalogue.keyspaces()).iter().find_map(due)
     }
 
     /// Walks over what is dead around the stretch's place. A read that fails is left to a reader.

@@ -152,25 +152,30 @@ impl Expiry {
         times.samples.note_all(stored.after(known));
     }
 
-    /// Must be called whenever the set of keyspaces changes, and before the first write.
+    /// Must be called with all keyspaces whenever one [that is timed](KeyspaceInner::is_timed) goes, and before the first write.
     pub(crate) fn configure<'k>(&self, keyspaces: impl Iterator<Item = &'k KeyspaceInner>) {
-        let (mut ttls, mut deletes) = (None, None);
-        let widen = |span: &mut Option<(u64, u64)>, age: u64| {
-            let (shortest, longest) = span.unwrap_or((age, age));
-            *span = Some((shortest.min(age), longest.max(age)));
-        };
-        for keyspace in keyspaces {
-            keyspace.age.ttl.iter().for_each(|&ttl| widen(&mut ttls, ttl));
-            keyspace.options.max_tombstone_age.iter().for_each(|age| widen(&mut deletes, age.as_secs()));
-        }
-        let both = [ttls, deletes];
-        let shortest = both.iter().flatten().map(|span| span.0).min().unwrap_or(u64::MAX);
-        let longest = both.iter().flatten().map(|span| span.1).max().unwrap_or(0);
         let mut times = self.times.lock();
-        times.distance = (shortest / PRECISION).max(1);
-        times.keep = longest.max(1);
-        self.wanted.store(ttls.is_some(), Ordering::Relaxed);
-        self.ages_deletes.store(deletes.is_some(), Ordering::Relaxed);
+        (times.distance, times.keep) = (u64::MAX / PRECISION, 1);
+        self.wanted.store(false, Ordering::Relaxed);
+        self.ages_deletes.store(false, Ordering::Relaxed);
+        drop(times);
+        keyspaces.for_each(|keyspace| self.join(keyspace));
+    }
+
+    /// Must be called with each keyspace that comes, before its first write.
+    pub(crate) fn join(&self, keyspace: &KeyspaceInner) {
+        let deletes = keyspace.options.max_tombstone_age.map(|age| age.as_secs());
+        for age in keyspace.age.ttl.into_iter().chain(deletes) {
+            let mut times = self.times.lock();
+            times.distance = times.distance.min((age / PRECISION).max(1));
+            times.keep = times.keep.max(age);
+        }
+        if keyspace.age.ttl.is_some() {
+            self.wanted.store(true, Ordering::Relaxed);
+        }
+        if deletes.is_some() {
+            self.ages_deletes.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Reports whether the times of deletes are to be noted.
@@ -274,7 +279,7 @@ impl Expiry {
             self.note();
         }
         edit.times = self.unsaved(&catalogue.tree().times);
-        for (id, keyspace) in catalogue.keyspaces() {
+        for (id, keyspace) in catalogue.keyspaces().aging.iter() {
             let stored = catalogue.tree().keyspaces.get(id).and_then(|stored| stored.ages);
             let ages = keyspace.age.ages().filter(|ages| Some(*ages) != stored);
             edit.ages.extend(ages.map(|ages| (*id, ages)));

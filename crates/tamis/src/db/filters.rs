@@ -13,7 +13,8 @@ use std::sync::Arc;
 use crate::collections::{HashMap, HashSet};
 use crate::db::catalogue::Catalogue;
 use crate::db::images::{LiveImage, NewImage, NotSaved, Reclaim};
-use crate::db::inner::{DbInner, KeyspaceInner};
+use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::db::scheduler::Rounds;
 use crate::error::{AdminError, StorageError, WriteError};
 use crate::ids::{FilterFileId, KeyspaceId};
 use crate::images::ImageKind;
@@ -41,6 +42,8 @@ pub(crate) struct FilterUpkeep {
     working: HashSet<KeyspaceId>,
     /// The keyspaces where the last work failed, or is under way: it must not be retried before the tree has changed.
     failed: HashSet<KeyspaceId>,
+    /// Where the next work is looked for.
+    rounds: Rounds,
 }
 
 impl FilterUpkeep {
@@ -49,8 +52,20 @@ impl FilterUpkeep {
     }
 
     /// Returns the next work on a filter of any keyspace.
-    pub(crate) fn next(&self, catalogue: &Catalogue) -> Option<(Arc<KeyspaceInner>, Task)> {
-        catalogue.keyspaces().values().find_map(|keyspace| Some((keyspace.clone(), self.task(keyspace)?)))
+    pub(crate) fn next(&mut self, catalogue: &Catalogue) -> Option<(Arc<KeyspaceInner>, Task)> {
+        for keyspace in self.rounds.next(&catalogue.keyspaces().filtered) {
+            if let Some(task) = self.task(&keyspace) {
+                self.rounds.note_work(keyspace.id);
+                return Some((keyspace, task));
+            }
+            self.rounds.note_nothing(keyspace.id);
+        }
+        None
+    }
+
+    /// Records that work may be due on each filter.
+    pub(crate) fn note_all(&mut self, catalogue: &Catalogue) {
+        self.rounds.note_all(&catalogue.keyspaces().filtered);
     }
 
     /// Returns the work due for a keyspace's filter, unless a thread is already working on it.
@@ -74,13 +89,17 @@ impl FilterUpkeep {
     /// Marks the end of work. If it is not `done` and the tree has changed meanwhile, the change may be what it needed.
     fn end(&mut self, keyspace: KeyspaceId, done: bool) {
         self.working.remove(&keyspace);
+        self.rounds.note_change(keyspace);
         if done {
             self.failed.remove(&keyspace);
         }
     }
 
-    pub(crate) fn tree_changed(&mut self, keyspace: KeyspaceId) {
-        self.failed.remove(&keyspace);
+    pub(crate) fn tree_changed(&mut self, keyspace: &KeyspaceInner) {
+        self.failed.remove(&keyspace.id);
+        if keyspace.filter.grf().is_some() {
+            self.rounds.note_change(keyspace.id);
+        }
     }
 }
 
@@ -297,8 +316,14 @@ impl DbInner {
     /// Copies the filters of mapped tables to memory if it is scarce, and tells readers. Does nothing for filters that were copied before.
     ///
     /// Called after tables were opened *and* are in a version: any of them may be the one with which memory has become scarce, and then
-    /// all versions are looked through. Must be called without the `state` lock.
-    pub(crate) fn keep_filters_in_memory(&self) {
+    /// all versions are looked through. All of them are in `joined`, if there is one. Must be called without the `state` lock.
+    pub(crate) fn keep_filters_in_memory(&self, joined: Option<&KeyspaceInner>) {
+        let is_scarce = |keyspace: &KeyspaceInner| {
+            keyspace.view.load().version.tables.iter().any(|table| table.table.is_scarce())
+        };
+        if joined.is_some_and(|keyspace| !is_scarce(keyspace)) {
+            return;
+        }
         for keyspace in self.directory.load_full().values() {
             let version = keyspace.view.load().version.clone();
             let copied = version.tables.iter().filter(|table| table.keep_filter_in_memory()).count();
@@ -321,8 +346,12 @@ impl DbInner {
     /// Waits until no keyspace's filter has work under way or due.
     pub(crate) fn settle_filters(&self) -> Result<(), AdminError> {
         let mut state = self.state();
+        let State { filters, catalogue, .. } = &mut *state;
+        filters.note_all(catalogue);
+        self.monitor.notify();
         loop {
-            if !state.catalogue.keyspaces().values().any(|keyspace| state.filters.is_busy(keyspace)) {
+            if !state.catalogue.keyspaces().filtered.values().any(|keyspace| state.filters.is_busy(keyspace))
+            {
                 drop(state);
                 self.elastic.settle();
                 return Ok(());
@@ -344,7 +373,7 @@ impl DbInner {
                 if state.closing {
                     return;
                 }
-                let task = state.filters.next(&state.catalogue);
+                let task = state.next_filter_work();
                 if let Some((keyspace, _)) = &task {
                     state.filters.start(keyspace.id);
                 }

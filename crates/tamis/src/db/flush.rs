@@ -5,6 +5,7 @@
 //! logs behind it stay. After a failed edit the manifest is written anew first ([`catalogue`](super::catalogue)).
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::compaction::blobs::BlobInputs;
 use crate::compaction::deletes::{self, DeleteTimes};
@@ -16,6 +17,7 @@ use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::FlushControl;
 use crate::db::log::Current;
 use crate::error::StorageError;
+use crate::ids::LogId;
 use crate::observe::events::{Event, FlushInfo, FlushOutcome};
 use crate::observe::latency::Operation;
 use crate::observe::{Explained, span};
@@ -43,28 +45,47 @@ impl DbInner {
         keyspaces: &[Arc<KeyspaceInner>],
     ) -> Result<(), StorageError> {
         self.log.roll(log)?;
-        let state = self.state();
+        let mut state = self.state();
         let oldest = self.log.oldest_if_near_limit(&state.logs, 0);
-        let pinning = oldest.map_or_else(Vec::new, |oldest| state.catalogue.holding_back(oldest));
+        let pinning = oldest.map_or_else(Vec::new, |oldest| self.filled.holding_back(oldest));
         // Acknowledgements never fill a memtable, which would hold back all logs.
-        let is_small = |keyspace: &&Arc<KeyspaceInner>| keyspace.name() == CONSUMERS_KEYSPACE;
-        let small = state.catalogue.keyspaces().values().filter(is_small);
-        for keyspace in keyspaces.iter().chain(&pinning).chain(small) {
+        let small = state.catalogue.named(CONSUMERS_KEYSPACE).cloned();
+        for keyspace in keyspaces.iter().chain(&pinning).chain(&small) {
             let old = keyspace.view.load_full();
             if old.memtables.active.memtable.is_empty() || keyspace.is_dropped() {
                 continue;
             }
             keyspace.replace_memtables(old.memtables.rotated(keyspace.fresh_memtable(log.id())));
+            self.filled.remove(keyspace.id);
+            state.scheduler.note_memtables(keyspace);
         }
         drop(state);
         self.monitor.notify();
         Ok(())
     }
 
+    /// Returns the oldest log that holds writes which are in no table once `flushed` of this keyspace are, at the latest the current one: of
+    /// the keyspace, and of all.
+    pub(crate) fn floors(
+        &self,
+        state: &State,
+        keyspace: &KeyspaceInner,
+        flushed: &[Arc<MemtableSlot>],
+    ) -> (LogId, LogId) {
+        let is_flushed = |slot: &Arc<MemtableSlot>| flushed.iter().any(|gone| Arc::ptr_eq(gone, slot));
+        let view = keyspace.view.load();
+        let waiting = view.memtables.iter().filter(|slot| !slot.memtable.is_empty() && !is_flushed(slot));
+        let current = state.logs.current();
+        let own = waiting.map(|slot| slot.first_log.load(Relaxed)).min().unwrap_or(current);
+        let active = self.filled.oldest_log(Some(keyspace.id));
+        let sealed = state.scheduler.oldest_sealed_log(keyspace.id);
+        (own, [active, sealed].into_iter().flatten().fold(own, LogId::min))
+    }
+
     /// Seals the memtable that memory shared with other databases wants to have flushed, unless somebody writes, who will do it.
     /// Only for the flush thread, which may not wait for the log: its holder may be waiting for a flush.
     pub(crate) fn seal_as_asked(&self) {
-        let Some(keyspace) = self.throttle.asked_to_seal(&self.directory.load()) else { return };
+        let Some(keyspace) = self.throttle.asked_to_seal() else { return };
         let Some(mut log) = self.try_lock_log() else { return };
         if self.health.check().is_err() {
             return;
@@ -82,12 +103,13 @@ impl DbInner {
             return;
         }
         let now = self.now();
-        let is_due = |keyspace: &&Arc<KeyspaceInner>| {
+        let is_due = |keyspace: &Arc<KeyspaceInner>| {
             let first = keyspace.view.load().memtables.active.first_delete();
             let due = first.zip(keyspace.options.max_tombstone_age);
             due.is_some_and(|(first, age)| deletes::flush_time(first, age) <= now)
         };
-        let due: Vec<_> = self.directory.load().values().filter(is_due).cloned().collect();
+        let mut due = self.filled.list();
+        due.retain(is_due);
         if !due.is_empty() {
             self.try_seal(&due);
         }
@@ -133,11 +155,11 @@ impl DbInner {
     /// Writes the oldest sealed memtables of a keyspace, newest first, to one new run in level 0 and publishes it.
     pub(crate) fn flush_memtables(
         &self,
-        keyspace: &KeyspaceInner,
+        keyspace: &Arc<KeyspaceInner>,
         slots: &[Arc<MemtableSlot>],
     ) -> Result<(), StorageError> {
         let (started, memtables) = (sync::now(), slots.len());
-        let memtable_bytes = slots.iter().map(|slot| slot.memtable.memory_bytes() as u64).sum();
+        let memtable_bytes = slots.iter().map(|slot| slot.memtable.used_bytes() as u64).sum();
         let name = || keyspace.name().to_owned();
         let begins = || FlushInfo { keyspace: name(), memtables, memtable_bytes };
         span!("flush", keyspace = keyspace.name(), memtables, memtable_bytes);
@@ -157,7 +179,7 @@ impl DbInner {
             })
         });
         if result.is_ok() {
-            self.keep_filters_in_memory();
+            self.keep_filters_in_memory(Some(keyspace));
             self.observer.timed(Operation::Flush, started, || Explained {
                 keyspace: name(),
                 key: None,
@@ -172,7 +194,7 @@ impl DbInner {
 
     fn flush_to_table(
         &self,
-        keyspace: &KeyspaceInner,
+        keyspace: &Arc<KeyspaceInner>,
         slots: &[Arc<MemtableSlot>],
         told: &mut FlushOutcome,
     ) -> Result<(), StorageError> {
@@ -200,7 +222,8 @@ impl DbInner {
         let run = self.numbers.take();
         edit.added.extend(opened.iter().map(|table| (keyspace.id, 0, run, (*table.meta).clone())));
         told.tables = opened.iter().map(|table| table.meta.id).collect();
-        edit.log_floor = state.catalogue.log_floors(state.logs.current(), slots);
+        let (own, all) = self.floors(&state, keyspace, slots);
+        (edit.log_floor, edit.floor) = (vec![(keyspace.id, own)], Some(all));
         // Their logs go, and not all of these numbers need be in a table.
         edit.last_seq = slots.iter().filter_map(|slot| slot.memtable.max_seq()).max();
         let without = |memtables: &Memtables| memtables.without(slots);
@@ -209,6 +232,7 @@ impl DbInner {
             // Everything in it was shadowed: no table is needed, but neither is the log any more.
             self.commit_edit(&mut state, edit, opened, |_, _| unreachable!("no tables change"))?;
             keyspace.replace_memtables(without(&keyspace.view.load().memtables));
+            state.scheduler.note_memtables(keyspace);
         } else {
             self.commit_edit(&mut state, edit, opened, |_, old| without(old))?;
         }
@@ -220,7 +244,7 @@ impl DbInner {
         self.release_logs(&mut state);
         told.bytes_written = bytes;
         // Under the lock, so that threads that waited for the flush find it counted.
-        let flushed = memtables().map(|m| m.memory_bytes() as u64).sum();
+        let flushed = memtables().map(|m| m.used_bytes() as u64).sum();
         self.throttle.note_flush(flushed, sync::since(started));
         self.write_counters.flushes.add(1);
         self.write_counters.flush_bytes.add(bytes);

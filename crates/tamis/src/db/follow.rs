@@ -225,12 +225,13 @@ impl Db {
 
 /// Reports whether a manifest lacks what the published one had: edits whose sync failed, or writes that a power failure took.
 fn withdraws(published: &ManifestState, new: &ManifestState) -> bool {
-    let lower = |(id, old): (&KeyspaceId, &KeyspaceState)| {
+    let lower = |(id, old): (&KeyspaceId, &Arc<KeyspaceState>)| {
         new.keyspaces
             .get(id)
             .is_some_and(|new| new.log_floor < old.log_floor || new.next_epoch < old.next_epoch)
     };
-    new.next_keyspace < published.next_keyspace
+    new.log_floor() < published.log_floor()
+        || new.next_keyspace < published.next_keyspace
         || new.last_seq < published.last_seq
         || published.keyspaces.iter().any(lower)
 }
@@ -241,7 +242,7 @@ pub(super) fn follow_loop(db: &DbInner) {
     let mut failure = String::new();
     let mut state = db.state();
     while !state.closing {
-        if let Some((keyspace, task)) = state.filters.next(&state.catalogue) {
+        if let Some((keyspace, task)) = state.next_filter_work() {
             state.filters.start(keyspace.id);
             drop(state);
             guarded(db, "work on a filter", || db.work_on_filter(&keyspace, task));
@@ -360,7 +361,7 @@ impl Follower {
         // Of an attempt that failed since.
         self.newcomers.retain(|id, _| state.keyspaces.contains_key(id));
         let mut named: HashSet<TableId> = HashSet::default();
-        for (&id, stored) in &state.keyspaces {
+        for (&id, stored) in state.keyspaces.iter() {
             let Some((keyspace, is_changed)) = open.get(&id) else {
                 // Anew each time: nobody reads it yet, and its tables may have changed.
                 self.newcomers.insert(id, Arc::new(open::open_newcomer(db, id, stored, state.last_seq)?));
@@ -411,7 +412,7 @@ impl Follower {
         let live = db.snapshots.lock();
         log.follow(last_seq);
         let keyspaces = state.catalogue.keyspaces().clone();
-        for (id, keyspace) in &keyspaces {
+        for (id, keyspace) in keyspaces.iter() {
             tree.keyspaces
                 .get(id)
                 .and_then(|stored| stored.ages)
@@ -436,7 +437,7 @@ impl Follower {
                 continue;
             }
             let old = keyspace.view.load_full();
-            let memtables = self.logs.memtables_of(keyspace, stored.log_floor, &old.memtables);
+            let memtables = self.logs.memtables_of(keyspace, tree.floor_of(stored), &old.memtables);
             if changed.contains(&keyspace.id) {
                 let memtables = memtables.unwrap_or_else(|| old.memtables.clone());
                 let version = state.catalogue.followed(keyspace, &old.version, &self.opened);
@@ -455,7 +456,7 @@ impl Follower {
         drop(log);
         for (keyspace, old, new) in published {
             db.elastic.change(&old, &new);
-            state.filters.tree_changed(keyspace.id);
+            state.filters.tree_changed(&keyspace);
             db.warn_of_filter(&keyspace);
         }
         self.opened.clear();
@@ -466,7 +467,7 @@ impl Follower {
         let filters = filters.map(|(&id, &bytes)| (id, bytes)).collect();
         self.ends = Ends { last_seq: self.logs.last_seq().max(tree.last_seq), manifest: mark, logs, filters };
         drop(state);
-        db.keep_filters_in_memory();
+        db.keep_filters_in_memory(None);
         db.monitor.notify();
     }
 
@@ -490,7 +491,7 @@ impl Follower {
         let Some(log) = self.logs.current() else { return };
         let tree = state.catalogue.tree();
         self.settled.retain(|id, _| tree.keyspaces.contains_key(id));
-        for (id, keyspace) in state.catalogue.keyspaces() {
+        for (id, keyspace) in state.catalogue.keyspaces().iter() {
             let (Some(grf), Some(stored)) = (keyspace.filter.grf(), tree.keyspaces.get(id)) else { continue };
             let settled = self.settled.entry(*id).or_default();
             if settled.pending.back().is_none_or(|(_, next)| *next < stored.next_epoch) {
@@ -499,7 +500,7 @@ impl Follower {
             // Otherwise what replaces a table that is unseen would not be.
             while !grf.has_unseen()
                 && let Some((_, next)) =
-                    settled.pending.front().copied().filter(|(log, _)| *log < stored.log_floor)
+                    settled.pending.front().copied().filter(|(log, _)| *log < tree.floor_of(stored))
             {
                 settled.until = next;
                 settled.pending.pop_front();
@@ -516,19 +517,20 @@ impl Follower {
                 db.elastic.dropped(&other.view.load().version);
                 state.catalogue.forget(&other);
             }
-            let floor = state.catalogue.tree().keyspaces[&id].log_floor;
+            let tree = state.catalogue.tree();
+            let floor = tree.floor_of(&tree.keyspaces[&id]);
             let none = keyspace.view.load().memtables.clone();
             if let Some(memtables) = self.logs.memtables_of(&keyspace, floor, &none) {
                 keyspace.replace_memtables(memtables);
             }
-            state.catalogue.add(keyspace.clone());
+            state.catalogue.add(&keyspace);
             let tree = state.catalogue.tree();
             db.elastic.opened(std::iter::once(&*keyspace.view.load_full()), |table| tree.hotness(table));
             db.warn_of_filter(&keyspace);
         }
         for keyspace in state.catalogue.keyspaces().clone().values() {
             match state.catalogue.tree().keyspaces.get(&keyspace.id) {
-                Some(stored) if stored.name != keyspace.name() => {
+                Some(stored) if *stored.name != *keyspace.name() => {
                     keyspace.names.add(&stored.name);
                     changed = true;
                 }

@@ -110,8 +110,7 @@ impl DbInner {
         if self.background.is_paused() || self.is_waiting() {
             return None;
         }
-        let keyspaces: Vec<Arc<KeyspaceInner>> = state.catalogue.keyspaces().values().cloned().collect();
-        for keyspace in keyspaces {
+        for keyspace in state.scheduler.rounds.in_turn(state.catalogue.keyspaces()) {
             let shaping = keyspace.shaping.load();
             // A merge that met a full disk backs off. A debt that pays for several merges would otherwise retry it at once.
             let aside = state.scheduler.is_aside(keyspace.id);

@@ -311,7 +311,8 @@ impl DbInner {
             None => return Ok(None),
         };
         let mut rescued = Vec::new();
-        for keyspace in self.directory.load_full().values() {
+        let sealed = self.state().scheduler.sealed();
+        for keyspace in &sealed {
             match self.rescue(keyspace)? {
                 Some(one) => rescued.push(one),
                 None => return Ok(None),
@@ -346,26 +347,27 @@ impl DbInner {
             self.keep_for_transactions(&keyspace, &slots);
             flushed.push((keyspace.id, slots));
         }
-        edit.log_floor = state.catalogue.keyspaces().keys().map(|&id| (id, log_id)).collect();
+        edit.floor = Some(log_id);
         edit.last_seq = Some(self.visible());
         let without = |id: KeyspaceId, memtables: &Memtables| {
             memtables.without(flushed.iter().find(|one| one.0 == id).map_or(&[][..], |one| &one.1))
         };
         self.commit_edit(&mut state, edit, opened, without)?;
         drop((works, epochs));
-        for keyspace in state.catalogue.keyspaces().values() {
+        for keyspace in &sealed {
             // Memtables of which nothing was left to write.
             let view = keyspace.view.load_full();
             let memtables = without(keyspace.id, &view.memtables);
             if memtables.sealed.len() < view.memtables.sealed.len() {
                 keyspace.replace_memtables(memtables);
             }
+            state.scheduler.note_memtables(keyspace);
         }
         state.scheduler.allow_all_flushes();
         self.release_logs(&mut state);
         let cause = self.health.resumed();
         drop(state);
-        self.keep_filters_in_memory();
+        self.keep_filters_in_memory(None);
         Ok(cause)
     }
 
@@ -376,12 +378,15 @@ impl DbInner {
         let next = self.log.next()?;
         let mut state = self.state();
         let id = self.log.abandon(&mut log, &mut state.logs, next);
-        for keyspace in state.catalogue.keyspaces().values() {
+        for keyspace in &self.filled.list() {
             let view = keyspace.view.load_full();
             if !view.memtables.active.memtable.is_empty() {
                 let active = keyspace.fresh_memtable(id);
                 keyspace.replace_memtables(view.memtables.rotated(active));
+                state.scheduler.note_memtables(keyspace);
             }
+            // Nothing is in the new log.
+            self.filled.remove(keyspace.id);
         }
         Ok(id)
     }
@@ -447,7 +452,8 @@ impl DbInner {
         }
         let unsettled = state.catalogue.unsettled();
         troubles.extend(unsettled.map(|cause| format!("the manifest has to be rewritten: {cause}")));
-        for keyspace in state.catalogue.keyspaces().values() {
+        let known = state.scheduler.known().filter_map(|id| state.catalogue.keyspaces().get(&id));
+        for keyspace in known {
             let tell = |(work, cause)| {
                 format!("{work} of keyspace `{}` are being retried: {cause}", keyspace.name())
             };

@@ -33,7 +33,7 @@
 //! ([`begin`](super::begin)) comes before all of them, then those of [`Prepared`] and [`Consumers`], and then the one that is held while images of filters are saved
 //! ([`images`](super::images)). The lock of memory that several databases share ([`memory`](crate::memory)) is taken with none of these
 //! held; under it only the division of read memory and what follows it here are taken, of any of these databases. That of the
-//! memory for memtables ([`memory::writes`](crate::memory::writes)) is a leaf.
+//! memory for memtables ([`memory::writes`](crate::memory::writes)) is a leaf but for the list of filled keyspaces.
 //!
 //! 1. A keyspace's filter work ([`Grf::work`](crate::select::Grf::work)): held while keys are added to its global filter.
 //! 2. `log`: the current [log](Log) and the next sequence number. Only its holder appends to the log. Batches that commit alone
@@ -49,7 +49,7 @@
 //! 8. The in-memory state of elastic filters ([`Elastic`]).
 //!
 //! Leaf locks, which may be taken while any of these is held and under which no other is taken: the queue of writers and their turns,
-//! of threads that wait until a number is visible, a memtable's, the chunks that memtables hand on, a keyspace's [views that were replaced](super::readers), its [gaps](crate::read::Gaps) (whose holder may *try* to take the log) and the place of its last deletions, since when a log is idle, recent commits ([`History`]), the table of [`Locks`], the reserve's, the list of opened filter files, the cause of a late beginning, those within a global filter, obsolete files, scrub, warnings,
+//! of threads that wait until a number is visible, a memtable's, the chunks that memtables hand on, a keyspace's [views that were replaced](super::readers), the list of [filled keyspaces](Filled), its [gaps](crate::read::Gaps) (whose holder may *try* to take the log) and the place of its last deletions, since when a log is idle, recent commits ([`History`]), the table of [`Locks`], the reserve's, the list of opened filter files, the cause of a late beginning, those within a global filter, obsolete files, scrub, warnings,
 //! decisions, the directory lock, the queue of [events](crate::observe).
 //!
 //! The mutexes within [`Background`], [`Room`] and [`Health`] (free space, the budget of background writes, why writes are
@@ -80,6 +80,7 @@ use crate::db::consumers::Consumers;
 use crate::db::counters::WriteCounters;
 use crate::db::elastic::Elastic;
 use crate::db::expiry::{Age, Expiry};
+use crate::db::filled::Filled;
 use crate::db::filters::FilterUpkeep;
 use crate::db::follow::Follower;
 use crate::db::for_reads::ReadDebts;
@@ -116,7 +117,7 @@ use crate::operators::{KeyspaceOperators, Unregistered};
 use crate::options::{KeyspaceOptions, Options};
 use crate::read::{AllReads, Gaps, Numbering, ReadCounters};
 use crate::read::{MemtableSlot, Memtables, View};
-use crate::select::TreeFilter;
+use crate::select::{Task, TreeFilter};
 use crate::table::ReaderConfig;
 use crate::table::cache::BlockCache;
 use crate::tree::edit::VersionEdit;
@@ -157,7 +158,6 @@ impl Names {
 }
 
 /// One keyspace of an open database.
-#[derive(Debug)]
 pub(crate) struct KeyspaceInner {
     pub(crate) id: KeyspaceId,
     /// Changed under `state`, read without a lock.
@@ -185,6 +185,8 @@ pub(crate) struct KeyspaceInner {
     /// Where memtables take their memory from.
     chunks: Arc<ChunkPool>,
 }
+
+debug_as!(KeyspaceInner, "KeyspaceInner", keyspace => "name": keyspace.name());
 
 /// What a keyspace shares with the others of its database.
 pub(crate) struct SharedParts<'a> {
@@ -272,7 +274,16 @@ impl KeyspaceInner {
 
     /// Under the `state` lock.
     pub(crate) fn replace_view(&self, view: Arc<View>) {
+        let memtables = view.memtables.clone();
         let old = self.view.swap(view);
+        for slot in old.memtables.iter() {
+            let is_in = |slots: &[Arc<MemtableSlot>]| slots.iter().any(|other| Arc::ptr_eq(other, slot));
+            match is_in(&memtables.sealed) {
+                true => slot.memtable.seal(),
+                false if !is_in(std::slice::from_ref(&memtables.active)) => slot.memtable.retire(),
+                false => {}
+            }
+        }
         self.old_views.note(&old);
     }
 
@@ -320,6 +331,11 @@ impl KeyspaceInner {
         })
     }
 
+    /// Reports whether its entries, or its deletes, are to go within some time.
+    pub(crate) fn is_timed(&self) -> bool {
+        self.options.time_to_live.is_some() || self.options.max_tombstone_age.is_some()
+    }
+
     /// Reports whether the keyspace was dropped. Whoever asks after loading the view has one from before the drop if this is `false`.
     #[inline]
     pub(crate) fn is_dropped(&self) -> bool {
@@ -358,8 +374,14 @@ pub(crate) struct State {
     pub(crate) closing: bool,
 }
 
+impl State {
+    /// Returns the next work on a filter of any keyspace.
+    pub(crate) fn next_filter_work(&mut self) -> Option<(Arc<KeyspaceInner>, Task)> {
+        self.filters.next(&self.catalogue)
+    }
+}
+
 /// An open database.
-#[derive(Debug)]
 pub(crate) struct DbInner {
     pub(crate) dir: PathBuf,
     pub(crate) fs: Arc<dyn FileSystem>,
@@ -396,6 +418,8 @@ pub(crate) struct DbInner {
     pub(crate) beginning: Beginning,
     /// The keyspaces by id, for the write path (which does not take `state`).
     pub(crate) directory: Arc<Keyspaces>,
+    /// The keyspaces whose memtables may hold something.
+    pub(crate) filled: Arc<Filled>,
     pub(crate) health: Arc<Health>,
     pub(crate) room: Arc<Room>,
     pub(crate) reserve: Reserve,
@@ -414,6 +438,8 @@ pub(crate) struct DbInner {
     /// The directory lock; taken out by `close`.
     pub(crate) lock: Mutex<Option<Box<dyn DirLock>>>,
 }
+
+debug_as!(DbInner, "DbInner", db => "path": db.dir);
 
 impl DbInner {
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
@@ -480,7 +506,9 @@ impl DbInner {
     ) {
         for (keyspace, old, new) in state.catalogue.publish(edit, opened, change) {
             self.elastic.change(&old, &new);
-            state.filters.tree_changed(keyspace.id);
+            state.filters.tree_changed(&keyspace);
+            state.scheduler.note_change(keyspace.id);
+            state.scheduler.note_memtables(&keyspace);
             self.warn_of_filter(&keyspace);
             self.update_pressure(state, &keyspace);
         }

@@ -19,7 +19,6 @@ use crate::compaction::shape::RunningJob;
 use crate::compaction::writer::JobControl;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::pace::{Pace, Urgency};
-use crate::db::reserve::bytes_of;
 use crate::options::Options;
 
 /// State shared by the background work of one database.
@@ -311,8 +310,11 @@ pub(crate) struct Settling<'d>(&'d DbInner);
 
 impl<'d> Settling<'d> {
     pub(crate) fn new(db: &'d DbInner) -> Settling<'d> {
-        let _state = db.state();
+        let mut state = db.state();
         db.background.settling.fetch_add(1, Relaxed);
+        let State { scheduler, filters, catalogue, .. } = &mut *state;
+        scheduler.rounds.note_all(catalogue.keyspaces());
+        filters.note_all(catalogue);
         db.monitor.notify();
         Settling(db)
     }
@@ -331,14 +333,11 @@ impl DbInner {
         self.write_counters.pace_nanos.add(waited.as_nanos() as u64);
     }
 
-    /// Returns the number of bytes that a new compaction may write; see [`room`](crate::db::room). O(keyspaces + jobs).
+    /// Returns the number of bytes that a new compaction may write; see [`room`](crate::db::room). O(jobs + keyspaces
+    /// that hold writes).
     pub(crate) fn room(&self, state: &State) -> Option<u64> {
         let free = self.room.free()?;
-        let memtables = state.catalogue.keyspaces().values().map(|keyspace| {
-            let view = keyspace.view.load();
-            view.memtables.iter().map(bytes_of).sum::<u64>()
-        });
-        Some(free.saturating_sub(state.scheduler.promised().saturating_add(memtables.sum())))
+        Some(free.saturating_sub(state.scheduler.promised().saturating_add(self.bytes_to_flush())))
     }
 
     /// Cancels all running compactions, and waits until they have ended.

@@ -43,11 +43,13 @@ use crate::table::ReadCost;
 /// assert_eq!(db.get("ada")?, None);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Keyspace {
     pub(crate) handle: Arc<Handle>,
     pub(crate) inner: Arc<KeyspaceInner>,
 }
+
+debug_as!(Keyspace, "Keyspace", keyspace => "name": keyspace.name(), "path": keyspace.handle.inner.dir);
 
 impl DbInner {
     /// Returns what a read of the current state sees. The order of the loads is an invariant of [`ReadAt`].

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use crate::db::expiry::Age;
-use crate::db::inner::{DbInner, KeyspaceInner, SharedParts, State};
+use crate::db::inner::{DbInner, KeyspaceInner, SharedParts};
 use crate::db::{Db, Keyspace};
 use crate::error::{AdminError, StorageError, WriteError};
 use crate::ids::DEFAULT_KEYSPACE;
@@ -29,8 +29,7 @@ impl Db {
     /// [`AdminError::NoKeyspace`] if there is none of that name.
     pub fn keyspace(&self, name: &str) -> Result<Keyspace, AdminError> {
         let directory = self.inner().directory.load();
-        let found = directory.values().find(|ks| ks.name() == name && !ks.is_dropped() && !ks.is_hidden());
-        match found {
+        match directory.named(name).filter(|ks| !ks.is_dropped() && !ks.is_hidden()) {
             Some(inner) => Ok(Keyspace { handle: self.handle().clone(), inner: inner.clone() }),
             None => Err(AdminError::NoKeyspace { name: name.to_owned() }),
         }
@@ -151,8 +150,9 @@ impl DbInner {
                 numbering: &self.numbering,
             },
         ));
-        state.catalogue.add(inner.clone());
-        self.publish_directory(&state);
+        self.expiry.join(&inner);
+        state.catalogue.add(&inner);
+        state.catalogue.publish_keyspaces();
         Ok(inner)
     }
 
@@ -178,6 +178,7 @@ impl DbInner {
         };
         self.commit_edit(&mut state, edit, Vec::new(), |_, _| unreachable!("no tables change"))?;
         keyspace.names.add(new_name);
+        state.catalogue.publish_keyspaces();
         Ok(())
     }
 
@@ -193,7 +194,14 @@ impl DbInner {
             if keyspace.id == DEFAULT_KEYSPACE {
                 return Err(AdminError::DefaultKeyspace);
             }
-            let edit = VersionEdit { drop_keyspaces: vec![keyspace.id], ..VersionEdit::default() };
+            // Its writes need no log any more.
+            let all: Vec<_> = keyspace.view.load().memtables.iter().cloned().collect();
+            let (_, floor) = self.floors(&state, &keyspace, &all);
+            let edit = VersionEdit {
+                drop_keyspaces: vec![keyspace.id],
+                floor: Some(floor),
+                ..VersionEdit::default()
+            };
             let unchanged = |_, _: &_| unreachable!("no tables change");
             let dropped = self.commit_edit(&mut state, edit, Vec::new(), unchanged);
             Ok((state, keyspace, dropped))
@@ -206,19 +214,19 @@ impl DbInner {
         }
         // If the drop took effect after all, later writes to the keyspace would be lost.
         dropped.inspect_err(|error| self.health.suspend(error))?;
+        self.filled.remove(keyspace.id);
+        state.scheduler.note_dropped_keyspace(&keyspace);
         self.elastic.dropped(&keyspace.view.load().version);
         state.catalogue.remove(&keyspace);
         self.history.forget(keyspace.id);
-        self.publish_directory(&state);
+        if keyspace.is_timed() {
+            self.expiry.configure(state.catalogue.keyspaces().values().map(|keyspace| &**keyspace));
+        }
+        state.catalogue.publish_keyspaces();
         self.release_logs(&mut state);
         drop(state);
         self.monitor.notify();
         Ok(())
-    }
-
-    fn publish_directory(&self, state: &State) {
-        self.expiry.configure(state.catalogue.keyspaces().values().map(|keyspace| &**keyspace));
-        state.catalogue.publish_keyspaces();
     }
 }
 
@@ -228,7 +236,7 @@ impl Db {
         debug_assert!(name.starts_with(HIDDEN_PREFIX));
         let handle = self.handle();
         let directory = handle.inner.directory.load();
-        let found = directory.values().find(|keyspace| keyspace.name() == name);
+        let found = directory.named(name);
         found.map(|inner| Keyspace { handle: handle.clone(), inner: inner.clone() })
     }
 
@@ -263,3 +271,6 @@ fn check_name(name: &str) -> Result<(), AdminError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -135,12 +135,13 @@ impl LiveFile {
 
 /// The files that make up a database at one moment: see [`Db::live_files`](crate::Db::live_files). They stay readable as long as this value
 /// lives, which keeps the disk space of tables that were merged meanwhile.
-#[derive(Debug)]
 pub struct LiveFiles {
     last_seq: SeqNo,
     files: Vec<LiveFile>,
     _views: Vec<Arc<View>>,
 }
+
+debug_as!(LiveFiles, "LiveFiles", files => "last_seq": files.last_seq, "files": files.files.len());
 
 impl LiveFiles {
     /// Returns the number of the last write that is in them.

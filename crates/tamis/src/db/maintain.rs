@@ -21,15 +21,16 @@ impl DbInner {
     /// go on may fill memtables as fast as they are flushed.
     pub(crate) fn flush(&self, keyspaces: &[Arc<KeyspaceInner>]) -> Result<(), AdminError> {
         self.check_ready()?;
-        let due: Vec<(&Arc<KeyspaceInner>, Vec<Weak<MemtableSlot>>)> = {
+        let mut due: Vec<(&Arc<KeyspaceInner>, Vec<Weak<MemtableSlot>>)> = {
             let mut log = self.lock_log();
             if keyspaces.iter().any(|ks| !ks.view.load().memtables.active.memtable.is_empty()) {
                 self.seal(&mut log, keyspaces)?;
             }
-            let sealed = |ks: &Arc<KeyspaceInner>| {
+            let sealed = |ks: &Arc<KeyspaceInner>| -> Vec<_> {
                 ks.view.load().memtables.sealed.iter().map(Arc::downgrade).collect()
             };
-            keyspaces.iter().map(|ks| (ks, sealed(ks))).collect()
+            let due = keyspaces.iter().map(|ks| (ks, sealed(ks)));
+            due.filter(|(_, sealed)| !sealed.is_empty()).collect()
         };
         let waiting = |(ks, due): &(&Arc<KeyspaceInner>, Vec<Weak<MemtableSlot>>)| {
             let is_due = |slot: &Arc<MemtableSlot>| due.iter().any(|due| due.as_ptr() == Arc::as_ptr(slot));
@@ -37,13 +38,18 @@ impl DbInner {
         };
         let mut state = self.state();
         // Earlier failures are retried now.
-        for keyspace in keyspaces {
+        for (keyspace, _) in &due {
             state.scheduler.allow_flushes(keyspace.id);
         }
         self.monitor.notify();
-        while due.iter().any(waiting) {
+        // One after the other: those behind it are tables by then, or are looked at next.
+        while let Some(one) = due.last() {
+            if !waiting(one) {
+                due.pop();
+                continue;
+            }
             self.health.check_writable()?;
-            keyspaces.iter().try_for_each(|keyspace| state.scheduler.check_flushes(keyspace.id))?;
+            state.scheduler.check_flushes(one.0.id)?;
             state = self.monitor.wait(state);
         }
         Ok(())
@@ -60,14 +66,30 @@ impl DbInner {
         };
         let _settling = Settling::new(self);
         let mut state = self.state();
-        while state.catalogue.keyspaces().values().any(|ks| busy(&state, ks)) {
-            self.health.check_writable()?;
-            state
-                .catalogue
-                .keyspaces()
-                .values()
-                .try_for_each(|keyspace| state.scheduler.check_flushes(keyspace.id))?;
-            state = self.monitor.wait(state);
+        // From the last one that was busy on. At the end all are looked at once more, without a wait.
+        let mut from = None;
+        loop {
+            let all = state.catalogue.keyspaces();
+            let found = match from {
+                None => all.values().find(|ks| busy(&state, ks)),
+                Some(id) => {
+                    let again = all.get(&id).into_iter().chain(all.after(&id).map(|(_, ks)| ks));
+                    again.into_iter().find(|ks| busy(&state, ks))
+                }
+            };
+            match found.map(|ks| ks.id) {
+                None if from.is_none() => break,
+                None => from = None,
+                Some(busy) => {
+                    from = Some(busy);
+                    self.health.check_writable()?;
+                    state.scheduler.check_all_flushes()?;
+                    // It may be due by time alone.
+                    state.scheduler.note_change(busy);
+                    self.monitor.notify();
+                    state = self.monitor.wait(state);
+                }
+            }
         }
         drop(state);
         // Callers want to see the final set of files.

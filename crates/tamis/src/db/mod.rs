@@ -16,6 +16,7 @@ mod covered;
 mod deletions;
 pub(crate) mod elastic;
 pub(crate) mod expiry;
+mod filled;
 mod filters;
 mod flush;
 mod follow;
@@ -97,12 +98,13 @@ pub use tune::TuningDecision;
 pub use verify::{VerifiedFile, VerifiedKind, VerifyReport};
 
 /// The state shared by all handles of one open database; dropping the last handle closes the database.
-#[derive(Debug)]
 pub(crate) struct Handle {
     pub(crate) inner: Arc<DbInner>,
     workers: Mutex<Option<Workers>>,
     shut: AtomicBool,
 }
+
+debug_as!(Handle, "Handle", handle => "db": handle.inner);
 
 impl Handle {
     /// Commits a batch of this database; without a durability of its own, with the database's.
@@ -216,10 +218,12 @@ impl Drop for Handle {
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Db {
     default: Keyspace,
 }
+
+debug_as!(Db, "Db", db => "path": db.inner().dir, "keyspaces": db.inner().directory.load().len());
 
 impl Db {
     /// Opens the database in `path`, creating it if the options allow.
@@ -455,8 +459,10 @@ impl Db {
     /// [`AdminError::Write`] if the handle is read-only or closed, or writes are stopped or suspended; a failed system
     /// call.
     pub fn flush(&self) -> Result<(), AdminError> {
-        let all: Vec<_> = self.inner().directory.load().values().cloned().collect();
-        self.inner().flush(&all)
+        let inner = self.inner();
+        let mut all = inner.filled.list();
+        all.extend(inner.state().scheduler.sealed());
+        inner.flush(&all)
     }
 
     /// Merges everything in the default keyspace into the last level that holds data, and waits until that is done.

@@ -5,16 +5,17 @@ mod recover;
 use crate::clock::SystemClock;
 use crate::collections::HashMap;
 use crate::sync::Mutex;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::db::catalogue::{Catalogue, FileNumbers};
+use crate::db::catalogue::{Catalogue, Directory, FileNumbers};
 use crate::db::commit::Committer;
 use crate::db::counters::WriteCounters;
 use crate::db::elastic::Elastic;
 use crate::db::expiry::{Age, Expiry};
+use crate::db::filled::Filled;
 use crate::db::filters::FilterUpkeep;
 use crate::db::for_reads::ReadDebts;
 use crate::db::health::{Health, Warnings};
@@ -31,7 +32,7 @@ use crate::db::salvage::{self, Salvage};
 use crate::db::scheduler::Scheduler;
 use crate::db::throttle::{OwnMemtables, Throttle};
 use crate::db::tune;
-use crate::error::{OpenError, StorageError};
+use crate::error::{OpenError, OptionsError, StorageError};
 use crate::ids::{DEFAULT_KEYSPACE, KeyspaceId, LogId, TableId};
 use crate::io::batch::BatchReader;
 use crate::io::{DirectFs, DiskFs, FileSystem};
@@ -199,7 +200,7 @@ pub(crate) fn open(dir: &Path, options: Options, role: Role) -> Result<Arc<DbInn
         return Err(StorageError::corrupt(&dir.join(name), None, what).into());
     }
 
-    let mut keyspaces: BTreeMap<KeyspaceId, Arc<KeyspaceInner>> = BTreeMap::new();
+    let mut keyspaces = Directory::default();
     let chunks = Arc::new(ChunkPool::new(kept_chunk_bytes(&options)));
     let numbering = Arc::new(Numbering::new());
     let opening = Opening {
@@ -216,8 +217,9 @@ pub(crate) fn open(dir: &Path, options: Options, role: Role) -> Result<Arc<DbInn
             numbering: &numbering,
         },
     };
-    for (&id, stored) in &tree.keyspaces {
-        let opened = open_keyspace(&opening, id, stored, &mut warnings);
+    let mut parsed = StoredOptions::default();
+    for (&id, stored) in tree.keyspaces.iter() {
+        let opened = open_keyspace(&opening, id, stored, &mut parsed, &mut warnings);
         let mut keyspace =
             opened.map_err(|error| salvage::explain_missing(&files, manifest_number, &tree, dir, error))?;
         keyspace.age = Age::new(&keyspace.options, stored.ages, tree.last_seq);
@@ -291,8 +293,10 @@ pub(crate) fn open(dir: &Path, options: Options, role: Role) -> Result<Arc<DbInn
     debug_assert!(set.is_ok(), "set once");
 
     let share = options.shared_write_memory.as_ref().filter(|_| !read_only);
-    let share = share.map(|memory| memory.join(dir, Arc::new(OwnMemtables::new(&directory, &monitor))));
-    let throttle = Throttle::new(&options, share, &monitor, &health, &write_counters, &observer);
+    let filled = Arc::<Filled>::default();
+    let share = share.map(|memory| memory.join(dir, Arc::new(OwnMemtables::new(&chunks, &filled, &monitor))));
+    let memory = (&chunks, &filled);
+    let throttle = Throttle::new(&options, memory, share, &monitor, &health, &write_counters, &observer);
     let inner = DbInner {
         dir: dir.to_owned(),
         read_only,
@@ -315,6 +319,7 @@ pub(crate) fn open(dir: &Path, options: Options, role: Role) -> Result<Arc<DbInn
         numbers,
         throttle,
         directory,
+        filled,
         log,
         numbering,
         monitor,
@@ -344,7 +349,7 @@ pub(crate) fn open(dir: &Path, options: Options, role: Role) -> Result<Arc<DbInn
         inner.elastic.opened(views.iter().map(|view| &**view), stored);
     }
     // Tables that were opened first did not know of the others.
-    inner.keep_filters_in_memory();
+    inner.keep_filters_in_memory(None);
     inner.expiry.configure(inner.directory.load().values().map(|keyspace| &**keyspace));
     if !read_only {
         inner.reserve.find();
@@ -375,6 +380,21 @@ fn kept_chunk_bytes(options: &Options) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
+/// Options as parsed from the manifest. Thousands of keyspaces mostly have the same text, which is parsed once.
+#[derive(Debug, Default)]
+pub(crate) struct StoredOptions(Option<(Arc<str>, KeyspaceOptions)>);
+
+impl StoredOptions {
+    pub(crate) fn get(&mut self, text: &Arc<str>) -> Result<&KeyspaceOptions, OptionsError> {
+        let known = self.0.take().filter(|(known, _)| known == text);
+        let parsed = match known {
+            Some(known) => known,
+            None => (text.clone(), KeyspaceOptions::from_stored(text)?),
+        };
+        Ok(&self.0.insert(parsed).1)
+    }
+}
+
 /// The state shared by the keyspaces of a database that is being opened.
 struct Opening<'a> {
     fs: &'a dyn FileSystem,
@@ -390,14 +410,15 @@ fn open_keyspace(
     opening: &Opening<'_>,
     id: KeyspaceId,
     stored: &KeyspaceState,
+    parsed: &mut StoredOptions,
     warnings: &mut Vec<String>,
 ) -> Result<KeyspaceInner, OpenError> {
     let &Opening { fs, dir, options: database, read_only, config, garbage, ref shared } = opening;
-    let stored_options = KeyspaceOptions::from_stored(&stored.options)?;
+    let stored_options = parsed.get(&stored.options)?;
     let options = if id == DEFAULT_KEYSPACE { database.keyspace.clone() } else { stored_options.clone() };
     let deepest = stored.runs.keys().map(|(level, _)| *level as usize).max().unwrap_or(0);
     if let Some(Incompatible { name, stored, asked, advice }) =
-        incompatible(&stored_options, &options, deepest)
+        incompatible(stored_options, &options, deepest)
     {
         return Err(OpenError::Incompatible { name, stored, asked, advice });
     }
@@ -418,7 +439,7 @@ fn open_keyspace(
         operators = look_up(Names { selector: None, ..options.operators() });
     }
     let operators = operators.map_err(|Unregistered { option, name }| OpenError::Unregistered {
-        keyspace: stored.name.clone(),
+        keyspace: (*stored.name).to_owned(),
         option,
         name,
     })?;
@@ -472,7 +493,7 @@ pub(crate) fn open_newcomer(
         },
     };
     let mut warnings = Vec::new();
-    let mut keyspace = open_keyspace(&opening, id, stored, &mut warnings)?;
+    let mut keyspace = open_keyspace(&opening, id, stored, &mut StoredOptions::default(), &mut warnings)?;
     keyspace.age = Age::new(&keyspace.options, stored.ages, last_seq);
     warnings.into_iter().for_each(|warning| db.warn(warning));
     Ok(keyspace)
@@ -491,7 +512,7 @@ pub(crate) fn check_state(tree: &ManifestState) -> Result<(), &'static str> {
     if numbers.into_iter().chain(epochs).any(|number| number > NUMBER_LIMIT / 2) || !keyspaces_left {
         return Err("a counter has a value that no database reaches");
     }
-    if tree.keyspaces.values().any(|keyspace| keyspace.log_floor > tree.next_file) {
+    if tree.keyspaces.values().any(|keyspace| tree.floor_of(keyspace) > tree.next_file) {
         // The logs of this session would be below the floor, and the next session would ignore them.
         return Err("a keyspace has its writes in logs that were never created");
     }

@@ -13,12 +13,14 @@ use crate::read::{Bounds, Iter, Lookup};
 use crate::slice::Slice;
 
 /// Where a read is made: in a keyspace as of now, as of a snapshot, or within a transaction.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Place<'a> {
     keyspace: &'a Keyspace,
     pin: Option<&'a Arc<SnapshotPin>>,
     transaction: Option<&'a Transaction>,
 }
+
+debug_as!(Place<'_>, "Place", place => "keyspace": place.keyspace, "transaction": place.transaction);
 
 impl<'a> Place<'a> {
     /// A keyspace as of now.

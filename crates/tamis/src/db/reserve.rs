@@ -29,7 +29,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use crate::batch::{BatchOp, WriteBatch};
-use crate::db::catalogue::Directory;
 use crate::db::counters::WriteCounters;
 use crate::db::health::Warnings;
 use crate::db::inner::{DbInner, KeyspaceInner};
@@ -290,23 +289,24 @@ fn for_tables(bytes: u64) -> u64 {
     bytes.saturating_add(bytes / 8)
 }
 
-/// Returns an upper bound on the bytes of the tables and blob files that all memtables will become.
-fn bytes_to_flush(directory: &Directory) -> u64 {
-    let of = |keyspace: &Arc<KeyspaceInner>| keyspace.view.load().memtables.iter().map(bytes_of).sum::<u64>();
-    directory.values().map(of).sum()
-}
-
-/// Returns the same for one memtable.
-pub(crate) fn bytes_of(slot: &Arc<MemtableSlot>) -> u64 {
+/// Returns an upper bound on the bytes of the table and blob files that a memtable will become.
+fn bytes_of(slot: &Arc<MemtableSlot>) -> u64 {
     /// A head, a filter's bits, and a part of the index.
     const OF_ENTRY: u64 = 24;
     slot.memtable.data_bytes() as u64 + slot.memtable.entries() as u64 * OF_ENTRY
 }
 
 impl DbInner {
+    /// Returns an upper bound on the bytes of the tables and blob files that all memtables will become. Visits the
+    /// keyspaces that hold writes.
+    pub(crate) fn bytes_to_flush(&self) -> u64 {
+        let of = |keyspace: &Arc<KeyspaceInner>| bytes_of(&keyspace.view.load().memtables.active);
+        self.filled.list().iter().map(of).sum::<u64>() + self.chunks.sealed()
+    }
+
     /// Looks whether everything in memory can still be flushed once the log has grown by `growth`, for a write of
     /// `bytes`. If not, the disk is full from now on. For the holder of the log's lock.
-    pub(crate) fn look_ahead(&self, directory: &Directory, bytes: usize, growth: u64) {
+    pub(crate) fn look_ahead(&self, bytes: usize, growth: u64) {
         let size = self.log.needed();
         // Where space cannot be reserved, a log grows with each write.
         let since = size.abs_diff(self.reserve.looked.load(Relaxed));
@@ -317,7 +317,7 @@ impl DbInner {
         let free = self.room.ask(&*self.fs, &self.dir);
         self.log.note_free(free);
         let Some(free) = free.filter(|_| !self.reserve.is_full()) else { return };
-        let to_flush = bytes_to_flush(directory).max(size).saturating_add(growth);
+        let to_flush = self.bytes_to_flush().max(size).saturating_add(growth);
         let needed = for_tables(to_flush).saturating_add(growth.saturating_mul(2));
         let is_short = |free: u64| free.saturating_add(self.reserve.held()) < needed;
         if !is_short(free)
@@ -334,8 +334,9 @@ impl DbInner {
             return;
         }
         let has_deletes =
-            |keyspace: &&Arc<KeyspaceInner>| keyspace.view.load().memtables.active.memtable.has_deletes();
-        let due: Vec<_> = self.directory.load().values().filter(has_deletes).cloned().collect();
+            |keyspace: &Arc<KeyspaceInner>| keyspace.view.load().memtables.active.memtable.has_deletes();
+        let mut due = self.filled.list();
+        due.retain(has_deletes);
         if !due.is_empty() {
             self.try_seal(&due);
         }

@@ -77,6 +77,11 @@ impl Reshaping {
         self.changes.get(&keyspace)?.tuning.seen
     }
 
+    /// Reports whether anything is known that may change a keyspace's options.
+    pub(crate) fn has_change(&self, keyspace: KeyspaceId) -> bool {
+        self.changes.contains_key(&keyspace)
+    }
+
     /// Returns the options to store for options that hold now.
     pub(crate) fn to_store(&self, keyspace: KeyspaceId, now: &KeyspaceOptions) -> KeyspaceOptions {
         self.changes.get(&keyspace).map_or_else(|| now.clone(), |change| change.tuning.stored(now))
@@ -150,7 +155,7 @@ impl DbInner {
         if current.options.deterministic && !keyspace.view.load().version.runs.is_empty() {
             state.reshaping.of(keyspace.id).waiting = Some(next);
         } else {
-            self.put_into_effect(&state, keyspace, next);
+            self.put_into_effect(&mut state, keyspace, next);
         }
         drop(state);
         self.monitor.notify();
@@ -172,13 +177,16 @@ impl DbInner {
         }
     }
 
-    fn put_into_effect(&self, state: &State, keyspace: &KeyspaceInner, next: Arc<Shaping>) {
+    fn put_into_effect(&self, state: &mut State, keyspace: &KeyspaceInner, next: Arc<Shaping>) {
         let allocation = next.options.filter_allocation;
         let before = keyspace.shaping.swap(next).options.filter_allocation;
         if allocation != before && keyspace.filter.accesses().is_some() {
             // The selector tells whether gets are counted.
             state.catalogue.publish_selector(keyspace);
         }
+        // Before live snapshots are told: later ones find it.
+        state.catalogue.policy_changed(keyspace.id);
+        state.scheduler.note_change(keyspace.id);
         self.update_pressure(state, keyspace);
         self.hold_for_snapshots(keyspace);
     }

@@ -6,6 +6,8 @@
 //! * A table is an input of at most one compaction: those of a [started](Scheduler::start) plan are busy until it
 //!   [ends](Scheduler::end), successful or not.
 //! * While a caller compacts a keyspace by hand, no automatic compaction of it starts.
+//! * A search for work looks at the keyspaces where something has changed since nothing was due there, and at [`IN_TURN`] others, so that what
+//!   only time makes due is found, too. It costs no more for all that do not change.
 //! * Work that failed backs off, longer each time, until it succeeds: it is never given up. A merge that ran out of space is also
 //!   retried once there is clearly more room. A lack of room, or a failure, is warned of once until a merge succeeds again.
 //!
@@ -19,6 +21,7 @@
 //! A thread whose work panics ends it all the same, so that no other waits for it; writes have stopped for good by then, and
 //! nothing is published any more.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -26,12 +29,12 @@ use std::time::{Duration, Instant};
 use crate::collections::{HashMap, HashSet};
 use crate::compaction::plan::Plan;
 use crate::compaction::shape::RunningJob;
-use crate::db::catalogue::Catalogue;
+use crate::db::catalogue::Directory;
 use crate::db::compact::input_bytes;
 use crate::db::inner::KeyspaceInner;
 use crate::db::jobs::{ActiveJob, Progress};
 use crate::error::{StorageError, WriteError};
-use crate::ids::{KeyspaceId, TableId};
+use crate::ids::{KeyspaceId, LogId, TableId};
 use crate::read::MemtableSlot;
 use crate::sync;
 
@@ -46,6 +49,9 @@ const TOLD_AFTER: u32 = 2;
 
 /// Additional free bytes needed before work that ran out of space is retried ahead of schedule.
 const MORE_ROOM_BYTES: u64 = 64 << 10;
+
+/// So many keyspaces in which nothing has changed are looked at with each search for work.
+pub(crate) const IN_TURN: usize = 32;
 
 /// Failed work in backoff: it is not retried for a while.
 #[derive(Clone, Debug)]
@@ -105,6 +111,78 @@ struct Jobs {
     /// Tables emptied by range deletes and dropped unread, whose files may still exist. Since nothing was made from them, no
     /// origin records them; the next merge checks which are gone.
     dropped: Vec<TableId>,
+    /// The oldest log of its sealed memtables: its place in the queue for flushes.
+    sealed_in: Option<LogId>,
+}
+
+impl Jobs {
+    /// Reports whether there is nothing to remember.
+    fn is_over(&self) -> bool {
+        let idle = !self.flushing && !self.manual && self.running.is_empty() && self.busy.is_empty();
+        let fails = self.flush_backoff.is_some() || self.backoff.is_some() || self.no_room.is_some();
+        idle && !fails && !self.warned && self.dropped.is_empty() && self.sealed_in.is_none()
+    }
+}
+
+/// The keyspaces that searches for work look at, in which order.
+#[derive(Debug, Default)]
+pub(crate) struct Rounds {
+    /// Those where something has changed since nothing was due.
+    changed: BTreeSet<KeyspaceId>,
+    /// The last of them where work was found: others come first, so that none starves.
+    served: KeyspaceId,
+    /// The last one that was looked at in its turn.
+    turn: KeyspaceId,
+    /// How many were looked at.
+    #[cfg(test)]
+    pub(crate) looks: usize,
+}
+
+impl Rounds {
+    /// Records that something may be due now.
+    pub(crate) fn note_change(&mut self, keyspace: KeyspaceId) {
+        self.changed.insert(keyspace);
+    }
+
+    /// Records that something may be due in each of these.
+    pub(crate) fn note_all(&mut self, keyspaces: &Directory) {
+        self.changed.extend(keyspaces.keys());
+    }
+
+    /// Records that nothing is due until something changes.
+    pub(crate) fn note_nothing(&mut self, keyspace: KeyspaceId) {
+        self.changed.remove(&keyspace);
+    }
+
+    /// Records that work was found.
+    pub(crate) fn note_work(&mut self, keyspace: KeyspaceId) {
+        self.changed.insert(keyspace);
+        self.served = keyspace;
+    }
+
+    /// Returns those of `all` whose turn it is, whether anything has changed there or not.
+    pub(crate) fn in_turn(&self, all: &Directory) -> Vec<Arc<KeyspaceInner>> {
+        let most = all.len().min(IN_TURN);
+        all.after(&self.turn).chain(all.iter()).map(|(_, keyspace)| keyspace.clone()).take(most).collect()
+    }
+
+    /// Returns those of `all` that the next search looks at: those that have changed, and those whose turn it is.
+    pub(crate) fn next(&mut self, all: &Directory) -> Vec<Arc<KeyspaceInner>> {
+        let in_turn = self.in_turn(all);
+        self.turn = in_turn.last().map_or(0, |last| last.id);
+        let ordered = self.changed.range(self.served + 1..).chain(self.changed.range(..=self.served));
+        let mut found: Vec<_> = ordered.filter_map(|id| all.get(id).cloned()).collect();
+        if found.len() < self.changed.len() {
+            // Dropped ones.
+            self.changed.retain(|id| all.contains_key(id));
+        }
+        found.extend(in_turn.into_iter().filter(|keyspace| !self.changed.contains(&keyspace.id)));
+        #[cfg(test)]
+        {
+            self.looks += found.len();
+        }
+        found
+    }
 }
 
 /// A started plan.
@@ -125,39 +203,81 @@ impl Job {
 pub(crate) struct Scheduler {
     jobs: HashMap<KeyspaceId, Jobs>,
     last_job: u64,
-    /// Where the search for the next compaction starts, so that no keyspace starves.
-    round_robin: usize,
+    /// Where the next compaction is looked for.
+    pub(crate) rounds: Rounds,
+    /// The keyspaces with sealed memtables, by the oldest log of these.
+    sealed: BTreeMap<(LogId, KeyspaceId), Arc<KeyspaceInner>>,
 }
 
 impl Scheduler {
-    fn of(&mut self, keyspace: KeyspaceId) -> &mut Jobs {
-        self.jobs.entry(keyspace).or_default()
+    /// Changes what is remembered of a keyspace.
+    fn change<T>(&mut self, keyspace: KeyspaceId, change: impl FnOnce(&mut Jobs) -> T) -> T {
+        let jobs = self.jobs.entry(keyspace).or_default();
+        let result = change(jobs);
+        if jobs.is_over() {
+            self.jobs.remove(&keyspace);
+        }
+        result
     }
 
     fn get(&self, keyspace: KeyspaceId) -> Option<&Jobs> {
         self.jobs.get(&keyspace)
     }
 
+    /// Records that something may be due in a keyspace now.
+    pub(crate) fn note_change(&mut self, keyspace: KeyspaceId) {
+        self.rounds.note_change(keyspace);
+    }
+
+    /// Records which memtables of a keyspace are sealed. Must be called after each change of them.
+    pub(crate) fn note_memtables(&mut self, keyspace: &Arc<KeyspaceInner>) {
+        let oldest = match keyspace.is_dropped() {
+            true => None,
+            false => keyspace.view.load().memtables.sealed.last().cloned(),
+        };
+        let oldest = oldest.map(|slot| slot.first_log.load(Ordering::Relaxed));
+        let before = self.get(keyspace.id).and_then(|jobs| jobs.sealed_in);
+        if before == oldest {
+            return;
+        }
+        before.iter().for_each(|log| drop(self.sealed.remove(&(*log, keyspace.id))));
+        oldest.iter().for_each(|log| drop(self.sealed.insert((*log, keyspace.id), keyspace.clone())));
+        self.change(keyspace.id, |jobs| jobs.sealed_in = oldest);
+    }
+
+    /// Returns the keyspaces with sealed memtables.
+    pub(crate) fn sealed(&self) -> Vec<Arc<KeyspaceInner>> {
+        self.sealed.values().cloned().collect()
+    }
+
+    /// Returns the oldest log that holds writes of sealed memtables, but for those of one keyspace.
+    pub(crate) fn oldest_sealed_log(&self, without: KeyspaceId) -> Option<LogId> {
+        self.sealed.keys().find(|(_, id)| *id != without).map(|(log, _)| *log)
+    }
+
+    /// Forgets a keyspace that was dropped.
+    pub(crate) fn note_dropped_keyspace(&mut self, keyspace: &Arc<KeyspaceInner>) {
+        self.note_memtables(keyspace);
+        self.rounds.note_nothing(keyspace.id);
+        self.change(keyspace.id, |jobs| {
+            (jobs.backoff, jobs.flush_backoff, jobs.no_room, jobs.warned) = (None, None, None, false);
+            jobs.dropped.clear();
+        });
+    }
+
     /// Returns the memtables to flush next into one run, newest first: the one that holds the oldest log, and those of its keyspace that
     /// can go with it. Memtables in backoff are skipped.
-    pub(crate) fn next_flush(
-        &self,
-        catalogue: &Catalogue,
-    ) -> Option<(Arc<KeyspaceInner>, Vec<Arc<MemtableSlot>>)> {
-        let oldest = |ks: &Arc<KeyspaceInner>| {
-            ks.view.load().memtables.sealed.last().cloned().map(|slot| (ks.clone(), slot))
-        };
+    pub(crate) fn next_flush(&self) -> Option<(Arc<KeyspaceInner>, Vec<Arc<MemtableSlot>>)> {
         let held_back = |jobs: &Jobs| {
             jobs.flushing || jobs.flush_backoff.as_ref().is_some_and(|backoff| !backoff.is_over())
         };
-        let idle = |ks: &&Arc<KeyspaceInner>| !self.get(ks.id).is_some_and(held_back);
-        let due = catalogue.keyspaces().values().filter(idle).filter_map(oldest);
-        let (keyspace, _) = due.min_by_key(|(_, slot)| slot.first_log.load(Ordering::Relaxed))?;
+        let keyspace = self.sealed.values().find(|ks| !self.get(ks.id).is_some_and(held_back))?.clone();
         let sealed = &keyspace.view.load().memtables.sealed;
+        debug_assert!(!sealed.is_empty(), "the queue was told of each change");
         // After a failure, say on a full disk, what needs least room goes first.
         let failed = self.get(keyspace.id).is_some_and(|jobs| jobs.flush_backoff.is_some());
         let together = Scheduler::flushed_together(
-            sealed.iter().rev().map(|slot| slot.memtable.memory_bytes() as u64),
+            sealed.iter().rev().map(|slot| slot.memtable.used_bytes() as u64),
             keyspace.options.memtable_bytes,
             keyspace.options.max_memtables - 1,
         );
@@ -185,11 +305,11 @@ impl Scheduler {
     }
 
     pub(crate) fn start_flush(&mut self, keyspace: KeyspaceId) {
-        self.of(keyspace).flushing = true;
+        self.change(keyspace, |jobs| jobs.flushing = true);
     }
 
     pub(crate) fn end_flush(&mut self, keyspace: KeyspaceId) {
-        self.of(keyspace).flushing = false;
+        self.change(keyspace, |jobs| jobs.flushing = false);
     }
 
     pub(crate) fn is_flushing(&self, keyspace: KeyspaceId) -> bool {
@@ -198,21 +318,25 @@ impl Scheduler {
 
     /// Records that a flush failed; returns whether it is the first failure in a row.
     pub(crate) fn flush_failed(&mut self, keyspace: KeyspaceId, error: &StorageError) -> bool {
-        let jobs = self.of(keyspace);
-        let before = jobs.flush_backoff.take();
-        let first = before.is_none();
-        jobs.flush_backoff = Some(Backoff::after(before, RETRY, error));
-        first
+        self.change(keyspace, |jobs| {
+            let before = jobs.flush_backoff.take();
+            let first = before.is_none();
+            jobs.flush_backoff = Some(Backoff::after(before, RETRY, error));
+            first
+        })
     }
 
     /// Ends the backoff of a keyspace's flushes: one succeeded, or is to be retried now.
     pub(crate) fn allow_flushes(&mut self, keyspace: KeyspaceId) {
-        self.of(keyspace).flush_backoff = None;
+        self.change(keyspace, |jobs| jobs.flush_backoff = None);
     }
 
     /// Ends the backoff of all flushes.
     pub(crate) fn allow_all_flushes(&mut self) {
-        self.jobs.values_mut().for_each(|jobs| jobs.flush_backoff = None);
+        self.jobs.retain(|_, jobs| {
+            jobs.flush_backoff = None;
+            !jobs.is_over()
+        });
     }
 
     /// Reports whether a flush is in backoff.
@@ -225,6 +349,11 @@ impl Scheduler {
         suspended(self.get(keyspace).and_then(|jobs| jobs.flush_backoff.as_ref()?.told()))
     }
 
+    /// The same of any keyspace.
+    pub(crate) fn check_all_flushes(&self) -> Result<(), WriteError> {
+        self.jobs.keys().try_for_each(|&keyspace| self.check_flushes(keyspace))
+    }
+
     /// Returns an error if compactions of the keyspace fail or find no room, for callers that wait for one.
     pub(crate) fn check_compactions(&self, keyspace: KeyspaceId) -> Result<(), WriteError> {
         self.check_flushes(keyspace)?;
@@ -232,13 +361,6 @@ impl Scheduler {
         suspended(
             jobs.and_then(|jobs| jobs.backoff.as_ref().and_then(Backoff::told).or(jobs.no_room.as_deref())),
         )
-    }
-
-    /// Returns all keyspaces, in the order in which the next compaction is looked for.
-    pub(crate) fn next_round(&mut self, catalogue: &Catalogue) -> Vec<Arc<KeyspaceInner>> {
-        let all = catalogue.keyspaces();
-        self.round_robin = (self.round_robin + 1) % all.len().max(1);
-        all.values().cycle().skip(self.round_robin).take(all.len()).cloned().collect()
     }
 
     /// Reports whether no automatic compaction of the keyspace may start, with this many free bytes.
@@ -254,12 +376,15 @@ impl Scheduler {
 
     /// Records whether a compaction that is due lacks room; returns the reason recorded before.
     pub(crate) fn note_room(&mut self, keyspace: KeyspaceId, lacks: Option<String>) -> Option<String> {
-        std::mem::replace(&mut self.of(keyspace).no_room, lacks)
+        if lacks.is_none() && !self.jobs.contains_key(&keyspace) {
+            return None;
+        }
+        self.change(keyspace, |jobs| std::mem::replace(&mut jobs.no_room, lacks))
     }
 
     /// Reports whether a problem with compactions should be warned of: once until one succeeds.
     pub(crate) fn should_warn(&mut self, keyspace: KeyspaceId) -> bool {
-        !std::mem::replace(&mut self.of(keyspace).warned, true)
+        self.change(keyspace, |jobs| !std::mem::replace(&mut jobs.warned, true))
     }
 
     /// Marks a plan's inputs as taken.
@@ -274,25 +399,25 @@ impl Scheduler {
             range: plan.range.clone(),
         };
         let progress = Arc::new(Progress::new(plan, input_bytes(keyspace, plan, None)));
-        let jobs = self.of(keyspace.id);
-        jobs.busy.extend(plan.tables());
-        jobs.running.push(ActiveJob { number, shape, progress: progress.clone() });
+        self.change(keyspace.id, |jobs| {
+            jobs.busy.extend(plan.tables());
+            jobs.running.push(ActiveJob { number, shape, progress: progress.clone() });
+        });
         Job { number, progress }
     }
 
     /// Gives a plan's inputs back.
     pub(crate) fn end(&mut self, keyspace: KeyspaceId, plan: &Plan, job: &Job) {
-        let jobs = self.of(keyspace);
-        for id in plan.tables() {
-            jobs.busy.remove(&id);
-        }
-        jobs.running.retain(|running| running.number != job.number);
+        self.change(keyspace, |jobs| {
+            plan.tables().for_each(|id| _ = jobs.busy.remove(&id));
+            jobs.running.retain(|running| running.number != job.number);
+        });
+        self.rounds.note_change(keyspace);
     }
 
     /// Records that a merge succeeded.
     pub(crate) fn merged(&mut self, keyspace: KeyspaceId) {
-        let jobs = self.of(keyspace);
-        (jobs.backoff, jobs.warned) = (None, false);
+        self.change(keyspace, |jobs| (jobs.backoff, jobs.warned) = (None, false));
     }
 
     /// Records that a compaction failed, with this many free bytes.
@@ -302,9 +427,10 @@ impl Scheduler {
         error: &StorageError,
         free: Option<u64>,
     ) {
-        let jobs = self.of(keyspace);
-        let backoff = Backoff::after(jobs.backoff.take(), RETRY_COMPACTION, error);
-        jobs.backoff = Some(Backoff { short: free.filter(|_| error.is_out_of_space()), ..backoff });
+        self.change(keyspace, |jobs| {
+            let backoff = Backoff::after(jobs.backoff.take(), RETRY_COMPACTION, error);
+            jobs.backoff = Some(Backoff { short: free.filter(|_| error.is_out_of_space()), ..backoff });
+        });
     }
 
     /// Returns the running compactions of a keyspace.
@@ -343,11 +469,12 @@ impl Scheduler {
 
     /// Begins a caller's compaction of the keyspace; `false` if another one's has not ended.
     pub(crate) fn start_manual(&mut self, keyspace: KeyspaceId) -> bool {
-        !std::mem::replace(&mut self.of(keyspace).manual, true)
+        self.change(keyspace, |jobs| !std::mem::replace(&mut jobs.manual, true))
     }
 
     pub(crate) fn end_manual(&mut self, keyspace: KeyspaceId) {
-        self.of(keyspace).manual = false;
+        self.change(keyspace, |jobs| jobs.manual = false);
+        self.rounds.note_change(keyspace);
     }
 
     /// Reports whether a caller compacts a keyspace by hand.
@@ -357,7 +484,7 @@ impl Scheduler {
 
     /// Records tables that were dropped unread.
     pub(crate) fn note_dropped(&mut self, keyspace: KeyspaceId, tables: impl Iterator<Item = TableId>) {
-        self.of(keyspace).dropped.extend(tables);
+        self.change(keyspace, |jobs| jobs.dropped.extend(tables));
     }
 
     /// Returns the tables that were dropped unread, without those that are known to be gone.
@@ -367,7 +494,12 @@ impl Scheduler {
 
     /// Records that tables that were dropped unread are gone.
     pub(crate) fn forget_dropped(&mut self, keyspace: KeyspaceId, gone: &HashSet<TableId>) {
-        self.of(keyspace).dropped.retain(|id| !gone.contains(id));
+        self.change(keyspace, |jobs| jobs.dropped.retain(|id| !gone.contains(id)));
+    }
+
+    /// Returns the keyspaces of which anything is remembered.
+    pub(crate) fn known(&self) -> impl Iterator<Item = KeyspaceId> + '_ {
+        self.jobs.keys().copied()
     }
 
     /// Returns what fails and is being retried in one keyspace: the kind of work, and why.
@@ -397,7 +529,7 @@ mod tests {
         let mut pauses = Vec::new();
         for tries in 1..=9 {
             scheduler.compaction_failed(0, &full, Some(1 << 20));
-            let backoff = scheduler.of(0).backoff.as_ref().unwrap();
+            let backoff = scheduler.get(0).unwrap().backoff.as_ref().unwrap();
             assert_eq!((backoff.tries, backoff.told().is_some()), (tries, tries > 1));
             pauses.push(backoff.pause.as_secs());
         }

@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 
-use crate::collections::HashMap;
+use crate::db::catalogue::{Directory, Sorted};
 use crate::db::inner::{DbInner, KeyspaceInner};
 use crate::db::keyspace::Keyspace;
 use crate::db::readable::Place;
@@ -110,15 +110,16 @@ impl LiveSnapshots {
 }
 
 /// Keeps the data that a snapshot sees from being dropped.
-#[derive(Debug)]
 pub(crate) struct SnapshotPin {
     handle: Arc<Handle>,
     pub(crate) seq: SeqNo,
     pub(crate) held: Arc<PinnedViews>,
 }
 
+debug_as!(SnapshotPin, "SnapshotPin", pin => "seq": pin.seq);
+
 impl SnapshotPin {
-    /// Costs a lock and a visit to every keyspace. `transaction`: whether it is that of a transaction.
+    /// Costs a lock and a visit to every keyspace whose entries expire or whose policy drops data. `transaction`: whether it is that of a transaction.
     pub(crate) fn new(handle: &Arc<Handle>, transaction: bool) -> Arc<SnapshotPin> {
         let db = &handle.inner;
         let taken = db.now();
@@ -128,7 +129,8 @@ impl SnapshotPin {
         let (seq, expired, views) = loop {
             let directory = db.directory.load();
             let views = views_to_hold(&directory, db.follower.is_some());
-            let horizons = directory.values().map(|keyspace| (keyspace.id, db.expiry.expired(keyspace)));
+            let horizons =
+                directory.aging.values().map(|keyspace| (keyspace.id, db.expiry.expired(keyspace)));
             let expired = horizons.filter(|(_, expired)| *expired > 0).collect();
             let seq = db.visible();
             // A view replaced meanwhile may lack the newest of the writes up to `seq`.
@@ -151,9 +153,9 @@ impl SnapshotPin {
 }
 
 /// Returns the views of the keyspaces whose policy drops data, or of `all` where another process merges and does not know of the snapshot.
-fn views_to_hold(directory: &HashMap<KeyspaceId, Arc<KeyspaceInner>>, all: bool) -> Views {
-    let drops = |keyspace: &&Arc<KeyspaceInner>| all || keyspace.shaping.load().policy.drops_data();
-    directory.values().filter(drops).map(|keyspace| (keyspace.id, keyspace.view.load_full())).collect()
+fn views_to_hold(directory: &Sorted, all: bool) -> Views {
+    let held: &Directory = if all { directory } else { &directory.dropping };
+    held.values().map(|keyspace| (keyspace.id, keyspace.view.load_full())).collect()
 }
 
 impl Drop for SnapshotPin {
@@ -201,11 +203,13 @@ impl DbInner {
 /// assert_eq!(db.get("key")?.unwrap(), "new");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Snapshot {
     db: Db,
     pin: Arc<SnapshotPin>,
 }
+
+debug_as!(Snapshot, "Snapshot", snapshot => "seq": snapshot.pin.seq, "path": snapshot.db.inner().dir);
 
 impl Snapshot {
     pub(crate) fn new(db: &Db) -> Snapshot {
@@ -235,11 +239,13 @@ impl Snapshot {
 
 /// One keyspace as a [`Snapshot`] sees it. Its reads are those of [`Readable`](crate::Readable), which need no import
 /// here.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct SnapshotView<'s> {
     snapshot: &'s Snapshot,
     keyspace: &'s Keyspace,
 }
+
+debug_as!(SnapshotView<'_>, "SnapshotView", view => "seq": view.snapshot.pin.seq, "keyspace": view.keyspace.name());
 
 impl SnapshotView<'_> {
     pub(super) fn pinned_place(&self) -> Place<'_> {

@@ -31,8 +31,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use crate::compaction::policy::Pressure;
-use crate::db::catalogue::{Directory, Keyspaces};
+use crate::db::catalogue::Directory;
 use crate::db::counters::WriteCounters;
+use crate::db::filled::Filled;
 use crate::db::health::Health;
 use crate::db::inner::{KeyspaceInner, State};
 use crate::db::log::{Current, Log};
@@ -40,6 +41,7 @@ use crate::db::monitor::Monitor;
 use crate::error::{StorageError, WriteError};
 use crate::ids::KeyspaceId;
 use crate::memory::writes::{InMemtables, WriteMembership, Writer};
+use crate::memtable::ChunkPool;
 use crate::observe::events::Event;
 use crate::observe::latency::Operation;
 use crate::observe::{Observer, StallCause};
@@ -53,8 +55,11 @@ const SLOWED_BYTES_PER_SECOND: f64 = 32e6;
 pub(crate) struct Throttle {
     /// The most bytes that all memtables may take.
     budget: u64,
-    /// Bytes written since memtables were last compared with their budget.
-    unchecked: AtomicU64,
+    /// What they take.
+    memory: Arc<ChunkPool>,
+    filled: Arc<Filled>,
+    /// What memtables had taken when memory shared with other databases was last told of it.
+    told: AtomicU64,
     /// The place in the memory shared with other databases, if any.
     share: Option<WriteMembership>,
     opened: Instant,
@@ -74,6 +79,7 @@ pub(crate) type Seal<'s> = &'s dyn Fn(&mut Current, &[Arc<KeyspaceInner>]) -> Re
 impl Throttle {
     pub(crate) fn new(
         options: &Options,
+        (memory, filled): (&Arc<ChunkPool>, &Arc<Filled>),
         share: Option<WriteMembership>,
         monitor: &Arc<Monitor>,
         health: &Arc<Health>,
@@ -82,7 +88,9 @@ impl Throttle {
     ) -> Throttle {
         Throttle {
             budget: options.memtable_budget_bytes,
-            unchecked: AtomicU64::new(0),
+            memory: memory.clone(),
+            filled: filled.clone(),
+            told: AtomicU64::new(0),
             share,
             opened: sync::now(),
             slowed_until: AtomicU64::new(0),
@@ -120,7 +128,7 @@ impl Throttle {
             let full = {
                 let view = keyspace.view.load();
                 !view.memtables.active.memtable.is_empty()
-                    && view.memtables.active.memtable.memory_bytes() as u64 >= keyspace.options.memtable_bytes
+                    && view.memtables.active.memtable.used_bytes() as u64 >= keyspace.options.memtable_bytes
             };
             if full {
                 self.wait_for_memtable(keyspace)?;
@@ -128,9 +136,9 @@ impl Throttle {
             }
         }
         self.slow_down(rate, bytes);
-        self.keep_budget(current, directory, bytes, seal)?;
-        self.keep_share(current, directory, bytes, seal)?;
-        self.keep_log_space(log, current, directory, bytes, seal)
+        self.keep_budget(current, seal)?;
+        self.keep_share(current, seal)?;
+        self.keep_log_space(log, current, bytes, seal)
     }
 
     /// Waits while the tree's shape forbids writes; then returns the maximum write rate in bytes per second, if there is one.
@@ -139,8 +147,7 @@ impl Throttle {
             let (view, options) = (keyspace.view.load(), &keyspace.options);
             let is_last =
                 !view.memtables.sealed.is_empty() && view.memtables.sealed.len() + 1 >= options.max_memtables;
-            let full =
-                || view.memtables.active.memtable.memory_bytes() as f64 / options.memtable_bytes as f64;
+            let full = || view.memtables.active.memtable.used_bytes() as f64 / options.memtable_bytes as f64;
             if is_last { memtable_rate(full(), self.flush_rate.load(Relaxed)) } else { None }
         };
         if keyspace.pressure.get() == Pressure::Stop {
@@ -189,80 +196,72 @@ impl Throttle {
         self.observer.waited(cause, took);
     }
 
-    /// Keeps all memtables within their budget: once writable memtables exceed half of it, the largest is sealed early;
-    /// beyond the whole budget, the writer waits for flushes. Checked only from time to time, since it visits every keyspace.
-    fn keep_budget(
-        &self,
-        current: &mut Current,
-        directory: &Directory,
-        bytes: usize,
-        seal: Seal<'_>,
-    ) -> Result<(), WriteError> {
-        let budget = self.budget;
-        let unchecked = self.unchecked.load(Relaxed) + bytes as u64;
-        let checks = unchecked >= (budget / 64).min(1 << 20);
-        self.unchecked.store(if checks { 0 } else { unchecked }, Relaxed);
-        if !checks {
-            return Ok(());
+    /// Keeps all memtables within their budget: once those that are written to exceed half of it, the largest are sealed early; beyond the
+    /// whole budget, the writer waits for flushes.
+    fn keep_budget(&self, current: &mut Current, seal: Seal<'_>) -> Result<(), WriteError> {
+        let (budget, memory) = (self.budget, &self.memory);
+        if memory.active() > budget / 2 {
+            // An eighth less, so that many small ones are sealed now and then together, not one with each write.
+            self.seal_largest(current, budget / 2 - budget / 8, seal)?;
         }
-        if in_memtables(directory).active > budget / 2 {
-            self.seal_largest(current, directory, seal)?;
-        }
-        let over = || {
-            let all = in_memtables(directory);
-            all.active + all.sealed > budget && all.sealed > 0
-        };
+        let over = || memory.active() + memory.sealed() > budget && memory.sealed() > 0;
         if over() {
-            self.stall_while(StallCause::MemtableBudget, over, |state| check_flushes(state, directory))?;
+            self.stall_while(StallCause::MemtableBudget, over, |state| state.scheduler.check_all_flushes())?;
         }
         Ok(())
     }
 
     /// The same for the memory shared with other databases: seals the largest memtable if asked to, and waits for the database's
     /// own flushes while all databases together exceed the total.
-    fn keep_share(
-        &self,
-        current: &mut Current,
-        directory: &Directory,
-        bytes: usize,
-        seal: Seal<'_>,
-    ) -> Result<(), WriteError> {
+    fn keep_share(&self, current: &mut Current, seal: Seal<'_>) -> Result<(), WriteError> {
         let Some(share) = &self.share else { return Ok(()) };
-        let look = share.note(bytes as u64);
+        let taken = self.memory.taken();
+        let look = share.note(taken - self.told.swap(taken, Relaxed));
         let is_over = look.is_some_and(|look| look.is_over);
         let flushes = || {
-            let own = in_memtables(directory);
+            let own = in_memtables(&self.memory, &self.filled);
             own.sealed == 0 && look.is_some_and(|look| own.largest > look.most)
         };
         if share.is_asked() || is_over && flushes() {
-            self.seal_largest(current, directory, seal)?;
+            self.seal_largest(current, self.memory.active().saturating_sub(1), seal)?;
             share.has_sealed();
         }
-        let over = || in_memtables(directory).sealed > 0 && share.is_over();
+        let over = || self.memory.sealed() > 0 && share.is_over();
         if is_over && over() {
-            self.stall_while(StallCause::SharedMemory, over, |state| check_flushes(state, directory))?;
+            self.stall_while(StallCause::SharedMemory, over, |state| state.scheduler.check_all_flushes())?;
         }
         Ok(())
     }
 
-    fn seal_largest(
-        &self,
-        current: &mut Current,
-        directory: &Directory,
-        seal: Seal<'_>,
-    ) -> Result<(), WriteError> {
-        if let Some(keyspace) = largest(directory) {
-            self.wait_for_memtable(keyspace)?;
-            seal(current, std::slice::from_ref(keyspace))?;
+    /// Seals memtables, the largest first, until those that are written to hold no more than `most` bytes.
+    fn seal_largest(&self, current: &mut Current, most: u64, seal: Seal<'_>) -> Result<(), WriteError> {
+        let mut candidates: Vec<_> =
+            self.filled.list().into_iter().map(|keyspace| (active_bytes(&keyspace), keyspace)).collect();
+        candidates.retain(|(_, keyspace)| !keyspace.view.load().memtables.active.memtable.is_empty());
+        candidates.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+        let (mut left, mut chosen) = (self.memory.active(), Vec::new());
+        for (bytes, keyspace) in candidates {
+            if left <= most {
+                break;
+            }
+            self.wait_for_memtable(&keyspace)?;
+            left = left.saturating_sub(bytes);
+            chosen.push(keyspace);
+        }
+        if !chosen.is_empty() {
+            seal(current, &chosen)?;
         }
         Ok(())
     }
 
     /// Returns the keyspace whose memtable other databases want to be flushed, if they do. For the flush thread, in case nobody
     /// writes; [`has_sealed`](Self::has_sealed) ends the request.
-    pub(crate) fn asked_to_seal(&self, directory: &Directory) -> Option<Arc<KeyspaceInner>> {
+    pub(crate) fn asked_to_seal(&self) -> Option<Arc<KeyspaceInner>> {
         self.share.as_ref().filter(|share| share.is_asked())?;
-        let largest = largest(directory).cloned();
+        let filled = self.filled.list().into_iter();
+        let largest = filled
+            .filter(|keyspace| !keyspace.view.load().memtables.active.memtable.is_empty())
+            .max_by_key(|keyspace| active_bytes(keyspace));
         if largest.is_none() {
             self.has_sealed();
         }
@@ -284,7 +283,6 @@ impl Throttle {
         &self,
         log: &Log,
         current: &mut Current,
-        directory: &Directory,
         bytes: usize,
         seal: Seal<'_>,
     ) -> Result<(), WriteError> {
@@ -297,20 +295,16 @@ impl Throttle {
             let pinning = {
                 let state = self.monitor.lock();
                 let Some(oldest) = log.oldest_if_near_limit(&state.logs, growth) else { return Ok(()) };
-                state.catalogue.holding_back(oldest)
+                self.filled.holding_back(oldest)
             };
             if !pinning.is_empty() {
                 seal(current, &pinning)?;
             }
-            let over = || {
-                let waits =
-                    |ks: &KeyspaceInner| !ks.is_dropped() && !ks.view.load().memtables.sealed.is_empty();
-                log.is_over(growth) && directory.values().any(|ks| waits(ks))
-            };
+            let over = || log.is_over(growth) && self.memory.sealed() > 0;
             if !over() {
                 return Ok(());
             }
-            self.stall_while(StallCause::LogSpace, over, |state| check_flushes(state, directory))?;
+            self.stall_while(StallCause::LogSpace, over, |state| state.scheduler.check_all_flushes())?;
         }
     }
 
@@ -356,19 +350,20 @@ impl Throttle {
 /// The memtables of a database as memory shared with others sees them.
 #[derive(Debug)]
 pub(crate) struct OwnMemtables {
-    directory: Arc<Keyspaces>,
+    memory: Arc<ChunkPool>,
+    filled: Arc<Filled>,
     monitor: Arc<Monitor>,
 }
 
 impl OwnMemtables {
-    pub(crate) fn new(directory: &Arc<Keyspaces>, monitor: &Arc<Monitor>) -> OwnMemtables {
-        OwnMemtables { directory: directory.clone(), monitor: monitor.clone() }
+    pub(crate) fn new(memory: &Arc<ChunkPool>, filled: &Arc<Filled>, monitor: &Arc<Monitor>) -> OwnMemtables {
+        OwnMemtables { memory: memory.clone(), filled: filled.clone(), monitor: monitor.clone() }
     }
 }
 
 impl Writer for OwnMemtables {
     fn in_memtables(&self) -> InMemtables {
-        in_memtables(&self.directory.load())
+        in_memtables(&self.memory, &self.filled)
     }
 
     fn wake(&self) {
@@ -377,30 +372,13 @@ impl Writer for OwnMemtables {
 }
 
 /// Counts the memory of all memtables, in bytes.
-fn in_memtables(directory: &Directory) -> InMemtables {
-    let mut all = InMemtables::default();
-    for keyspace in directory.values() {
-        let view = keyspace.view.load();
-        let active = active_bytes(keyspace);
-        all.active += active;
-        all.largest = all.largest.max(active);
-        all.sealed += view.memtables.sealed.iter().map(|m| m.memtable.memory_bytes() as u64).sum::<u64>();
-    }
-    all
-}
-
-/// Returns the keyspace with the largest memtable that holds anything.
-fn largest(directory: &Directory) -> Option<&Arc<KeyspaceInner>> {
-    let filled = |ks: &&Arc<KeyspaceInner>| !ks.view.load().memtables.active.memtable.is_empty();
-    directory.values().filter(filled).max_by_key(|ks| active_bytes(ks))
+fn in_memtables(memory: &ChunkPool, filled: &Filled) -> InMemtables {
+    let largest = filled.list().iter().map(|keyspace| active_bytes(keyspace)).max().unwrap_or(0);
+    InMemtables { active: memory.active(), largest, sealed: memory.sealed() }
 }
 
 fn active_bytes(keyspace: &KeyspaceInner) -> u64 {
     keyspace.view.load().memtables.active.memtable.memory_bytes() as u64
-}
-
-fn check_flushes(state: &State, directory: &Directory) -> Result<(), WriteError> {
-    directory.values().try_for_each(|keyspace| state.scheduler.check_flushes(keyspace.id))
 }
 
 /// A maximum rate of writes in bytes per second, and why there is one.

@@ -37,6 +37,7 @@ use std::sync::Arc;
 use tamis_model::engine::{Operations, Workload, zipf_exponent};
 
 use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::db::open::StoredOptions;
 use crate::ids::{DEFAULT_KEYSPACE, KeyspaceId};
 use crate::options::{CompactionChoice, KeyspaceOptions, Options, Proposal, ReadMode, TuningCase};
 use crate::table::ReadCost;
@@ -173,8 +174,9 @@ pub(crate) fn at_opening(
 ) -> Begun {
     let mut begun = Begun::default();
     let declared = options.keyspace.workload;
-    for (&id, stored) in &tree.keyspaces {
-        let before = KeyspaceOptions::from_stored(&stored.options).ok().and_then(|options| options.workload);
+    let mut parsed = StoredOptions::default();
+    for (&id, stored) in tree.keyspaces.iter() {
+        let before = parsed.get(&stored.options).ok().and_then(|options| options.workload);
         let is_declared = id == DEFAULT_KEYSPACE && declared.is_some();
         begun.seen.extend(before.filter(|_| !is_declared).map(|workload| (id, workload)));
     }
@@ -182,9 +184,11 @@ pub(crate) fn at_opening(
         return begun;
     }
     let all: u64 = tree.keyspaces.values().flat_map(|keyspace| keyspace.tables()).map(|t| t.entries).sum();
-    for (&id, stored) in &mut tree.keyspaces {
+    let ids: Vec<KeyspaceId> = tree.keyspaces.keys().copied().collect();
+    for id in ids {
+        let Some(stored) = tree.keyspaces.get_mut(&id) else { continue };
         // Unreadable options are reported when the keyspace is opened.
-        let Ok(before) = KeyspaceOptions::from_stored(&stored.options) else { continue };
+        let Ok(before) = parsed.get(&stored.options).cloned() else { continue };
         let mut keyspace = if id == DEFAULT_KEYSPACE { options.keyspace.clone() } else { before.clone() };
         let declared = keyspace.workload.filter(|_| id == DEFAULT_KEYSPACE);
         let has_tables = stored.tables().next().is_some();
@@ -209,7 +213,7 @@ pub(crate) fn at_opening(
         if id == DEFAULT_KEYSPACE {
             options.keyspace = keyspace;
         } else {
-            stored.options = keyspace.to_text();
+            Arc::make_mut(stored).options = keyspace.to_text().into();
         }
     }
     begun
@@ -363,7 +367,7 @@ impl DbInner {
             // Options waiting for the end of a round are stored already.
             let shaping = waiting.unwrap_or_else(|| keyspace.shaping.load_full());
             let text = tuning.stored(&shaping.options).to_text();
-            (state.catalogue.tree().keyspaces.get(&keyspace.id)?.options != text)
+            (state.catalogue.tree().keyspaces.get(&keyspace.id)?.options[..] != text[..])
                 .then_some((keyspace.id, text))
         });
         stored.collect()

@@ -39,7 +39,6 @@ use crate::tree::tombstones::{EXTERNAL_TOMBSTONE_SEQ, RangeTombstone, Tombstones
 /// assert_eq!(db.get("vik")?.unwrap(), "63.42,-19.01");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
 pub struct ExternalTableBuilder {
     fs: Arc<dyn FileSystem>,
     path: PathBuf,
@@ -49,6 +48,8 @@ pub struct ExternalTableBuilder {
     /// Set by a failed write, after which the file is unusable.
     failed: bool,
 }
+
+debug_as!(ExternalTableBuilder, "ExternalTableBuilder", builder => "path": builder.path, "failed": builder.failed);
 
 #[derive(Debug)]
 struct Parts {

@@ -43,8 +43,10 @@ const STEPS: u64 = 32;
 /// assert!(limit.reads().bytes() + limit.writes().used_bytes() <= limit.bytes());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct MemoryLimit(Arc<Balance>, SharedWriteMemory);
+
+debug_as!(MemoryLimit, "MemoryLimit", limit => "bytes": limit.bytes());
 
 /// What the memory for writes leaves to the memory for reads.
 #[derive(Debug)]

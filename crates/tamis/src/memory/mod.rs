@@ -64,8 +64,10 @@ const LEAST_STEP: u64 = 4096;
 /// assert_eq!(users.stats().read_memory_bytes, 32 << 20);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct SharedReadMemory(Arc<Pool>);
+
+debug_as!(SharedReadMemory, "SharedReadMemory", memory => "bytes": memory.bytes(), "members": memory.0.inner.lock().members.len());
 
 /// The share of one database in a [`SharedReadMemory`]. Sizes are in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //!
 //! # The rule
 //!
-//! Whoever writes looks at all memtables whenever another 64th of the total (1 MiB at most) has been written, by anyone.
+//! Whoever writes looks at all memtables whenever they have taken another 64th of the total (1 MiB at most), those of anyone.
 //! Once active memtables exceed half of the total, the largest of them all is to be flushed: its database is asked, and
 //! seals it before its next write or, if nobody writes to it, in its flush thread. So an idle database gives up what it holds
 //! as a busy one needs it. Beyond the total, each writer has its own database flushed, unless that holds next to nothing, and
@@ -16,7 +16,7 @@
 //! # Threads and locks
 //!
 //! Any thread may use a handle. One leaf mutex guards the list of members; it is taken by writers that hold the lock of their
-//! database's log, and under it memtables are counted without a lock. The flags and counters publish nothing (`Relaxed`):
+//! database's log, and under it the list of a database's filled memtables is, another leaf. The flags and counters publish nothing (`Relaxed`):
 //! whoever sees one late acts at the next look.
 
 use std::collections::BTreeMap;
@@ -28,10 +28,10 @@ use std::sync::{Arc, Weak};
 use crate::memory::limit::Balance;
 use crate::sync::Mutex;
 
-/// At most this many bytes are written between two looks.
+/// At most this many bytes are taken between two looks.
 const MOST_UNSEEN: u64 = 1 << 20;
 
-/// At most this share of the total is written between two looks.
+/// At most this share of the total is taken between two looks.
 const UNSEEN_SHARE: u64 = 64;
 
 /// Beyond the total, active memtables together may still grow to this share of it.
@@ -42,7 +42,7 @@ const EXCESS_SHARE: u64 = 8;
 /// The memtables of all databases opened with it
 /// ([`Options::shared_write_memory`](crate::Options::shared_write_memory)) are kept within it together: beyond half of
 /// it the largest active memtable is flushed, also that of an idle database, and beyond all of it writers wait for flushes of
-/// their database; an eighth more may be in small memtables. It is looked at once in 1 MiB written, or in a 64th of it. What a database holds whose flushes fail
+/// their database; an eighth more may be in small memtables. It is looked at once in 1 MiB that memtables take, or in a 64th of it. What a database holds whose flushes fail
 /// stays, and counts, and so do the memtables that opening fills from a log. The limits of each database and keyspace (`memtable_budget_bytes`, `memtable_bytes`) apply besides.
 ///
 /// ```
@@ -59,8 +59,13 @@ const EXCESS_SHARE: u64 = 8;
 /// assert_eq!(memory.members().len(), 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct SharedWriteMemory(Arc<Pool>);
+
+debug_as!(SharedWriteMemory, "SharedWriteMemory", memory =>
+    "bytes": memory.bytes(),
+    "members": memory.0.members.lock().joined.len()
+);
 
 /// What the memtables of one database take of a [`SharedWriteMemory`]. Sizes are in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,7 +90,7 @@ pub(crate) struct InMemtables {
     pub(crate) sealed: u64,
 }
 
-/// A database as the shared memory sees it. The methods take no lock.
+/// A database as the shared memory sees it. The methods take leaf locks only.
 pub(crate) trait Writer: Debug + Send + Sync {
     fn in_memtables(&self) -> InMemtables;
 
@@ -98,7 +103,7 @@ struct Pool {
     total: AtomicU64,
     /// What gets memory that memtables do not need, under one limit for both.
     balance: Option<Arc<Balance>>,
-    /// Bytes written since the last look.
+    /// Bytes taken since the last look.
     unseen: AtomicU64,
     members: Mutex<Members>,
 }
@@ -182,7 +187,7 @@ impl SharedWriteMemory {
         self.0.total.store(bytes, Relaxed);
     }
 
-    /// Returns what the memtables of all open databases take. Visits every keyspace of each.
+    /// Returns what the memtables of all open databases take. Visits every keyspace that holds something in memory.
     pub fn used_bytes(&self) -> u64 {
         self.0.used()
     }
@@ -225,7 +230,7 @@ pub(crate) struct WriteMembership {
 }
 
 impl WriteMembership {
-    /// Notes that `bytes` are about to be written. From time to time this looks at all memtables, and asks for the flush that
+    /// Notes that memtables have taken `bytes` more. From time to time this looks at all memtables, and asks for the flush that
     /// is due, if any; then it returns what it has seen.
     pub(crate) fn note(&self, bytes: u64) -> Option<Look> {
         let (pool, total) = (&self.memory.0, self.memory.bytes());

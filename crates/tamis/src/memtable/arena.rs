@@ -18,27 +18,38 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use memmap2::MmapMut;
 
-use super::chunks::ChunkPool;
+use super::chunks::Account;
 
 /// Every chunk starts on a cache line.
 const CHUNK_ALIGN: usize = 64;
 
 /// Chunks of at least this size are mapped, because an allocator may hold on to the large memory of a freed memtable
-/// for long. They ask for huge pages, because a search touches pages all over a memtable.
+/// for long.
 const MAPPED_BYTES: usize = 1 << 20;
 
-/// A bump allocator over chunks of one size; a piece that would waste much of a chunk gets its own.
+/// Chunks of at least this size ask for huge pages, because a search touches pages all over a large memtable. A smaller one would make
+/// memory resident that it does not have.
+const HUGE_BYTES: usize = 2 << 20;
+
+/// The size of the first chunk. Each next one is as large as all before it, so an arena has at most about twice the memory that it needs, and
+/// a large one soon has chunks of the largest size.
+const FIRST_BYTES: usize = 1 << 10;
+
+/// A bump allocator over chunks of growing size; a piece that would waste much of a chunk gets its own.
 pub(super) struct Arena {
     /// The chunk that pieces are taken from; null before the first. It is in `chunks`.
     current: AtomicPtr<Chunk>,
+    /// The size of the largest chunks, but those of single pieces.
     chunk_bytes: usize,
     /// Pieces begin and end at multiples of this power of two, up to [`CHUNK_ALIGN`].
     align: usize,
     /// Handed out, without what was taken from the current chunk: full chunks with their waste, and pieces with chunks of their own.
     full: AtomicUsize,
+    /// The bytes of all chunks. Changed under the lock of `chunks`.
+    held: AtomicUsize,
     /// All chunks, made by `Box::into_raw` and freed with the arena.
     chunks: Mutex<Vec<NonNull<Chunk>>>,
-    pool: Option<Arc<ChunkPool>>,
+    account: Arc<Account>,
 }
 
 // SAFETY: the pointers lead to chunks that the arena owns.
@@ -61,17 +72,25 @@ enum Memory {
 }
 
 impl Arena {
-    /// Creates an arena that allocates in chunks of `chunk_bytes`, the first one on demand, taken from `pool` if it has any.
-    pub(super) fn new(chunk_bytes: usize, align: usize, pool: Option<Arc<ChunkPool>>) -> Arena {
+    /// Creates an arena that allocates in chunks of up to `chunk_bytes`, the first one on demand, taken from the pool of `account` if that
+    /// has any, and counted there.
+    pub(super) fn new(chunk_bytes: usize, align: usize, account: Arc<Account>) -> Arena {
         assert!(align.is_power_of_two() && align <= CHUNK_ALIGN);
         Arena {
             current: AtomicPtr::new(ptr::null_mut()),
             chunk_bytes: chunk_bytes.next_multiple_of(align),
             align,
             full: AtomicUsize::new(0),
+            held: AtomicUsize::new(0),
             chunks: Mutex::default(),
-            pool,
+            account,
         }
+    }
+
+    /// Returns the bytes of all chunks.
+    #[inline]
+    pub(super) fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
     }
 
     /// Returns the bytes handed out so far, including waste by alignment and at the ends of full chunks. While others allocate, it
@@ -93,29 +112,32 @@ impl Arena {
     #[inline]
     pub(super) fn alloc(&self, bytes: usize) -> NonNull<u8> {
         let bytes = (bytes + self.align - 1) & !(self.align - 1);
-        if bytes <= self.chunk_bytes / 4
-            && let Some(piece) = self.current().and_then(|chunk| chunk.take(bytes))
-        {
-            return piece;
+        match self.current() {
+            Some(chunk) if bytes <= chunk.len / 4 => {
+                chunk.take(bytes).unwrap_or_else(|| self.alloc_slow(bytes))
+            }
+            _ => self.alloc_slow(bytes),
         }
-        self.alloc_slow(bytes)
     }
 
     #[cold]
     fn alloc_slow(&self, bytes: usize) -> NonNull<u8> {
         let mut chunks = self.chunks.lock().unwrap_or_else(PoisonError::into_inner);
-        if bytes > self.chunk_bytes / 4 {
+        // Another thread may have put a chunk in place meanwhile.
+        if let Some(piece) =
+            self.current().filter(|chunk| bytes <= chunk.len / 4).and_then(|chunk| chunk.take(bytes))
+        {
+            return piece;
+        }
+        let next = self.next_bytes();
+        if bytes > next / 4 {
             self.full.fetch_add(bytes, Ordering::Relaxed);
             let chunk = self.chunk(bytes);
             chunks.push(chunk);
             // SAFETY: just made; it lives as long as the arena, and nobody else takes from it.
             return unsafe { chunk.as_ref() }.start;
         }
-        // Another thread may have put a chunk in place meanwhile.
-        if let Some(piece) = self.current().and_then(|chunk| chunk.take(bytes)) {
-            return piece;
-        }
-        let chunk = self.chunk(self.chunk_bytes);
+        let chunk = self.chunk(next);
         chunks.push(chunk);
         // SAFETY: as above.
         let piece = unsafe { chunk.as_ref() }.take(bytes).expect("a quarter of a fresh chunk");
@@ -125,16 +147,28 @@ impl Arena {
         piece
     }
 
+    /// Returns the size of the next chunk: a power of two, so that chunks fit other arenas, or the largest.
+    fn next_bytes(&self) -> usize {
+        match self.held() {
+            held if held >= self.chunk_bytes => self.chunk_bytes,
+            held => (1 << held.max(FIRST_BYTES).ilog2()).min(self.chunk_bytes),
+        }
+    }
+
     fn chunk(&self, bytes: usize) -> NonNull<Chunk> {
         let mapped = || -> Option<MmapMut> {
-            if let Some(known) = self.pool.as_ref().and_then(|pool| pool.take(bytes)) {
+            if let Some(known) = self.account.pool().and_then(|pool| pool.take(bytes)) {
                 return Some(known);
             }
             let map = MmapMut::map_anon(bytes).ok()?;
             #[cfg(target_os = "linux")]
-            let _ = map.advise(memmap2::Advice::HugePage); // only a hint
+            if bytes >= HUGE_BYTES {
+                let _ = map.advise(memmap2::Advice::HugePage); // only a hint
+            }
             Some(map)
         };
+        self.held.fetch_add(bytes, Ordering::Relaxed);
+        self.account.grow(bytes);
         let (start, memory) = match (bytes >= MAPPED_BYTES && cfg!(not(miri))).then(mapped).flatten() {
             Some(mut map) => (NonNull::from(&mut map[..]).cast(), Memory::Mapped(map)),
             None => {
@@ -165,7 +199,7 @@ impl Drop for Arena {
         for chunk in self.chunks.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..) {
             // SAFETY: made by `Box::leak` in `chunk`, and freed only here.
             let Chunk { start, memory, .. } = *unsafe { Box::from_raw(chunk.as_ptr()) };
-            match (memory, &self.pool) {
+            match (memory, self.account.pool()) {
                 // SAFETY: allocated in `chunk` with this layout, and freed only here.
                 (Memory::Allocated(layout), _) => unsafe { dealloc(start.as_ptr(), layout) },
                 (Memory::Mapped(map), Some(pool)) => pool.give(map),
@@ -178,11 +212,12 @@ impl Drop for Arena {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memtable::ChunkPool;
 
     #[test]
     fn pieces_are_aligned_and_do_not_overlap() {
         for align in [1, 8, 64] {
-            let arena = Arena::new(4096, align, None);
+            let arena = Arena::new(4096, align, Arc::default());
             // From several threads at once.
             let take = |thread: usize| {
                 let piece = |i: usize| {
@@ -208,28 +243,34 @@ mod tests {
 
     #[test]
     fn a_dropped_arena_leaves_its_mapped_chunks_to_the_next() {
-        let pool = Arc::new(ChunkPool::new(4 << 20));
-        let arena = Arena::new(2 << 20, 8, Some(pool.clone()));
-        let first = arena.alloc(100).addr();
+        let pool = Arc::new(ChunkPool::new(64 << 20));
+        let fill = || {
+            let arena = Arena::new(2 << 20, 8, Arc::new(Account::new(Some(pool.clone()))));
+            (0..6 << 10).for_each(|_| _ = arena.alloc(1 << 10));
+            arena
+        };
+        let arena = fill();
+        assert_eq!(pool.active(), arena.held() as u64);
         drop(arena);
-        let arena = Arena::new(2 << 20, 8, Some(pool.clone()));
-        let again = arena.alloc(100).addr();
-        assert_eq!((first == again, pool.bytes()), (cfg!(not(miri)), 0));
+        let left = pool.bytes();
+        assert_eq!((left >= 4 << 20, pool.active()), (cfg!(not(miri)), 0));
+        let _arena = fill();
+        assert_eq!(pool.bytes(), 0);
     }
 
     #[test]
     fn a_large_piece_leaves_the_current_chunk_unchanged() {
-        let arena = Arena::new(4096, 8, None);
+        let arena = Arena::new(4096, 8, Arc::default());
         let first = arena.alloc(16).addr().get();
         arena.alloc(100_000);
         assert_eq!(arena.alloc(16).addr().get(), first + 16);
-        assert_eq!(arena.used(), 100_032);
+        assert_eq!((arena.used(), arena.held()), (100_032, FIRST_BYTES + 100_000));
     }
 
     #[test]
     fn large_chunks_are_mapped_and_hold_their_contents() {
-        let arena = Arena::new(2 << 20, 64, None);
-        let pieces: Vec<NonNull<u8>> = (0..100).map(|_| arena.alloc(50_000)).collect();
+        let arena = Arena::new(2 << 20, 64, Arc::default());
+        let pieces: Vec<NonNull<u8>> = (0..200).map(|_| arena.alloc(50_000)).collect();
         for (i, piece) in pieces.iter().enumerate() {
             // SAFETY: the piece has this many bytes, and nothing else uses them.
             unsafe { piece.as_ptr().write_bytes(i as u8, 50_000) };
@@ -242,17 +283,36 @@ mod tests {
             assert!(bytes.iter().all(|&byte| byte == i as u8), "piece {i}");
         }
         let chunks = arena.chunks.lock().unwrap();
-        // SAFETY: chunks live as long as the arena.
-        let is_mapped =
-            |chunk: &&NonNull<Chunk>| matches!(unsafe { chunk.as_ref() }.memory, Memory::Mapped(_));
-        let mapped = chunks.iter().filter(is_mapped).count();
-        assert_eq!(mapped, if cfg!(miri) { 0 } else { chunks.len() });
+        for chunk in &*chunks {
+            // SAFETY: chunks live as long as the arena.
+            let chunk = unsafe { chunk.as_ref() };
+            let is_mapped = matches!(chunk.memory, Memory::Mapped(_));
+            assert_eq!(is_mapped, chunk.len >= MAPPED_BYTES && cfg!(not(miri)), "{} bytes", chunk.len);
+        }
+    }
+
+    /// The first small write to each of some hundred keyspaces took gigabytes.
+    #[test]
+    fn an_arena_holds_at_most_about_twice_what_it_hands_out() {
+        for piece in [1, 40, 300, 5000, 100_000, 1 << 20] {
+            let arena = Arena::new(2 << 20, 1, Arc::default());
+            let (mut handed, mut largest) = (0, 0);
+            while handed < if cfg!(miri) { 1 << 16 } else { 32 << 20 } {
+                arena.alloc(piece);
+                handed += piece;
+                largest = largest.max(arena.held() - handed);
+                let most = 5 * handed / 2 + FIRST_BYTES;
+                assert!(arena.held() <= most, "{} bytes for {handed} in pieces of {piece}", arena.held());
+            }
+            // Of a large arena the chunk that pieces are taken from, and a part of each full one.
+            assert!(largest <= (2 << 20) + handed / 8, "{largest} bytes too many for pieces of {piece}");
+        }
     }
 
     #[test]
     fn an_arena_takes_no_memory_before_the_first_piece() {
-        let arena = Arena::new(1 << 20, 8, None);
-        assert_eq!(arena.used(), 0);
+        let arena = Arena::new(1 << 20, 8, Arc::default());
+        assert_eq!((arena.used(), arena.held()), (0, 0));
         assert!(arena.chunks.lock().unwrap().is_empty());
     }
 }

@@ -1,12 +1,19 @@
-//! Chunks of memory that memtables hand on to each other.
+//! Chunks of memory that memtables hand on to each other, and the count of what all memtables of a database hold.
 //!
 //! A fresh chunk costs a page fault and the clearing of each of its pages, by far the longest wait of a put. In a steady load every
 //! memtable that is dropped leaves its chunks to the next one.
 //!
+//! # What is counted
+//! An [`Account`] counts what one memtable holds: whole chunks, since all of a chunk may be resident once it is touched, filters, and range
+//! tombstones. The pool has the sums over all memtables of its database, so that nobody has to visit them. A memtable's memory is first
+//! *active*, then *sealed*; it is no longer counted once it is *retired*, for then only readers hold it. Each move takes what is counted at that
+//! moment out of one sum, so the sums are those of the accounts whatever grows meanwhile.
+//!
 //! # Threads
-//! Any thread may take and give; one mutex, held for a push or a pop.
+//! Any thread may take and give; one mutex, held for a push or a pop. Accounts are atomic additions that publish nothing (`Relaxed`).
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use memmap2::MmapMut;
@@ -21,6 +28,12 @@ pub(crate) struct ChunkPool {
     free: Mutex<Free>,
     /// The most bytes to keep.
     most: usize,
+    /// What memtables hold that are written to, in bytes.
+    active: AtomicU64,
+    /// The same for those that wait for their flush.
+    sealed: AtomicU64,
+    /// What all memtables ever took, in bytes.
+    taken: AtomicU64,
 }
 
 #[derive(Default)]
@@ -41,7 +54,31 @@ impl std::fmt::Debug for ChunkPool {
 impl ChunkPool {
     /// Creates an empty pool that keeps up to `most` bytes.
     pub(crate) fn new(most: usize) -> ChunkPool {
-        ChunkPool { free: Mutex::default(), most }
+        ChunkPool {
+            free: Mutex::default(),
+            most,
+            active: AtomicU64::new(0),
+            sealed: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns what all memtables ever took, in bytes: it grows as they do.
+    #[inline]
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken.load(Relaxed)
+    }
+
+    /// Returns what memtables hold that are written to, in bytes.
+    #[inline]
+    pub(crate) fn active(&self) -> u64 {
+        self.active.load(Relaxed)
+    }
+
+    /// Returns what memtables hold that wait for their flush, in bytes.
+    #[inline]
+    pub(crate) fn sealed(&self) -> u64 {
+        self.sealed.load(Relaxed)
     }
 
     /// Returns the bytes of unused chunks.
@@ -91,6 +128,59 @@ impl ChunkPool {
     }
 }
 
+/// What one memtable holds.
+#[derive(Default)]
+pub(super) struct Account {
+    pool: Option<Arc<ChunkPool>>,
+    /// The parts of the pool's sums.
+    active: AtomicU64,
+    sealed: AtomicU64,
+}
+
+impl Account {
+    pub(super) fn new(pool: Option<Arc<ChunkPool>>) -> Account {
+        Account { pool, active: AtomicU64::new(0), sealed: AtomicU64::new(0) }
+    }
+
+    pub(super) fn pool(&self) -> Option<&ChunkPool> {
+        self.pool.as_deref()
+    }
+
+    /// Counts `bytes` more.
+    pub(super) fn grow(&self, bytes: usize) {
+        if let Some(pool) = &self.pool {
+            pool.active.fetch_add(bytes as u64, Relaxed);
+            pool.taken.fetch_add(bytes as u64, Relaxed);
+            self.active.fetch_add(bytes as u64, Relaxed);
+        }
+    }
+
+    /// The memtable waits for its flush from now on.
+    pub(super) fn seal(&self) {
+        if let Some(pool) = &self.pool {
+            let bytes = self.active.swap(0, Relaxed);
+            // Never less than all hold, for whoever compares the sum with a limit.
+            pool.sealed.fetch_add(bytes, Relaxed);
+            pool.active.fetch_sub(bytes, Relaxed);
+            self.sealed.fetch_add(bytes, Relaxed);
+        }
+    }
+
+    /// Only readers hold the memtable from now on.
+    pub(super) fn retire(&self) {
+        if let Some(pool) = &self.pool {
+            pool.active.fetch_sub(self.active.swap(0, Relaxed), Relaxed);
+            pool.sealed.fetch_sub(self.sealed.swap(0, Relaxed), Relaxed);
+        }
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        self.retire();
+    }
+}
+
 #[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
@@ -112,6 +202,27 @@ mod tests {
         assert_eq!(pool.take(1 << 20).unwrap().len(), 1 << 20);
         assert!(pool.take(1 << 20).is_none());
         assert_eq!(pool.bytes(), 2 << 20);
+    }
+
+    #[test]
+    fn the_sums_are_those_of_the_accounts_at_each_moment() {
+        let pool = Arc::new(ChunkPool::new(0));
+        let sums = || (pool.active(), pool.sealed());
+        let [one, other] = [(); 2].map(|()| Account::new(Some(pool.clone())));
+        one.grow(100);
+        other.grow(30);
+        assert_eq!(sums(), (130, 0));
+        one.seal();
+        // Of a keyspace that was dropped, whose writer did not know yet.
+        other.retire();
+        other.grow(7);
+        assert_eq!(sums(), (7, 100));
+        one.seal();
+        one.retire();
+        one.retire();
+        assert_eq!(sums(), (7, 0));
+        drop((one, other));
+        assert_eq!(sums(), (0, 0));
     }
 
     #[test]

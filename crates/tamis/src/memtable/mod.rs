@@ -1,6 +1,6 @@
 //! The newest versions of a keyspace, in memory, until a flush writes them to a table.
 //!
-//! A memtable is a skip list in arena memory with an optional filter in front of it and the [range tombstones](ranges)
+//! A memtable is a skip list in arena memory with optional filters in front of it and the [range tombstones](ranges)
 //! beside it. Versions are ordered by [`crate::key::compare_versions`]: user key ascending, sequence
 //! number descending.
 //!
@@ -15,6 +15,11 @@
 //! time, and that a reader at a snapshot takes a lock where newer range tombstones hide older ones. A version inserted during a read
 //! is seen whole or not at all; readers filter versions by sequence number. Counters only count, hence `Relaxed`: whoever learns of a
 //! sequence number by an ordered load finds what its writer counted.
+//!
+//! # Growth
+//! A database may have thousands of keyspaces that hold a few entries each, so a memtable begins small: chunks grow with what they hold
+//! ([`arena`]), and filters come one after another, each larger than the one before. A key is in the filter that was the newest when it was
+//! inserted, and a reader asks all of them, the newest first, which soon has nearly all keys.
 //!
 //! # Why a custom skip list
 //! A memtable removes nothing before it drops, so it needs no reclamation scheme, unlike a general concurrent map,
@@ -51,7 +56,6 @@ pub(crate) use chunks::ChunkPool;
 pub(crate) use cursor::{MemCursor, PinnedMemValue};
 pub(crate) use ranges::RangeMap;
 
-use std::mem::size_of;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -60,11 +64,12 @@ use tamis_env::memory::PageBox;
 use tamis_filter::{AtomicBlockedBloom, AtomicLine, Digest};
 
 use crate::key::{Cover, Entry, Kind, MAX_KEY_BYTES, MAX_SEQNO, MAX_VALUE_BYTES, RangeTombstone, SeqNo};
+use chunks::Account;
 use node::{Target, Version};
 use ranges::Ranges;
 use skiplist::{ListWriter, SkipList};
 
-/// The filter's size is the budget divided by this.
+/// The last filter's size is the budget divided by this.
 const FILTER_SHARE: usize = 50;
 
 /// Probes per key: the optimum for about 10 bits per key, which entries of about 65 bytes get.
@@ -76,6 +81,19 @@ const FILTER_SALT: u64 = 0x6d65_6d74_6162_6c65;
 /// The size of one filter line in bytes.
 const FILTER_LINE_BYTES: usize = 64;
 
+/// The size of the first filter, in lines.
+const FIRST_FILTER_LINES: usize = 16;
+
+/// Each filter is so many times as large as the one before, or more.
+const FILTER_GROWTH: usize = 32;
+
+/// The most filters: as many as the largest budget has.
+const MOST_FILTERS: usize = 4;
+
+/// A filter gets so many keys per line before the next one takes over: at about 20 bits per key, the filters before the last hardly let
+/// anything pass.
+const KEYS_PER_LINE: usize = 25;
+
 /// Versions and range tombstones in memory; see the module documentation.
 pub(crate) struct Memtable {
     /// The part that readers use, on cache lines of its own: neither the writer's counters nor the reference count of
@@ -83,19 +101,33 @@ pub(crate) struct Memtable {
     shared: CachePadded<Shared>,
     counters: CachePadded<Counters>,
     ranges: Ranges,
+    /// Counts all but what an empty memtable has.
+    account: Arc<Account>,
 }
 
 struct Shared {
     list: SkipList,
-    /// Created by the first insertion: a database may have thousands of idle keyspaces, and a manifest may claim
-    /// millions.
-    filter: OnceLock<AtomicBlockedBloom<PageBox<AtomicLine>>>,
-    /// The length of the filter, existing or not yet created; `None` for no filter.
+    /// The filters, oldest first, each created by the first insertion that needs it.
+    filters: [OnceLock<Filter>; MOST_FILTERS],
+    /// The place of the newest one.
+    newest: AtomicUsize,
+    /// The length of the last filter, existing or not yet created; `None` for no filter.
     filter_lines: Option<usize>,
+}
+
+type Filter = AtomicBlockedBloom<PageBox<AtomicLine>>;
+
+/// Returns the lines of the filter at `at`, where the last one has `last` lines.
+fn lines_of(at: usize, last: usize) -> usize {
+    let lines = FIRST_FILTER_LINES * FILTER_GROWTH.pow(at as u32);
+    // None that is not much smaller than the last.
+    if at + 1 == MOST_FILTERS || lines > last / 4 { last } else { lines }
 }
 
 struct Counters {
     entries: AtomicUsize,
+    /// From this many entries on, keys go to another filter than the newest.
+    filter_room: AtomicUsize,
     data_bytes: AtomicUsize,
     /// Whether any version is a delete.
     deletes: AtomicBool,
@@ -115,14 +147,14 @@ impl std::fmt::Debug for Memtable {
 }
 
 impl Memtable {
-    /// Creates an empty memtable to be flushed at about `budget_bytes`. The budget sizes the filter (2 %) and the
-    /// allocation chunks (16 KiB to 2 MiB); it is not enforced.
+    /// Creates an empty memtable to be flushed at about `budget_bytes`. The budget sizes the last filter (2 %) and the
+    /// largest allocation chunks (16 KiB to 2 MiB); it is not enforced.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn new(budget_bytes: usize, with_filter: bool) -> Memtable {
         Memtable::with_chunks(budget_bytes, with_filter, None)
     }
 
-    /// The same with chunks from a pool.
+    /// The same with chunks from a pool, which counts what the memtable holds.
     pub(crate) fn with_chunks(
         budget_bytes: usize,
         with_filter: bool,
@@ -134,11 +166,14 @@ impl Memtable {
         };
         let lines = (budget_bytes / FILTER_SHARE / FILTER_LINE_BYTES).max(1);
         let filter_lines = with_filter.then_some(lines);
-        let list = SkipList::new(chunk_bytes, pool);
+        let account = Arc::new(Account::new(pool));
+        let list = SkipList::new(chunk_bytes, &account);
+        let (filters, newest) = (Default::default(), AtomicUsize::new(0));
         Memtable {
-            shared: CachePadded::new(Shared { list, filter: OnceLock::new(), filter_lines }),
+            shared: CachePadded::new(Shared { list, filters, newest, filter_lines }),
             counters: CachePadded::new(Counters {
                 entries: AtomicUsize::new(0),
+                filter_room: AtomicUsize::new(0),
                 data_bytes: AtomicUsize::new(0),
                 deletes: AtomicBool::new(false),
                 range_tombstone_bytes: AtomicUsize::new(0),
@@ -147,7 +182,18 @@ impl Memtable {
                 max_range: AtomicU64::new(0),
             }),
             ranges: Ranges::default(),
+            account,
         }
+    }
+
+    /// Records that the memtable waits for its flush: its memory is counted as that of sealed ones.
+    pub(crate) fn seal(&self) {
+        self.account.seal();
+    }
+
+    /// Records that only readers hold the memtable: its memory is no longer counted.
+    pub(crate) fn retire(&self) {
+        self.account.retire();
     }
 
     #[inline]
@@ -163,7 +209,7 @@ impl Memtable {
     /// Prefetches what an insertion of the key with this digest touches first.
     #[inline]
     pub(crate) fn prefetch(&self, digest: Digest) {
-        if let Some(filter) = self.shared.filter.get() {
+        if let Some(filter) = self.shared.filters[self.shared.newest.load(Ordering::Relaxed)].get() {
             filter.prefetch(digest);
         }
     }
@@ -186,7 +232,9 @@ impl Memtable {
             return;
         }
         let tombstone = RangeTombstone { start: start.into(), end: end.map(Into::into), seq };
-        self.counters.range_tombstone_bytes.fetch_add(Ranges::bytes_of(&tombstone), Ordering::Relaxed);
+        let bytes = Ranges::bytes_of(&tombstone);
+        self.counters.range_tombstone_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.account.grow(bytes);
         self.ranges.insert(tombstone);
     }
 
@@ -229,12 +277,10 @@ impl Memtable {
     /// versions whose insertion happened before. Always `true` without a filter.
     #[inline]
     pub(crate) fn may_contain(&self, digest: Digest) -> bool {
-        match self.shared.filter.get() {
-            Some(filter) => filter.contains(digest),
-            // A reader that knows a sequence number sees the filter, which was created before that number was
-            // published.
-            None => self.shared.filter_lines.is_none(),
-        }
+        // A reader that knows a sequence number sees the filter with its key, which was the newest before that number was published.
+        let newest = self.shared.newest.load(Ordering::Relaxed);
+        let has = |filter: &OnceLock<Filter>| filter.get().is_some_and(|filter| filter.contains(digest));
+        self.shared.filters[..=newest].iter().rev().any(has) || self.shared.filter_lines.is_none()
     }
 
     /// Returns the newest version of `key` that is not newer than `snapshot`. Does not ask the filter.
@@ -292,14 +338,27 @@ impl Memtable {
         self.counters.deletes.load(Ordering::Relaxed) || self.has_range_tombstones()
     }
 
-    /// Returns the memory in use in bytes: keys, values, nodes, waste by alignment and full chunks, the filter, and
-    /// the range tombstones. The unused rest of the current chunks is not counted.
+    /// Returns the bytes that the entries take, for whoever asks whether the memtable is full: keys, values, nodes, waste by alignment and full
+    /// chunks, the filters, and the range tombstones. The unused rest of the current chunks is not counted.
     #[inline]
+    pub(crate) fn used_bytes(&self) -> usize {
+        self.list().used() + self.beside_list()
+    }
+
+    /// Returns the bytes of memory that the memtable holds: the same with whole chunks, since all of one may be resident.
     pub(crate) fn memory_bytes(&self) -> usize {
-        size_of::<Memtable>()
-            + self.shared.filter.get().and(self.shared.filter_lines).unwrap_or(0) * FILTER_LINE_BYTES
-            + self.list().used()
-            + self.counters.range_tombstone_bytes.load(Ordering::Relaxed)
+        self.list().held() + self.beside_list()
+    }
+
+    #[inline]
+    fn beside_list(&self) -> usize {
+        let lines = match (self.shared.filter_lines, self.shared.newest.load(Ordering::Relaxed)) {
+            (Some(last), newest) if self.shared.filters[0].get().is_some() => {
+                (0..=newest).map(|at| lines_of(at, last)).sum()
+            }
+            _ => 0,
+        };
+        lines * FILTER_LINE_BYTES + self.counters.range_tombstone_bytes.load(Ordering::Relaxed)
     }
 
     /// Returns the bytes of all keys and values inserted, without range tombstones.
@@ -337,6 +396,32 @@ impl Memtable {
         if self.has_range_tombstones() { self.ranges.newest(since, ask) } else { None }
     }
 
+    /// Returns the filter for another key.
+    #[inline]
+    fn filter(&self, last: usize) -> &Filter {
+        // Whoever sees the newest sees how much room it has.
+        let newest = self.shared.newest.load(Ordering::Acquire);
+        match self.shared.filters[newest].get() {
+            Some(filter) if self.entries() < self.counters.filter_room.load(Ordering::Relaxed) => filter,
+            _ => self.next_filter(newest, last),
+        }
+    }
+
+    #[cold]
+    fn next_filter(&self, newest: usize, last: usize) -> &Filter {
+        // Others may do the same.
+        let at = newest + usize::from(self.shared.filters[newest].get().is_some());
+        let lines = lines_of(at, last);
+        let filter = self.shared.filters[at].get_or_init(|| {
+            self.account.grow(lines * FILTER_LINE_BYTES);
+            empty_filter(lines)
+        });
+        let room = if lines == last { usize::MAX } else { lines * KEYS_PER_LINE };
+        self.counters.filter_room.fetch_max(room, Ordering::Relaxed);
+        self.shared.newest.fetch_max(at, Ordering::Release);
+        filter
+    }
+
     /// Widens the range of sequence numbers. Writers of versions and of range tombstones may call this concurrently.
     /// Usually a sequence number is inside or next to the range, and only one end moves.
     #[inline]
@@ -352,7 +437,7 @@ impl Memtable {
 }
 
 #[cold]
-fn empty_filter(lines: usize) -> AtomicBlockedBloom<PageBox<AtomicLine>> {
+fn empty_filter(lines: usize) -> Filter {
     // SAFETY: an empty line is 64 zero bytes.
     let lines = unsafe { PageBox::zeroed(lines.max(1)) };
     AtomicBlockedBloom::over(lines, FILTER_PROBES, FILTER_SALT).expect("sizes within bounds")
@@ -382,8 +467,8 @@ impl MemWriter<'_> {
         assert!(value.len() <= MAX_VALUE_BYTES, "a value of {} bytes is too long", value.len());
         assert!(seq <= MAX_SEQNO, "sequence number {seq} has more than 56 bits");
         let Memtable { shared, counters, .. } = self.memtable;
-        if let Some(lines) = shared.filter_lines {
-            shared.filter.get_or_init(|| empty_filter(lines)).insert(digest);
+        if let Some(last) = shared.filter_lines {
+            self.memtable.filter(last).insert(digest);
         }
         self.list.insert(&Version { key, seq, kind, value });
         self.memtable.note_seq(seq, &counters.max_version);

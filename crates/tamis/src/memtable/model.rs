@@ -26,7 +26,7 @@ fn check(node: NodeRef<'_>) {
 #[test]
 fn a_reader_finds_whole_versions_in_order_and_all_published_ones() {
     loom::model(|| {
-        let list = Arc::new(SkipList::new(4096, None));
+        let list = Arc::new(SkipList::new(4096, &std::sync::Arc::default()));
         let visible = Arc::new(AtomicU64::new(0));
         let writer = thread::spawn({
             let (list, visible) = (list.clone(), visible.clone());
@@ -54,7 +54,7 @@ fn a_reader_finds_whole_versions_in_order_and_all_published_ones() {
 #[test]
 fn a_search_finds_its_target_during_insertions_around_it() {
     loom::model(|| {
-        let list = Arc::new(SkipList::new(4096, None));
+        let list = Arc::new(SkipList::new(4096, &std::sync::Arc::default()));
         insert(&list, b"m", 1, 1);
         let writer = thread::spawn({
             let list = list.clone();
@@ -78,7 +78,7 @@ fn a_search_finds_its_target_during_insertions_around_it() {
 #[test]
 fn two_writers_link_everything_in_order_on_every_level() {
     loom::model(|| {
-        let list = Arc::new(SkipList::new(4096, None));
+        let list = Arc::new(SkipList::new(4096, &std::sync::Arc::default()));
         insert(&list, b"m", 1, 1);
         let other = thread::spawn({
             let list = list.clone();
@@ -105,7 +105,7 @@ fn two_writers_link_everything_in_order_on_every_level() {
 #[test]
 fn an_overtaken_writer_finds_its_place_again() {
     loom::model(|| {
-        let list = Arc::new(SkipList::new(4096, None));
+        let list = Arc::new(SkipList::new(4096, &std::sync::Arc::default()));
         // Both begin between the head and the end.
         let other = thread::spawn({
             let list = list.clone();

@@ -18,7 +18,7 @@ use std::ptr::NonNull;
 use std::sync::{Arc, TryLockError};
 
 use super::arena::Arena;
-use super::chunks::ChunkPool;
+use super::chunks::Account;
 use super::node::{MAX_HEIGHT, NODE_ALIGN, Node, NodeRef, Target, Version, write_node};
 use super::sync::{AtomicUsize, Mutex, MutexGuard, Ordering};
 use crate::key::{Kind, SeqNo};
@@ -79,11 +79,11 @@ impl Path {
 const NEAR: usize = 64;
 
 impl SkipList {
-    /// Creates an empty list that allocates in chunks of `chunk_bytes`, from `pool` while it has any.
-    pub(super) fn new(chunk_bytes: usize, pool: Option<Arc<ChunkPool>>) -> SkipList {
-        let head_memory = Arena::new(1, NODE_ALIGN, None);
-        let nodes = Arena::new(chunk_bytes, NODE_ALIGN, pool.clone());
-        let values = Arena::new(chunk_bytes, 1, pool);
+    /// Creates an empty list that allocates in chunks of up to `chunk_bytes` and counts them in `account`.
+    pub(super) fn new(chunk_bytes: usize, account: &Arc<Account>) -> SkipList {
+        let head_memory = Arena::new(1, NODE_ALIGN, Arc::default());
+        let nodes = Arena::new(chunk_bytes, NODE_ALIGN, account.clone());
+        let values = Arena::new(chunk_bytes, 1, account.clone());
         let nothing = Version { key: &[], seq: 0, kind: Kind::Delete, value: &[] };
         let head = write_node(&head_memory, &values, MAX_HEIGHT, &nothing);
         let last = Mutex::new(Splice::at_head(head));
@@ -110,6 +110,11 @@ impl SkipList {
             Err(TryLockError::WouldBlock) => Position::Own(Splice::at_head(self.head)),
         };
         ListWriter { list: self, splice }
+    }
+
+    /// Returns the bytes of all chunks, without what an empty list has.
+    pub(super) fn held(&self) -> usize {
+        self.nodes.held() + self.values.held()
     }
 
     /// Returns the bytes of memory taken from chunks.

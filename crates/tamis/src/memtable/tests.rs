@@ -330,11 +330,57 @@ fn range_tombstones_are_listed_in_order_without_the_empty_ones() {
 #[test]
 fn an_unused_memtable_takes_almost_no_memory() {
     let memtable = Memtable::new(4 << 30, true);
-    assert!(memtable.memory_bytes() < 4 << 10, "{} bytes", memtable.memory_bytes());
+    assert_eq!(memtable.memory_bytes(), 0);
     assert!(memtable.has_filter() && !memtable.may_contain(Digest::of(b"key")));
     put(&memtable, b"key", 1, b"value");
     assert!(memtable.may_contain(Digest::of(b"key")) && !memtable.may_contain(Digest::of(b"absent")));
-    assert!(memtable.memory_bytes() > (4 << 30) / 50, "{} bytes", memtable.memory_bytes());
+    assert!(memtable.memory_bytes() <= 4 << 10, "{} bytes", memtable.memory_bytes());
+}
+
+/// A small memtable had the chunks and the filter of a full one.
+#[test]
+fn memory_and_filters_grow_with_the_entries() {
+    let memtable = Memtable::new(64 << 20, true);
+    let filters =
+        |memtable: &Memtable| memtable.shared.filters.iter().filter(|filter| filter.get().is_some()).count();
+    let mut seen = Vec::new();
+    for i in 0..if cfg!(miri) { 1000 } else { 40_000u32 } {
+        let digest = Digest::of(&i.to_be_bytes());
+        memtable.insert(&i.to_be_bytes(), digest, i.into(), Kind::Put, b"value");
+        assert!(memtable.may_contain(digest));
+        if seen.len() < filters(&memtable) {
+            seen.push(i);
+        }
+        let (used, held) = (memtable.used_bytes(), memtable.memory_bytes());
+        assert!(held >= used - 200 && held <= 4096 + 3 * used, "{held} bytes for {used}");
+    }
+    let expected = [0, 16 * super::KEYS_PER_LINE as u32, 512 * super::KEYS_PER_LINE as u32];
+    assert_eq!(seen, &expected[..seen.len()]);
+    assert_eq!(seen.len(), if cfg!(miri) { 2 } else { 3 });
+    let present = (0..memtable.entries() as u32).all(|i| memtable.may_contain(Digest::of(&i.to_be_bytes())));
+    assert!(present, "a key is found in the filter of its time");
+    let absent =
+        (1 << 30..(1 << 30) + 10_000u32).filter(|i| memtable.may_contain(Digest::of(&i.to_be_bytes())));
+    assert!(absent.count() < 200);
+}
+
+/// Writers that find a filter full at the same time agree on the next one.
+#[test]
+fn no_key_is_missed_while_several_writers_change_filters() {
+    const KEYS: u32 = if cfg!(miri) { 300 } else { 20_000 };
+    let memtable = Memtable::new(64 << 20, true);
+    thread::scope(|scope| {
+        for writer in 0..4u32 {
+            let memtable = &memtable;
+            scope.spawn(move || {
+                for i in (0..KEYS).map(|i| i * 4 + writer) {
+                    put(memtable, &i.to_be_bytes(), i.into(), b"");
+                    assert!(memtable.may_contain(Digest::of(&i.to_be_bytes())));
+                }
+            });
+        }
+    });
+    assert!((0..4 * KEYS).all(|i| memtable.may_contain(Digest::of(&i.to_be_bytes()))));
 }
 
 /// What nested range tombstones take in memory grew with the square of their number, and so it was counted: a memtable was

@@ -205,15 +205,18 @@ impl AllReads {
             ReadCounters { queries, observer, keyspace: keyspace.into(), ..ReadCounters::default() };
         let counters = Arc::new(counters);
         let (live, gone) = &mut *self.keyspaces.lock();
-        // The counters of a dropped keyspace no longer change once this is their last reference.
-        live.retain_mut(|counters| {
-            // Unlike the number of references, this also synchronizes with the last increments of the others.
-            let counted = Arc::get_mut(counters).is_none();
-            if !counted {
-                *gone = *gone + counters.read();
-            }
-            counted
-        });
+        // Before the list grows: half of it are new ones then.
+        if live.len() == live.capacity() {
+            // The counters of a dropped keyspace no longer change once this is their last reference.
+            live.retain_mut(|counters| {
+                // Unlike the number of references, this also synchronizes with the last increments of the others.
+                let counted = Arc::get_mut(counters).is_none();
+                if !counted {
+                    *gone = *gone + counters.read();
+                }
+                counted
+            });
+        }
         live.push(counters.clone());
         counters
     }

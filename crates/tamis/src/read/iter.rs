@@ -108,7 +108,6 @@ impl IterContext {
 /// assert_eq!((&first[..], &last[..]), (&b"b"[..], &b"d"[..]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
 #[must_use = "an iterator reads nothing until it is asked for an item"]
 pub struct Iter {
     context: IterContext,
@@ -134,6 +133,8 @@ pub struct Iter {
     /// The item lent last, if the cursor does not stand on it.
     lent: Option<Box<(Slice, Slice)>>,
 }
+
+debug_as!(Iter, "Iter", iter => "keys_only": iter.keys_only, "transaction": iter.within.is_some(), "empty": iter.empty);
 
 /// The part of an iterator that only a transaction has.
 #[derive(Debug)]

@@ -147,6 +147,11 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
+    /// Returns the number of keys and ranges that are written.
+    pub(crate) fn changes(&self) -> usize {
+        self.keys.len() + self.deleted.0.len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.keys.is_empty() && self.deleted.is_empty()
     }

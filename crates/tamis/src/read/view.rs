@@ -112,7 +112,6 @@ impl Memtables {
 /// Immutable except for the active memtable, which grows; a reader ignores entries newer than its sequence number.
 ///
 /// A reader loads the view *before* the visible sequence number: see [`read_at`](super::read_at).
-#[derive(Debug)]
 pub(crate) struct View {
     pub(crate) memtables: Memtables,
     pub(crate) version: Arc<Version>,
@@ -127,6 +126,8 @@ pub(crate) struct View {
     /// The number of versions before this one.
     pub(crate) edition: u64,
 }
+
+debug_as!(View, "View", view => "memtables": view.memtables.iter().count(), "tables": view.version.tables.len());
 
 impl View {
     /// Returns the same tree under other memtables.

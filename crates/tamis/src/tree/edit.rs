@@ -41,6 +41,8 @@ pub(crate) struct VersionEdit {
     pub(crate) next_keyspace: Option<KeyspaceId>,
     /// Logs with smaller ids hold nothing of the keyspace that is not in its tables.
     pub(crate) log_floor: Vec<(KeyspaceId, LogId)>,
+    /// The same for all keyspaces.
+    pub(crate) floor: Option<LogId>,
     /// New keyspaces: number, name, text of the options.
     pub(crate) create_keyspaces: Vec<(KeyspaceId, String, String)>,
     /// New option texts of keyspaces.
@@ -95,6 +97,8 @@ mod tag {
     pub(super) const AGES: u64 = 28;
     /// Even: a reader that does not know it would find the data under a name that it no longer has.
     pub(super) const RENAME_KEYSPACE: u64 = 30;
+    /// Even: a reader that does not know it would miss logs that are gone, since nobody needs them.
+    pub(super) const FLOOR: u64 = 32;
     /// Odd: a reader that does not know it learns the hotness anew.
     pub(super) const HOTNESS: u64 = 29;
     /// Odd, both of them: a reader that does not know filter files builds the filters from the tables.
@@ -131,6 +135,7 @@ impl VersionEdit {
             (tag::NEXT_EPOCH, self.next_epoch),
             (tag::NEXT_RUN, self.next_run),
             (tag::NEXT_KEYSPACE, self.next_keyspace.map(u64::from)),
+            (tag::FLOOR, self.floor),
         ];
         for (tag, value) in counters {
             if let Some(value) = value {
@@ -229,6 +234,7 @@ impl VersionEdit {
                 tag::NEXT_EPOCH => once(&mut edit.next_epoch, counter(&mut f)?)?,
                 tag::NEXT_RUN => once(&mut edit.next_run, counter(&mut f)?)?,
                 tag::NEXT_KEYSPACE => once(&mut edit.next_keyspace, keyspace(&mut f)?)?,
+                tag::FLOOR => once(&mut edit.floor, counter(&mut f)?)?,
                 tag::LOG_FLOOR => edit.log_floor.push((keyspace(&mut f)?, counter(&mut f)?)),
                 tag::CREATE_KEYSPACE => {
                     edit.create_keyspaces.push((keyspace(&mut f)?, text(&mut f)?, text(&mut f)?));
@@ -609,7 +615,8 @@ pub(crate) mod tests {
 
     fn an_edit() -> impl Strategy<Value = VersionEdit> {
         let number = || prop::option::of(0..=NUMBER_LIMIT);
-        let counters = (number(), prop::option::of(0..=MAX_SEQNO), number(), number(), any::<Option<u32>>());
+        let counters =
+            (number(), prop::option::of(0..=MAX_SEQNO), number(), number(), any::<Option<u32>>(), number());
         let keyspaces = (
             prop::collection::vec((any::<u32>(), "\\PC{0,8}", "\\PC{0,20}"), 0..3),
             prop::collection::vec((any::<u32>(), "\\PC{0,8}"), 0..3),
@@ -633,6 +640,7 @@ pub(crate) mod tests {
                 next_epoch: counters.2,
                 next_run: counters.3,
                 next_keyspace: counters.4,
+                floor: counters.5,
                 next_epochs: keyspaces.2.iter().map(|&(id, n)| (id, n)).collect(),
                 create_keyspaces: keyspaces.0,
                 rename_keyspaces: keyspaces.1.iter().rev().cloned().collect(),

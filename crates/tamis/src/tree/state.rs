@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, btree_map};
 use std::sync::Arc;
 
-use crate::collections::{HashMap, HashSet};
+use crate::collections::SharedMap;
 use crate::ids::{DEFAULT_KEYSPACE, FilterFileId, KeyspaceId, LogId, RunId, TableId};
 use crate::key::{KeyBytes, SeqNo};
 use crate::tree::edit::{Ages, MAX_LEVEL, NUMBER_LIMIT, VersionEdit};
@@ -25,10 +25,10 @@ use crate::tree::times::SeqTimes;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct KeyspaceState {
     /// The keyspace's name.
-    pub(crate) name: String,
-    /// The text of its options.
-    pub(crate) options: String,
-    /// Logs with smaller ids hold nothing of the keyspace that is not in its tables.
+    pub(crate) name: Arc<str>,
+    /// The text of its options, which many keyspaces share.
+    pub(crate) options: Arc<str>,
+    /// Logs with smaller ids hold nothing of the keyspace that is not in its tables; see [`ManifestState::floor_of`].
     pub(crate) log_floor: LogId,
     /// The first epoch not assigned to a flush of the keyspace.
     pub(crate) next_epoch: Epoch,
@@ -88,7 +88,8 @@ impl FromIterator<Arc<TableMeta>> for RunTables {
     }
 }
 
-/// The shape of a database. Read the fields freely; change them only through [`apply`](Self::apply).
+/// The shape of a database. Read the fields freely; change them only through [`apply`](Self::apply). A copy shares all that does not
+/// change.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ManifestState {
     /// The first unused file number.
@@ -99,16 +100,18 @@ pub(crate) struct ManifestState {
     pub(crate) next_run: RunId,
     /// The first unused keyspace number.
     pub(crate) next_keyspace: KeyspaceId,
+    /// No keyspace needs logs with smaller ids; 0 in a manifest that says so for each keyspace alone.
+    floor: LogId,
     /// The keyspaces by number.
-    pub(crate) keyspaces: BTreeMap<KeyspaceId, KeyspaceState>,
+    pub(crate) keyspaces: SharedMap<KeyspaceId, Arc<KeyspaceState>>,
     /// Times of writes.
     pub(crate) times: SeqTimes,
     /// The hotness of tables with elastic filters when it was last saved, encoded.
-    hotness: BTreeMap<TableId, Vec<u8>>,
+    hotness: SharedMap<TableId, Arc<[u8]>>,
     /// The location of each table: keyspace, level, run and smallest key.
-    places: HashMap<TableId, (KeyspaceId, u32, RunId, KeyBytes)>,
-    /// The names of all keyspaces.
-    names: HashSet<String>,
+    places: SharedMap<TableId, (KeyspaceId, u32, RunId, KeyBytes)>,
+    /// The keyspaces by name.
+    names: SharedMap<Arc<str>, KeyspaceId>,
 }
 
 impl ManifestState {
@@ -124,8 +127,8 @@ impl ManifestState {
             next_file: 1,
             next_run: 1,
             next_keyspace: DEFAULT_KEYSPACE + 1,
-            keyspaces: BTreeMap::from([(DEFAULT_KEYSPACE, keyspace)]),
-            names: std::iter::once(default_name.into()).collect(),
+            keyspaces: std::iter::once((DEFAULT_KEYSPACE, Arc::new(keyspace))).collect(),
+            names: std::iter::once((default_name.into(), DEFAULT_KEYSPACE)).collect(),
             ..Default::default()
         }
     }
@@ -141,14 +144,32 @@ impl ManifestState {
         self.hotness.get(&table).map(|bytes| &bytes[..])
     }
 
+    /// Returns the keyspaces by name.
+    pub(crate) fn names(&self) -> &SharedMap<Arc<str>, KeyspaceId> {
+        &self.names
+    }
+
+    /// Returns the keyspace of this name.
+    pub(crate) fn named(&self, name: &str) -> Option<KeyspaceId> {
+        self.names.get(name).copied()
+    }
+
     /// The smallest log floor: no keyspace needs logs with smaller ids.
     pub(crate) fn log_floor(&self) -> LogId {
-        self.keyspaces.values().map(|keyspace| keyspace.log_floor).min().unwrap_or(0)
+        match self.floor {
+            0 => self.keyspaces.values().map(|keyspace| keyspace.log_floor).min().unwrap_or(0),
+            floor => floor,
+        }
+    }
+
+    /// Logs with smaller ids hold nothing of the keyspace that is not in its tables.
+    pub(crate) fn floor_of(&self, keyspace: &KeyspaceState) -> LogId {
+        keyspace.log_floor.max(self.floor)
     }
 
     /// Forgets what was written after `until`, which is in no table; otherwise returns the oldest state that the tables allow.
     pub(crate) fn cut_at(&mut self, until: SeqNo) -> Result<(), SeqNo> {
-        let newest = |keyspace: &KeyspaceState| {
+        let newest = |keyspace: &Arc<KeyspaceState>| {
             let tables = keyspace.tables().map(|table| table.max_seq);
             tables.chain(keyspace.ages.map(|ages| ages.since.max(ages.expired))).max().unwrap_or(0)
         };
@@ -164,7 +185,7 @@ impl ManifestState {
     /// Takes the keyspace's next epoch, which is not assigned again; `None` if there is no such keyspace. An edit that records
     /// its use must follow.
     pub(crate) fn take_epoch(&mut self, keyspace: KeyspaceId) -> Option<Epoch> {
-        let next = &mut self.keyspaces.get_mut(&keyspace)?.next_epoch;
+        let next = &mut Arc::make_mut(self.keyspaces.get_mut(&keyspace)?).next_epoch;
         *next += 1;
         Some(*next - 1)
     }
@@ -183,18 +204,20 @@ impl ManifestState {
             self.rename_keyspace(*id, name)?;
         }
         for (id, options) in &edit.set_options {
-            self.keyspace(*id)?.options.clone_from(options);
+            let options = self.shared_options(options);
+            self.keyspace(*id)?.options = options;
         }
         for (id, floor) in &edit.log_floor {
             let keyspace = self.keyspace(*id)?;
             keyspace.log_floor = keyspace.log_floor.max(*floor);
         }
+        raise(&mut self.floor, edit.floor);
         for (id, epoch) in &edit.next_epochs {
             raise(&mut self.keyspace(*id)?.next_epoch, Some(*epoch));
         }
         if edit.next_epoch.is_some() {
             for keyspace in self.keyspaces.values_mut() {
-                raise(&mut keyspace.next_epoch, edit.next_epoch);
+                raise(&mut Arc::make_mut(keyspace).next_epoch, edit.next_epoch);
             }
         }
         for (keyspace, table) in &edit.removed {
@@ -209,7 +232,7 @@ impl ManifestState {
         for (table, hotness) in &edit.hotness {
             // Hotness is advisory: for an unknown table it is ignored, not an error.
             if self.places.contains_key(table) {
-                self.hotness.insert(*table, hotness.clone());
+                self.hotness.insert(*table, hotness[..].into());
             }
         }
         for (id, ages) in &edit.ages {
@@ -220,12 +243,12 @@ impl ManifestState {
         // Filter files are advisory: one of an unknown keyspace, or one that is not there, is ignored.
         for (id, file) in &edit.removed_filters {
             if let Some(keyspace) = self.keyspaces.get_mut(id) {
-                keyspace.filter_files.remove(file);
+                Arc::make_mut(keyspace).filter_files.remove(file);
             }
         }
         for (id, file, bytes) in &edit.added_filters {
             if let Some(keyspace) = self.keyspaces.get_mut(id) {
-                keyspace.filter_files.insert(*file, *bytes);
+                Arc::make_mut(keyspace).filter_files.insert(*file, *bytes);
                 raise(&mut self.next_file, Some(file + 1));
             }
         }
@@ -248,11 +271,12 @@ impl ManifestState {
             next_run: Some(self.next_run),
             next_keyspace: Some(self.next_keyspace),
             times: self.times.samples().to_vec(),
-            hotness: self.hotness.iter().map(|(id, hotness)| (*id, hotness.clone())).collect(),
+            floor: Some(self.floor).filter(|&floor| floor > 0),
+            hotness: self.hotness.iter().map(|(id, hotness)| (*id, hotness.to_vec())).collect(),
             ..Default::default()
         };
-        for (&id, keyspace) in &self.keyspaces {
-            edit.create_keyspaces.push((id, keyspace.name.clone(), keyspace.options.clone()));
+        for (&id, keyspace) in self.keyspaces.iter() {
+            edit.create_keyspaces.push((id, (*keyspace.name).into(), (*keyspace.options).into()));
             edit.log_floor.push((id, keyspace.log_floor));
             edit.next_epochs.push((id, keyspace.next_epoch));
             edit.ages.extend(keyspace.ages.map(|ages| (id, ages)));
@@ -265,17 +289,26 @@ impl ManifestState {
     }
 
     fn keyspace(&mut self, id: KeyspaceId) -> Result<&mut KeyspaceState, String> {
-        self.keyspaces.get_mut(&id).ok_or_else(|| format!("there is no keyspace {id}"))
+        let keyspace = self.keyspaces.get_mut(&id).ok_or_else(|| format!("there is no keyspace {id}"))?;
+        Ok(Arc::make_mut(keyspace))
+    }
+
+    /// Returns a text of options, shared with the newest keyspace if that has the same.
+    fn shared_options(&self, options: &str) -> Arc<str> {
+        let newest = self.keyspaces.values().next_back();
+        newest
+            .filter(|newest| *newest.options == *options)
+            .map_or_else(|| options.into(), |newest| newest.options.clone())
     }
 
     fn create_keyspace(&mut self, id: KeyspaceId, name: &str, options: &str) -> Result<(), String> {
-        if !self.names.insert(name.into()) {
+        let (name, options) = (Arc::<str>::from(name), self.shared_options(options));
+        if self.names.insert(name.clone(), id).is_some() {
             return Err(format!("there is already a keyspace named `{name}`"));
         }
         let next = id.checked_add(1).ok_or_else(|| format!("keyspace number out of range: {id}"))?;
-        let keyspace =
-            KeyspaceState { name: name.into(), options: options.into(), next_epoch: 1, ..Default::default() };
-        if self.keyspaces.insert(id, keyspace).is_some() {
+        let keyspace = KeyspaceState { name, options, next_epoch: 1, ..Default::default() };
+        if self.keyspaces.insert(id, Arc::new(keyspace)).is_some() {
             return Err(format!("there is already a keyspace with number {id}"));
         }
         raise(&mut self.next_keyspace, Some(next));
@@ -288,7 +321,7 @@ impl ManifestState {
         }
         let former = std::mem::replace(&mut self.keyspace(id)?.name, name.into());
         self.names.remove(&former);
-        if !self.names.insert(name.into()) {
+        if self.names.insert(name.into(), id).is_some() {
             return Err(format!("there is already a keyspace named `{name}`"));
         }
         Ok(())

@@ -8,6 +8,7 @@
 mod api;
 mod basics;
 mod blobs;
+mod debug;
 mod deletes;
 mod disk_space;
 mod elastic_tables;

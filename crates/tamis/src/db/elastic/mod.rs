@@ -285,6 +285,8 @@ impl Elastic {
         let retired = version.tables.iter().flat_map(|table| inner.remove(table.meta.id)).collect();
         drop(inner);
         retire(retired, &self.retired);
+        // What it has given up may go to others.
+        self.sampler.wake();
     }
 
     /// Waits until the units of all new tables are loaded, or cannot be.
@@ -295,6 +297,8 @@ impl Elastic {
             && (inner.manager.is_due() || inner.under_way > 0)
             && !inner.tables.is_empty()
         {
+            // It may sleep since before this was due.
+            self.sampler.wake();
             drop(self.settled.wait_timeout(inner, Duration::from_millis(100)));
             inner = self.inner();
         }

@@ -17,6 +17,9 @@ use crate::table::{Retired, retire};
 /// The pause between turns while there is work: samples that arrive meanwhile are batched.
 const PAUSE: Duration = Duration::from_millis(2);
 
+/// The longest sleep otherwise. In tests nothing is found by chance.
+const LONG_NAP: Duration = Duration::from_secs(if cfg!(test) { 3600 } else { 60 });
+
 /// The longest sleep if a limit is shared.
 const NAP: Duration = Duration::from_millis(200);
 
@@ -99,7 +102,7 @@ impl Elastic {
         self.sampler.serve();
         let work = AssertUnwindSafe(|| {
             // Reads wake it, except those that probe no elastic filter but still count if a limit is shared.
-            let longest = if self.shared.is_some() { NAP } else { Duration::from_secs(60) };
+            let longest = if self.shared.is_some() { NAP } else { LONG_NAP };
             let now = sync::now();
             let mut turn = Turn { started: now, divided: now, samples: Vec::new() };
             while !self.leaving.load(Relaxed) {
@@ -373,6 +376,31 @@ mod tests {
     use crate::{Db, Options};
 
     use super::*;
+
+    /// A dropped keyspace left something to decide, and the thread that decides slept on: `settle_filters` took a minute.
+    #[test]
+    fn a_dropped_keyspace_wakes_the_thread_that_decides() {
+        let fs = Arc::new(MemFs::new());
+        let mut options = Options { file_system: Some(fs), ..Options::default() };
+        options.keyspace.filter = FilterPolicy::elastic();
+        let db = Db::open("/db", options.clone()).unwrap();
+        let other = db.create_keyspace("other", options.keyspace).unwrap();
+        for i in 0..100u64 {
+            db.put(i.to_be_bytes(), b"value").unwrap();
+            other.put(i.to_be_bytes(), b"value").unwrap();
+        }
+        db.flush().unwrap();
+        other.flush().unwrap();
+        db.settle_filters().unwrap();
+        db.drop_keyspace("other").unwrap();
+        let started = std::time::Instant::now();
+        while db.inner().elastic.inner().manager.is_due() {
+            assert!(started.elapsed() < Duration::from_secs(60), "it sleeps");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        db.settle_filters().unwrap();
+        assert_eq!(db.segments().len(), 1);
+    }
 
     /// A panic with the lock held made the next flush panic as well, with the `state` lock held, which ended all writes.
     #[test]

@@ -413,7 +413,7 @@ fn apply(
             let id = op.keyspace();
             // Those of dropped keyspaces go nowhere.
             let Some(keyspace) = directory.get(&id).or_else(|| newcomers.get(&id)) else { continue };
-            if state.keyspaces.get(&id).is_none_or(|stored| log < stored.log_floor) {
+            if state.keyspaces.get(&id).is_none_or(|stored| log < state.floor_of(stored)) {
                 continue;
             }
             let memtables = memtables.entry(id).or_default();

@@ -161,7 +161,7 @@ impl DbInner {
         staging.sync_names()?;
         self.make_way(&groups)?;
         let mut report = self.commit_ingestion(groups, staging)?;
-        self.keep_filters_in_memory();
+        self.keep_filters_in_memory(None);
         let took = sync::since(started);
         self.observer.record(Operation::Ingestion, took);
         self.observer.raise(|| {

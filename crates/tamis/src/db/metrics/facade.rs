@@ -27,13 +27,14 @@ const METADATA: Metadata<'static> = Metadata::new("tamis", Level::INFO, Some("ta
 /// exporter.record();
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
 pub struct MetricsExporter {
     db: Db,
     database: SharedString,
     /// What was recorded of each histogram, by its label.
     recorded: HashMap<String, LatencyHistogram>,
 }
+
+debug_as!(MetricsExporter, "MetricsExporter", exporter => "database": exporter.database, "db": exporter.db);
 
 impl MetricsExporter {
     /// Creates an exporter of `db`, whose metrics get the label `database` with this value, and describes them to the recorder. It keeps the

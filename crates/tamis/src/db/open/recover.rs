@@ -1,7 +1,6 @@
 //! What an opening does with the logs that it finds, and with the files that nothing needs any more.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use tamis_filter::Digest;
 
@@ -186,9 +185,9 @@ fn replay_into_memtables(
     let empty = |keyspace: &KeyspaceInner| {
         let memtables = Memtables::new(keyspace.fresh_memtable(0));
         keyspace.replace_memtables(memtables);
+        db.filled.remove(keyspace.id);
     };
-    let used = |ks: &&Arc<KeyspaceInner>| !ks.view.load().memtables.active.memtable.is_empty();
-    keyspaces.values().filter(used).for_each(|keyspace| empty(keyspace));
+    db.filled.list().iter().for_each(|keyspace| empty(keyspace));
     replay(&*db.fs, &db.dir, logs, ReplayOptions { salvage, until: db.options.recover_to }, |log, seq, op| {
         let id = op.keyspace();
         // A reader without the lock may see writes to a keyspace created in the meantime.
@@ -203,14 +202,16 @@ fn replay_into_memtables(
         if covered.get(&id).is_some_and(|covered| seq <= *covered) {
             return Ok(());
         }
-        let full =
-            |slot: &MemtableSlot| slot.memtable.memory_bytes() as u64 >= keyspace.options.memtable_bytes;
+        let full = |slot: &MemtableSlot| slot.memtable.used_bytes() as u64 >= keyspace.options.memtable_bytes;
         if let Some(flushed) = flushed.as_deref_mut().filter(|_| full(&keyspace.view.load().memtables.active))
         {
             db.flush_replayed(keyspace, flushed)?;
             empty(keyspace);
         }
         let view = keyspace.view.load();
+        if view.memtables.active.memtable.is_empty() {
+            db.filled.add(keyspace, log);
+        }
         insert(&mut view.memtables.active.memtable.writer(), op, op.key().map(Digest::of), seq);
         Ok(())
     })

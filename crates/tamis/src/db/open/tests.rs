@@ -46,7 +46,7 @@ fn counters_with_no_numbers_left_are_damage() {
     let set: [fn(&mut ManifestState); 5] = [
         |state| state.next_file = NUMBER_LIMIT,
         |state| state.next_run = NUMBER_LIMIT,
-        |state| state.keyspaces.get_mut(&DEFAULT_KEYSPACE).unwrap().next_epoch = NUMBER_LIMIT,
+        |state| Arc::make_mut(state.keyspaces.get_mut(&DEFAULT_KEYSPACE).unwrap()).next_epoch = NUMBER_LIMIT,
         |state| state.next_keyspace = KeyspaceId::MAX,
         |state| state.last_seq = MAX_SEQNO,
     ];

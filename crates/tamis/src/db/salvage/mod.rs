@@ -137,7 +137,7 @@ impl Work<'_> {
     /// Reads each table's description of itself, and compares it with what the manifest says.
     fn look_at_tables(&mut self, base: &Base) -> Result<(), OpenError> {
         if let Some(loaded) = &base.manifest {
-            for (&keyspace, state) in &loaded.state.keyspaces {
+            for (&keyspace, state) in loaded.state.keyspaces.iter() {
                 self.named.extend(state.tables().map(|meta| (meta.id, (keyspace, meta.clone()))));
             }
         }
@@ -279,7 +279,7 @@ impl Work<'_> {
             let keyspace = named.map_or("", |(id, _)| &loaded.state.keyspaces[&id].name).to_owned();
             self.note_table(id, keyspace, fate, why);
         }
-        for (&keyspace, stored) in &tree.keyspaces {
+        for (&keyspace, stored) in tree.keyspaces.iter() {
             edit.removed_filters.extend(stored.filter_files.keys().map(|file| (keyspace, *file)));
         }
         edit.next_file = self.after_blobs();
@@ -295,7 +295,7 @@ impl Work<'_> {
                 .losses
                 .push(format!("the logs end with write {last}, the database with write {known}"));
         }
-        for (id, state) in &tree.keyspaces {
+        for (id, state) in tree.keyspaces.iter() {
             self.note_keyspace(&tree, *id, &state.name, "the manifest");
         }
         let (number, end) = (loaded.number, Some(loaded.end.clone()));

@@ -45,10 +45,8 @@ impl Keyspaces {
         if self.read && id < self.tree.next_keyspace || id > MOST_KEYSPACES {
             return false;
         }
-        let used = |name: &str| {
-            let known = self.tree.keyspaces.values().map(|state| &state.name);
-            known.chain(self.new.values().map(|(name, _)| name)).any(|other| other == name)
-        };
+        let used =
+            |name: &str| self.tree.named(name).is_some() || self.new.values().any(|(other, _)| other == name);
         let mut name = if name.is_empty() { format!("salvaged-{id}") } else { name.to_owned() };
         while used(&name) {
             name = format!("{name}-{id}");
@@ -59,7 +57,7 @@ impl Keyspaces {
     }
 
     fn name(&self, id: KeyspaceId) -> String {
-        let known = self.tree.keyspaces.get(&id).map(|state| state.name.clone());
+        let known = self.tree.keyspaces.get(&id).map(|state| (*state.name).to_owned());
         known.or_else(|| self.new.get(&id).map(|(name, _)| name.clone())).unwrap_or_default()
     }
 }
@@ -160,9 +158,8 @@ impl Work<'_> {
         let after_files = numbers.into_iter().flatten().max().map(|largest| largest + 1);
         edit.next_file = after_files.max(self.after_blobs());
         edit.last_seq = self.usable.values().map(|d| d.meta.max_seq.max(d.origin.flushed)).max();
-        let first = needed.first().copied().filter(|&first| first > floor);
+        edit.floor = needed.first().copied().filter(|&first| first > floor);
         let ids: Vec<KeyspaceId> = tree.keyspaces.keys().chain(new.keys()).copied().collect();
-        edit.log_floor = ids.iter().filter_map(|&id| Some((id, first?))).collect();
         let misfit = |what: String| StorageError::corrupt(self.dir, None, what);
         tree.apply(&gone).map_err(misfit)?;
         tree.apply(&edit).map_err(misfit)?;

@@ -70,7 +70,6 @@ impl Default for LockOptions {
 /// assert_eq!(db.get("seats")?.unwrap(), [1]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
 #[must_use = "a transaction that is dropped forgets its writes"]
 pub struct LockTransaction {
     db: Db,
@@ -82,6 +81,11 @@ pub struct LockTransaction {
     reads: Reads,
     writes: Writes,
 }
+
+debug_as!(LockTransaction, "LockTransaction", transaction =>
+    "writes": transaction.writes.changes(),
+    "path": transaction.db.inner().dir
+);
 
 /// The locks of a transaction, given up when it is dropped.
 #[derive(Debug)]

@@ -89,7 +89,6 @@ use writes::Writes;
 /// assert_eq!(db.get("kurt")?.unwrap(), "30");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
 #[must_use = "a transaction that is dropped forgets its writes"]
 pub struct Transaction {
     db: Db,
@@ -99,6 +98,12 @@ pub struct Transaction {
     reads: RefCell<Reads>,
     writes: Writes,
 }
+
+debug_as!(Transaction, "Transaction", transaction =>
+    "seq": transaction.pin.seq,
+    "writes": transaction.writes.changes(),
+    "path": transaction.db.inner().dir
+);
 
 impl Transaction {
     pub(crate) fn begin(db: &Db, options: TransactionOptions) -> Transaction {

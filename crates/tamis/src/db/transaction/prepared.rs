@@ -55,7 +55,6 @@ pub(crate) struct Prepared {
 
 /// A transaction that is [prepared](crate::transactions::LockTransaction::prepare): its writes are durable and not visible, and its exclusive
 /// locks are held. Dropping this changes nothing; [`Db::prepared_transactions`] returns it again, also after a crash.
-#[derive(Debug)]
 #[must_use = "it stays prepared, and holds its locks, until it is committed or aborted"]
 pub struct PreparedTransaction {
     db: Db,
@@ -63,6 +62,11 @@ pub struct PreparedTransaction {
     /// Tells it from a later one of the same name.
     owner: Owner,
 }
+
+debug_as!(PreparedTransaction, "PreparedTransaction", prepared =>
+    "name": String::from_utf8_lossy(&prepared.name),
+    "path": prepared.db.inner().dir
+);
 
 impl PreparedTransaction {
     /// Returns the name under which it was prepared.

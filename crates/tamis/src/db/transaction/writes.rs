@@ -115,6 +115,11 @@ impl Writes {
         Ok(())
     }
 
+    /// Returns the number of keys and ranges that are written.
+    pub(super) fn changes(&self) -> usize {
+        self.keyspaces.iter().map(|written| written.pending.changes()).sum()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.keyspaces.iter().all(|written| written.pending.is_empty())
     }

@@ -5,9 +5,10 @@ use crate::error::ReadError;
 use crate::slice::Slice;
 
 /// A double-ended iterator over the keys of an [`Iter`] alone: see [`Iter::keys`].
-#[derive(Debug)]
 #[must_use = "an iterator reads nothing until it is asked for an item"]
 pub struct Keys(Iter);
+
+debug_as!(Keys, "Keys", keys => "iter": keys.0);
 
 impl Iter {
     /// Returns an iterator over the keys that are left, which reads no value: no blob file is touched, nothing is merged, and of a

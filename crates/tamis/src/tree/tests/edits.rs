@@ -69,6 +69,7 @@ fn edit(lines: &[&str]) -> VersionEdit {
             }
             ["keyspace", id, "remove", "table", table] => edit.removed.push((number(id), number(table))),
             ["drop", "keyspace", id] => edit.drop_keyspaces.push(number(id)),
+            ["log", n] => edit.floor = Some(number(n)),
             ["next", "file", n] => edit.next_file = Some(number(n)),
             ["next", "run", n] => edit.next_run = Some(number(n)),
             ["next", "keyspace", n] => edit.next_keyspace = Some(number(n)),
@@ -93,7 +94,7 @@ fn show(state: &ManifestState) -> String {
         state.last_seq,
         state.log_floor()
     );
-    for (id, keyspace) in &state.keyspaces {
+    for (id, keyspace) in state.keyspaces.iter() {
         let name = &keyspace.name;
         write!(text, "keyspace {id} {name}: log {}, next epoch {}", keyspace.log_floor, keyspace.next_epoch)
             .expect("text");

@@ -1,0 +1,70 @@
+//! The keyspaces whose active memtables may hold something, by the oldest log of these. Of ten thousand keyspaces mostly few do, and nobody who
+//! looks for writes that are not in tables has to visit the others. Those with sealed memtables are in the
+//! [scheduler](super::scheduler)'s queue.
+//!
+//! # Threads
+//!
+//! The holder of the log's lock adds a keyspace before it appends a write to it, as long as its active memtable is empty. Who puts another
+//! memtable in its place takes it out, with the log's lock held and nothing in flight. A drop takes it out in any case: a writer that
+//! had looked the keyspace up before does not add it again. The list has a leaf lock.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::db::inner::KeyspaceInner;
+use crate::ids::{KeyspaceId, LogId};
+use crate::sync::Mutex;
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(crate) struct Filled(Mutex<List>);
+
+#[derive(Debug, Default)]
+struct List {
+    keyspaces: BTreeMap<KeyspaceId, (LogId, Arc<KeyspaceInner>)>,
+    by_log: BTreeSet<(LogId, KeyspaceId)>,
+}
+
+impl List {
+    fn remove(&mut self, keyspace: KeyspaceId) {
+        if let Some((log, _)) = self.keyspaces.remove(&keyspace) {
+            self.by_log.remove(&(log, keyspace));
+        }
+    }
+}
+
+impl Filled {
+    /// Adds a keyspace whose active memtable is empty and about to get a write that is in `log`.
+    pub(crate) fn add(&self, keyspace: &Arc<KeyspaceInner>, log: LogId) {
+        let mut list = self.0.lock();
+        // An earlier write may have failed.
+        list.remove(keyspace.id);
+        if !keyspace.is_dropped() {
+            list.keyspaces.insert(keyspace.id, (log, keyspace.clone()));
+            list.by_log.insert((log, keyspace.id));
+        }
+    }
+
+    /// Takes out a keyspace whose active memtable is a fresh one, or that was dropped.
+    pub(crate) fn remove(&self, keyspace: KeyspaceId) {
+        self.0.lock().remove(keyspace);
+    }
+
+    /// Returns the keyspaces, in the order of their numbers.
+    pub(crate) fn list(&self) -> Vec<Arc<KeyspaceInner>> {
+        self.0.lock().keyspaces.values().map(|(_, keyspace)| keyspace.clone()).collect()
+    }
+
+    /// Returns the keyspaces whose active memtables hold back this log or an earlier one.
+    pub(crate) fn holding_back(&self, log: LogId) -> Vec<Arc<KeyspaceInner>> {
+        let list = self.0.lock();
+        let held = list.by_log.range(..=(log, KeyspaceId::MAX));
+        held.map(|(_, id)| list.keyspaces[id].1.clone()).collect()
+    }
+
+    /// Returns the oldest log that may hold writes of active memtables, but for those of one keyspace.
+    pub(crate) fn oldest_log(&self, without: Option<KeyspaceId>) -> Option<LogId> {
+        let list = self.0.lock();
+        list.by_log.iter().find(|(_, id)| Some(*id) != without).map(|(log, _)| *log)
+    }
+}
