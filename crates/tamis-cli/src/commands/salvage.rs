@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::json;
 use tamis::maintenance::{SalvageReport, TableFate};
 use tamis::operators::Operators;
-use tamis::{Db, Options};
+use tamis::{Db, OpenError, Options};
 use tamis_bench::report::grouped;
 
 use crate::failure::{Failure, Outcome};
@@ -38,7 +38,10 @@ pub(crate) struct SalvageArgs {
 
 pub(crate) fn run(args: SalvageArgs, out: &mut Out) -> Result<Outcome, Failure> {
     // The options that the database was last opened with, unless they are damaged, too.
-    let mut options = Options::stored_in(&args.dir).ok().flatten().unwrap_or_default();
+    let mut options = match Options::stored_in(&args.dir) {
+        Err(foreign @ OpenError::Foreign { .. }) => return Err(foreign.into()),
+        stored => stored.ok().flatten().unwrap_or_default(),
+    };
     options.operators = Operators::new().with_unknown();
     args.options.apply(&mut options)?;
     let report = Db::salvage(&args.dir, options, args.dry_run)?;
@@ -71,6 +74,7 @@ fn as_json(report: &SalvageReport) -> serde_json::Value {
         "dry_run": report.dry_run, "needed": report.is_needed(), "rebuilt": report.rebuilt,
         "manifest": report.manifest, "tables": tables.collect::<Vec<_>>(), "logs": logs.collect::<Vec<_>>(),
         "keyspaces": keyspaces.collect::<Vec<_>>(), "others": report.others,
+        "moved": report.moved.iter().map(|(file, name)| json!({"file": file, "name": name})).collect::<Vec<_>>(),
         "entries_found": report.entries_found, "entries_kept": report.entries_kept,
         "writes_replayed": report.writes_replayed, "losses": report.losses, "notes": report.notes,
     })
@@ -105,8 +109,9 @@ fn print(report: &SalvageReport, out: &mut Out) -> Result<(), Failure> {
         let (name, source) = (&keyspace.name, &keyspace.source);
         writeln!(out, "keyspace `{name}`: {tables} tables, {entries} entries; known from {source}")?;
     }
-    for other in &report.others {
-        writeln!(out, "{other}: set aside")?;
+    match report.dry_run {
+        true => report.others.iter().try_for_each(|other| writeln!(out, "{other}: would be set aside"))?,
+        false => report.moved.iter().try_for_each(|(file, name)| writeln!(out, "{file}: kept as {name}"))?,
     }
     for note in &report.notes {
         writeln!(out, "note: {note}")?;

@@ -320,6 +320,7 @@ impl DbInner {
 
     /// Waits until no keyspace's filter has work under way or due.
     pub(crate) fn settle_filters(&self) -> Result<(), AdminError> {
+        self.health.check_process()?;
         let mut state = self.state();
         loop {
             if !state.catalogue.keyspaces().values().any(|keyspace| state.filters.is_busy(keyspace)) {

@@ -1,7 +1,7 @@
 //! A table of a version: its manifest record, its reader, its filter and its range tombstones; the file's lifetime is tied to
 //! it. In a tree with a global filter, tables have a key list in place of a filter, or neither.
 
-use crate::sync::Mutex;
+use crate::sync::{Mutex, Process};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -46,18 +46,31 @@ pub(crate) enum TableFilter {
 
 /// Unneeded files, waiting to be removed by a background thread: removing a file may block, and the last reader of a table
 /// should not pay for that.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Garbage {
     files: Mutex<Vec<PathBuf>>,
+    /// The process that opened the database: in the child of a fork nothing is garbage.
+    process: Process,
     /// The blob files that become garbage with the tables that refer to them.
     pub(crate) blobs: BlobFiles,
+}
+
+impl Default for Garbage {
+    fn default() -> Garbage {
+        Garbage::new(false)
+    }
 }
 
 impl Garbage {
     /// Creates the garbage of a database that is opened even if blob files are damaged or missing, if `lenient`: then reads of the
     /// values in them fail, and all others work.
     pub(crate) fn new(lenient: bool) -> Garbage {
-        Garbage { files: Mutex::default(), blobs: BlobFiles::new(lenient) }
+        Garbage { files: Mutex::default(), process: Process::current(), blobs: BlobFiles::new(lenient) }
+    }
+
+    /// Reports whether this process opened the database, and not one that it was forked from.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.process.is_current()
     }
 
     pub(crate) fn push(&self, path: PathBuf) {
@@ -375,7 +388,7 @@ fn cached(entry: Option<CacheEntry>) -> Option<Arc<Filter>> {
 
 impl Drop for OpenTable {
     fn drop(&mut self) {
-        if *self.obsolete.get_mut() {
+        if *self.obsolete.get_mut() && self.garbage.is_ours() {
             self.garbage.push(std::mem::take(&mut self.path));
         }
     }

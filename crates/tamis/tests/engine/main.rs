@@ -9,6 +9,7 @@ mod api;
 mod basics;
 mod blobs;
 mod deletes;
+mod directories;
 mod elastic_tables;
 mod expiry;
 mod followers;
