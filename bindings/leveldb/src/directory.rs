@@ -206,7 +206,8 @@ mod tests {
         }
         destroy(dir).unwrap();
         assert!(!dir.join("LOCK").exists());
-        let db = Db::open(dir, options()).unwrap();
+        let among = tamis::Options { create_among_others: true, ..options() };
+        let db = Db::open(dir, among).unwrap();
         db.put("key", "value").unwrap();
         assert!(destroy(dir).unwrap_err().to_string().contains("locked"));
         assert_eq!(db.get("key").unwrap().unwrap(), "value");

@@ -68,6 +68,8 @@ impl Options {
         }
         let mut options = tamis::Options {
             create_if_missing: self.create_if_missing,
+            // As LevelDB does. The files of a database of LevelDB are refused all the same.
+            create_among_others: true,
             error_if_exists: self.error_if_exists,
             durability: Durability::Buffered,
             max_open_files: self.max_open_files.clamp(74, 50_000) as usize,

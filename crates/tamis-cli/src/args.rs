@@ -199,6 +199,7 @@ impl DbArgs {
         options.on_damage = on_damage.unwrap_or(options.on_damage);
         // These restrict one opening; they do not describe the database.
         options.set("create_if_missing", "true")?;
+        options.set("create_among_others", "false")?;
         options.set("error_if_exists", "false")?;
         options.set("salvage", "false")?;
         self.options.apply(&mut options)?;

@@ -21,6 +21,15 @@ fn on_disk(fs: impl FileSystem + 'static, maps: bool, dir: tempfile::TempDir) ->
     Place { fs: Arc::new(fs), root: dir.path().to_owned(), maps, _dir: Some(dir) }
 }
 
+/// With the directory above held.
+fn held(fs: impl FileSystem + 'static, maps: bool) -> Place {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("base");
+    fs.create_dir_all(&root).unwrap();
+    let fs = fs.hold(dir.path()).unwrap().expect("a directory of the operating system can be held");
+    Place { fs, root, maps, _dir: Some(dir) }
+}
+
 fn in_memory(fs: impl FileSystem + 'static, maps: bool) -> Place {
     let root = PathBuf::from("/data/base");
     fs.create_dir_all(&root).unwrap();
@@ -38,6 +47,8 @@ fn places() -> Vec<Place> {
         on_disk(DiskFs::new(), true, tempfile::tempdir().unwrap()),
         on_disk(DiskFs::without_mapping(), false, tempfile::tempdir().unwrap()),
         on_disk(DirectFs::new(), false, device_dir()),
+        held(DiskFs::new(), true),
+        held(DirectFs::new(), false),
         in_memory(MemFs::new(), true),
         in_memory(FaultyFs::new(1), false),
         in_memory(EmulatedFs::new(Arc::new(MemFs::new()), Device::NVM), false),
@@ -340,5 +351,86 @@ proptest! {
                 behaves_like_a_vector(&place, usage, &steps, &reads);
             }
         }
+    }
+}
+
+/// Every operation on a path in a held directory is one in that directory, whatever its name is by now; all other paths are looked up.
+#[cfg(unix)]
+#[test]
+fn a_held_directory_is_the_same_under_another_name() {
+    for plain in [Arc::new(DiskFs::new()) as Arc<dyn FileSystem>, Arc::new(DirectFs::new())] {
+        let top = tempfile::tempdir().unwrap();
+        let (dir, moved, copy) = (top.path().join("a"), top.path().join("b"), top.path().join("copy"));
+        plain.create_dir_all(&dir).unwrap();
+        plain.create_dir_all(&copy).unwrap();
+        write(&*plain, &dir.join("old"), Usage::Table, b"old");
+        let fs = plain.hold(&dir).unwrap().unwrap();
+        let lock = fs.lock(&dir.join("LOCK")).unwrap().unwrap();
+        std::fs::rename(&dir, &moved).unwrap();
+        plain.create_dir_all(&dir).unwrap();
+        write(&*plain, &dir.join("old"), Usage::Table, b"of another");
+        assert!(plain.lock(&dir.join("LOCK")).unwrap().is_some(), "another directory");
+        assert!(plain.lock(&moved.join("LOCK")).unwrap().is_none());
+        assert!(
+            fs.is_locked_here(&dir.join("LOCK")).unwrap()
+                && plain.is_locked_here(&moved.join("LOCK")).unwrap()
+        );
+        assert!(!plain.is_locked_here(&dir.join("LOCK")).unwrap());
+
+        assert_eq!(read_file(&*fs, &dir.join("old")).unwrap(), b"old");
+        assert_eq!(fs.file_len(&dir.join("old")).unwrap(), 3);
+        for usage in [Usage::Table, Usage::Log] {
+            write(&*fs, &dir.join("new"), usage, b"new");
+            assert!(!plain.exists(&dir.join("new")).unwrap() && fs.exists(&dir.join("new")).unwrap());
+        }
+        fs.sync_file(&dir.join("new")).unwrap();
+        fs.sync_dir(&dir).unwrap();
+        fs.rename(&dir.join("new"), &dir.join("newer")).unwrap();
+        fs.reuse(&dir.join("newer"), &dir.join("reused")).unwrap().append(b"NE").unwrap();
+        // Into another directory, which is looked up, and back.
+        fs.link_or_copy(&dir.join("reused"), &copy.join("linked")).unwrap();
+        fs.link_or_copy(&copy.join("linked"), &dir.join("back")).unwrap();
+        fs.create_dir_all(&dir.join("x/y")).unwrap();
+        write(&*fs, &dir.join("x/y/z"), Usage::Log, b"deep");
+        std::os::unix::fs::symlink(&copy, moved.join("x/link")).unwrap();
+        assert_eq!(read_file(&*plain, &moved.join("x/y/z")).unwrap(), b"deep");
+        fs.remove_dir_all(&dir.join("x")).unwrap();
+        assert_eq!(read_file(&*plain, &copy.join("linked")).unwrap(), b"NEw", "links are not followed");
+        fs.remove(&dir.join("old")).unwrap();
+        let mut names = fs.list(&dir).unwrap();
+        names.sort();
+        assert_eq!(names, ["LOCK", "back", "reused"]);
+        assert!(fs.available_space(&dir).unwrap().is_some_and(|bytes| bytes > 0));
+        // Nothing of all this happened in the other one.
+        assert_eq!(read_file(&*plain, &dir.join("old")).unwrap(), b"of another");
+        assert_eq!(plain.list(&dir).unwrap().len(), 2);
+        drop(lock);
+        assert!(plain.lock(&moved.join("LOCK")).unwrap().is_some());
+        // Gone for good.
+        std::fs::remove_dir_all(&moved).unwrap();
+        assert_eq!(kind(fs.create(&dir.join("late"), Usage::Log)), ErrorKind::NotFound);
+    }
+}
+
+/// A FIFO stopped its reader for ever.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_is_no_file_is_not_opened_and_not_waited_for() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    let top = tempfile::tempdir().unwrap();
+    let path = top.path().join("fifo");
+    mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    let link = top.path().join("link");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    let systems: [Arc<dyn FileSystem>; 3] =
+        [Arc::new(DiskFs::new()), Arc::new(DiskFs::new().with_mapped_logs(true)), Arc::new(DirectFs::new())];
+    for fs in systems {
+        for path in [&path, &link, &top.path().to_owned(), &PathBuf::from("/dev/zero")] {
+            assert_eq!(kind(fs.open(path, Access::Random)), ErrorKind::InvalidInput);
+            assert_eq!(kind(fs.open(path, Access::Sequential)), ErrorKind::InvalidInput);
+            fs.sync_file(path).unwrap_err();
+            fs.lock(path).unwrap_err();
+        }
+        fs.reuse(&path, &path).unwrap_err();
     }
 }

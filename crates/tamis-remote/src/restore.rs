@@ -23,11 +23,15 @@ use crate::error::Error;
 use crate::hash::Hasher;
 use crate::parallel::each;
 use crate::repository::Repository;
+use crate::source::kind_of;
 use crate::state::{FileEntry, Kind, State, object_name};
 use crate::upload::{Meter, OnProgress};
 
 /// In a directory that is not restored yet.
 const MARKER: &str = "RESTORING";
+
+/// What is in it. Earlier versions left it empty.
+const MARKER_TEXT: &str = "tamis restores a backup to this directory\n";
 
 /// At the end of the name of a file that is not whole yet.
 const PARTIAL: &str = ".partial";
@@ -316,17 +320,32 @@ impl<'p> Target<'p> {
         if target.is_marked()? {
             target.clean(files)?;
         } else {
-            target.fs.create(&path.join(MARKER), Usage::Log).map_err(failed)?.sync().map_err(failed)?;
+            let mut marker = target.fs.create(&path.join(MARKER), Usage::Log).map_err(failed)?;
+            marker.append(MARKER_TEXT.as_bytes()).and_then(|()| marker.sync()).map_err(failed)?;
         }
         target.fs.sync_dir(path).map_err(failed)?;
         Ok(target)
     }
 
-    /// Whether the directory was being restored. Fails if it was not, and is not empty.
+    /// Whether the directory was being restored. Fails if it was not, and is not empty; and if it holds anything that no restore
+    /// makes, whatever else says that it was: a file of somebody's may be called like the marker.
     fn is_marked(&self) -> Result<bool, Error> {
-        let there = self.fs.list(self.path).map_err(Error::io(self.path.display()))?;
-        let marked = there.iter().any(|name| name == MARKER);
-        match marked || there.iter().all(|name| name == LOCK) {
+        let failed = |error| Error::io(self.path.display())(error);
+        let there = self.fs.list(self.path).map_err(failed)?;
+        let marked = there.iter().any(|name| name == MARKER) && {
+            let marker = self.path.join(MARKER);
+            match self.fs.file_len(&marker).map_err(failed)? {
+                // Begun by an earlier version, or interrupted at once.
+                0 => true,
+                len if len > MARKER_TEXT.len() as u64 => false,
+                _ => {
+                    let text = tamis::io::read_file(&*self.fs, &marker).map_err(failed)?;
+                    MARKER_TEXT.as_bytes().starts_with(&text) || text.iter().all(|byte| *byte == 0)
+                }
+            }
+        };
+        let expected = |name: &String| name == LOCK || marked && is_ours(name);
+        match there.iter().all(expected) {
             true => Ok(marked),
             false => Err(Error::NotEmpty { path: self.path.display().to_string() }),
         }
@@ -370,6 +389,15 @@ impl<'p> Target<'p> {
         let marker = self.path.join(MARKER);
         self.fs.remove(&marker).map_err(Error::io(marker.display()))?;
         self.fs.sync_dir(self.path).map_err(Error::io(self.path.display()))
+    }
+}
+
+/// Whether a restore makes files of this name, or the engine, which opens what is restored.
+fn is_ours(name: &str) -> bool {
+    match name {
+        MARKER | LOCK | "OPTIONS" | "STATS" | "RESERVE" => true,
+        "CURRENT.tmp" | "OPTIONS.tmp" | "STATS.tmp" | "LOG.tmp" => true,
+        _ => kind_of(name.strip_suffix(PARTIAL).unwrap_or(name)).is_some(),
     }
 }
 
@@ -440,7 +468,7 @@ mod tests {
 
     /// The state that is restored, and the length of the log.
     fn reached(repo: &Repository, seq: u64) -> Option<(u64, u64)> {
-        match repo.reach(seq) {
+        match repo.reach(seq, &mut Vec::new()) {
             Ok((state, files)) => Some((state.number, files[0].len)),
             Err(Error::Unreachable { .. }) => None,
             Err(error) => panic!("{error}"),

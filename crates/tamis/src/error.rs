@@ -90,6 +90,17 @@ pub enum StorageError {
     /// Bytes on disk are damaged.
     #[error(transparent)]
     Corrupt(#[from] Corruption),
+    /// The handle was inherited: the database was opened before this process was forked. Handles work only in the process that opened
+    /// them; in its children every operation returns this, and dropping or closing them has no effect on the parent.
+    #[error(
+        "{} belongs to another process, from which this one was forked: its handles cannot be used here; open it anew once the \
+         other process has closed it",
+        path.display()
+    )]
+    Forked {
+        /// The database's directory.
+        path: PathBuf,
+    },
 }
 
 impl StorageError {
@@ -108,12 +119,14 @@ impl StorageError {
         match self {
             StorageError::Io(failure) => &failure.path,
             StorageError::Corrupt(damage) => &damage.path,
+            StorageError::Forked { path } => path,
         }
     }
 
     /// Reports whether trying again would meet the same: damage, a file that is missing or cut short, or a failing device.
     pub(crate) fn is_lasting(&self) -> bool {
         match self {
+            StorageError::Forked { .. } => false,
             StorageError::Corrupt(_) => true,
             StorageError::Io(e) => {
                 matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof)
@@ -243,6 +256,26 @@ pub enum OpenError {
     NotFound {
         /// The directory.
         path: PathBuf,
+    },
+    /// There is something else than a database: one of another engine, a file, or files of others. Nothing was changed.
+    #[error("{} holds no database of tamis: found {found}; nothing there was touched", path.display())]
+    Foreign {
+        /// The path.
+        path: PathBuf,
+        /// What is there, in words.
+        found: String,
+    },
+    /// A database is to be created in a directory with files of others. Nothing was changed.
+    #[error(
+        "there is no database in {}, and none is created among {found}; choose an empty directory, or set \
+         `create_among_others`",
+        path.display()
+    )]
+    NotEmpty {
+        /// The directory.
+        path: PathBuf,
+        /// What is there, in words.
+        found: String,
     },
     /// The directory holds a database, and the options ask for a new one.
     #[error("there is already a database in {}, and `error_if_exists` is set", path.display())]

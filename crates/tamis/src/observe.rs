@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use crate::sync;
+use crate::sync::{self, Process};
 
 pub(crate) mod events;
 pub(crate) mod latency;
@@ -90,6 +90,8 @@ struct StallCounter {
 #[derive(Debug)]
 pub(crate) struct Observer {
     dir: PathBuf,
+    /// The process that opened the database.
+    process: Process,
     latencies: LatencyCounters,
     stalls: [StallCounter; StallCause::ALL.len()],
     queue: Queue,
@@ -97,6 +99,16 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
+    /// The database's directory.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The process that opened the database.
+    pub(crate) fn process(&self) -> Process {
+        self.process
+    }
+
     pub(crate) fn new(
         dir: &Path,
         listeners: &[Arc<dyn EventListener>],
@@ -104,6 +116,7 @@ impl Observer {
     ) -> Arc<Observer> {
         Arc::new(Observer {
             dir: dir.to_owned(),
+            process: Process::current(),
             latencies: LatencyCounters::default(),
             stalls: Default::default(),
             queue: Queue::new(listeners),

@@ -19,8 +19,8 @@ const TABLES: u64 = 220;
 const KEYS_PER_TABLE: u64 = 20;
 const KEYS: u64 = TABLES * KEYS_PER_TABLE;
 
-/// Open in every database: lock, log, the prepared next log, manifest and the next manifest.
-const FIXED: usize = 5;
+/// Open in every database: the directory, lock, log, the prepared next log, manifest and the next manifest.
+const FIXED: usize = 6;
 
 /// Per background job or manual compaction: an output, a directory being synced, inputs.
 const PER_JOB: usize = 4;

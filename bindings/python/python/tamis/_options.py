@@ -62,6 +62,7 @@ class DatabaseOptions(_CommonOptions, total=False):
     """Options of a database, with those of its default keyspace and of new ones."""
 
     create_if_missing: bool
+    create_among_others: bool
     error_if_exists: bool
     durability: str
     salvage: bool

@@ -123,6 +123,8 @@ fn options(args: &DemoArgs, compaction: bool) -> Result<Options, Failure> {
     options.keyspace.memtable_bytes = MEMTABLE_BYTES;
     options.keyspace.table_bytes = MEMTABLE_BYTES;
     options.keyspace.auto_compaction = compaction;
+    // The marker of the main job is there.
+    options.create_among_others = true;
     args.filter.among(&OptionArgs::default()).apply(&mut options)?;
     Ok(options)
 }

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::json;
 use tamis::maintenance::{SalvageReport, TableFate};
 use tamis::operators::Operators;
-use tamis::{Db, Options};
+use tamis::{Db, OpenError, Options};
 use tamis_bench::report::{counted, grouped};
 
 use crate::args::{DirArgs, refuse_file};
@@ -42,7 +42,10 @@ pub(crate) fn run(args: SalvageArgs, out: &mut Out) -> Result<Outcome, Failure> 
         return Err(Failure::missing(dir));
     }
     // The options that the database was last opened with, unless they are damaged, too.
-    let mut options = Options::stored_in(dir).ok().flatten().unwrap_or_default();
+    let mut options = match Options::stored_in(dir) {
+        Err(foreign @ OpenError::Foreign { .. }) => return Err(foreign.into()),
+        stored => stored.ok().flatten().unwrap_or_default(),
+    };
     options.operators = Operators::new().with_unknown();
     args.options.apply(&mut options)?;
     let report = Db::salvage(dir, options, args.dry_run)?;
@@ -75,6 +78,7 @@ fn as_json(report: &SalvageReport) -> serde_json::Value {
         "dry_run": report.dry_run, "needed": report.is_needed(), "rebuilt": report.rebuilt,
         "manifest": report.manifest, "tables": tables.collect::<Vec<_>>(), "logs": logs.collect::<Vec<_>>(),
         "keyspaces": keyspaces.collect::<Vec<_>>(), "others": report.others,
+        "moved": report.moved.iter().map(|(file, name)| json!({"file": file, "name": name})).collect::<Vec<_>>(),
         "entries_found": report.entries_found, "entries_kept": report.entries_kept,
         "writes_replayed": report.writes_replayed, "losses": report.losses, "notes": report.notes,
     })
@@ -110,8 +114,14 @@ fn page(report: &SalvageReport) -> String {
         let (name, source) = (&keyspace.name, &keyspace.source);
         let _ = writeln!(out, "keyspace `{name}`: {tables}, {entries}; known from {source}");
     }
-    for other in &report.others {
-        let _ = writeln!(out, "{other}: set aside");
+    if report.dry_run {
+        for other in &report.others {
+            let _ = writeln!(out, "{other}: would be set aside");
+        }
+    } else {
+        for (file, name) in &report.moved {
+            let _ = writeln!(out, "{file}: kept as {name}");
+        }
     }
     for note in &report.notes {
         let _ = writeln!(out, "note: {note}");

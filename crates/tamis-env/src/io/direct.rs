@@ -47,10 +47,14 @@ impl Default for DirectFs {
 }
 
 impl FileSystem for DirectFs {
+    fn hold(&self, dir: &Path) -> io::Result<Option<Arc<dyn FileSystem>>> {
+        Ok(Some(Arc::new(DirectFs { buffered: self.buffered.holding(dir)? })))
+    }
+
     fn create(&self, path: &Path, usage: Usage) -> io::Result<Box<dyn WriteFile>> {
         #[cfg(target_os = "linux")]
         if usage == Usage::Table {
-            return Ok(Box::new(linux::DirectWriter::create(path)?));
+            return Ok(Box::new(linux::DirectWriter::create(&self.buffered.places, path)?));
         }
         self.buffered.create(path, usage)
     }
@@ -62,7 +66,7 @@ impl FileSystem for DirectFs {
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>> {
         #[cfg(target_os = "linux")]
         if access == Access::Random {
-            return Ok(Arc::new(linux::DirectReader::open(path)?));
+            return Ok(Arc::new(linux::DirectReader::open(&self.buffered.places, path)?));
         }
         self.buffered.open(path, access)
     }

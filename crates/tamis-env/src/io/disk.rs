@@ -12,18 +12,18 @@
 //! `sync_dir` is a no-op on Windows, where directories cannot be synced. The crate compiles on systems that are
 //! neither Unix nor Windows, but reading and locking fail with `Unsupported` there.
 //!
-//! Everything here may be called from any thread; nothing takes a lock.
+//! Everything here may be called from any thread; only the directory lock takes a lock.
 
-use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::Path;
+use std::sync::Arc;
 
 #[cfg(target_os = "linux")]
 use super::mapped::MappedWriter;
 use super::pages::MappedBytes;
-use super::{Access, DirLock, FileSystem, Mapping, Overlap, ReadFile, Usage, WriteFile, memory_bytes};
+use super::place::{Mode, Places};
+use super::{Access, DirLock, FileSystem, Mapping, Overlap, ReadFile, Usage, WriteFile, lock, memory_bytes};
 
 /// The operating system's files, through its page cache.
 #[derive(Clone, Debug)]
@@ -32,6 +32,7 @@ pub struct DiskFs {
     #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "logs are mapped on Linux only"))]
     map_logs: bool,
     mapped: Arc<MappedBytes>,
+    pub(super) places: Places,
 }
 
 impl DiskFs {
@@ -40,12 +41,22 @@ impl DiskFs {
     /// If another program truncates a mapped file, touching a lost page kills the process with `SIGBUS`; choose
     /// [`without_mapping`](Self::without_mapping) where that can happen.
     pub fn new() -> Self {
-        DiskFs { map: true, map_logs: false, mapped: Arc::new(MappedBytes::new(memory_bytes())) }
+        DiskFs {
+            map: true,
+            map_logs: false,
+            mapped: Arc::new(MappedBytes::new(memory_bytes())),
+            places: Places::default(),
+        }
     }
 
     /// Creates a file system that only reads by copying; [`ReadFile::map`] returns `None`.
     pub fn without_mapping() -> Self {
-        DiskFs { map: false, map_logs: false, mapped: Arc::new(MappedBytes::new(0)) }
+        DiskFs {
+            map: false,
+            map_logs: false,
+            mapped: Arc::new(MappedBytes::new(0)),
+            places: Places::default(),
+        }
     }
 
     /// Reckons with `bytes` of memory for the pages of mapped files, in place of what the machine or the control group allows: beyond
@@ -59,25 +70,16 @@ impl DiskFs {
     pub fn with_mapped_logs(self, mapped: bool) -> Self {
         DiskFs { map_logs: mapped, ..self }
     }
+
+    /// Returns this file system with a directory held.
+    pub(super) fn holding(&self, dir: &Path) -> io::Result<DiskFs> {
+        Ok(DiskFs { places: self.places.hold(dir)?, ..self.clone() })
+    }
 }
 
 impl Default for DiskFs {
     fn default() -> Self {
         DiskFs::new()
-    }
-}
-
-/// Opens a new file under `path`. An old file of that name loses the name but keeps its bytes for handles, mappings
-/// and links that still refer to it.
-pub(super) fn create_fresh(path: &Path, options: &OpenOptions) -> io::Result<File> {
-    let mut options = options.clone();
-    options.write(true).create_new(true);
-    match options.open(path) {
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-            fs::remove_file(path)?;
-            options.open(path)
-        }
-        other => other,
     }
 }
 
@@ -242,187 +244,92 @@ impl ReadFile for DiskReader {
     }
 }
 
-/// The canonical paths of the locks that this process holds.
-static HELD: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
-
-fn held() -> std::sync::MutexGuard<'static, BTreeSet<PathBuf>> {
-    HELD.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The lock lives as long as the open file.
-#[derive(Debug)]
-struct DiskLock {
-    _file: File,
-    /// Its path among those held.
-    path: Option<PathBuf>,
-}
-
-impl DiskLock {
-    fn new(file: File, path: &Path) -> DiskLock {
-        let path = fs::canonicalize(path).ok();
-        held().extend(path.clone());
-        DiskLock { _file: file, path }
-    }
-}
-
-impl Drop for DiskLock {
-    fn drop(&mut self) {
-        if let Some(path) = &self.path {
-            held().remove(path);
-        }
-    }
-}
-
-impl DirLock for DiskLock {}
-
-/// `flock` belongs to the open file description, so that a second handle in this process is refused too,
-/// and closing some other handle of the same file releases nothing (as it would with `fcntl` locks).
-#[cfg(unix)]
-fn lock(path: &Path) -> io::Result<Option<DiskLock>> {
-    use rustix::fs::{FlockOperation, flock};
-    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Some(DiskLock::new(file, path))),
-        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-        Err(e) => Err(e.into()),
-    }
-}
-
-#[cfg(windows)]
-fn lock(path: &Path) -> io::Result<Option<DiskLock>> {
-    use std::os::windows::fs::OpenOptionsExt;
-    /// `ERROR_SHARING_VIOLATION`: the file is open elsewhere, and this call asks for exclusive access.
-    const SHARING_VIOLATION: i32 = 32;
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false).share_mode(0);
-    match options.open(path) {
-        Ok(file) => Ok(Some(DiskLock::new(file, path))),
-        Err(e) if e.raw_os_error() == Some(SHARING_VIOLATION) => Ok(None),
-        Err(e) => Err(e),
-    }
-}
-
-#[cfg(not(any(unix, windows)))]
-fn lock(_: &Path) -> io::Result<Option<DiskLock>> {
-    Err(io::ErrorKind::Unsupported.into())
-}
-
-/// Copies to a file that must not exist, and syncs it. Leaves nothing behind on failure.
-fn copy_synced(from: &Path, to: &Path) -> io::Result<()> {
-    let mut source = File::open(from)?;
-    let mut target = File::create_new(to)?;
-    let copied = io::copy(&mut source, &mut target).and_then(|_| target.sync_all());
-    if copied.is_err() {
-        let _ = fs::remove_file(to);
-    }
-    copied
-}
-
 impl FileSystem for DiskFs {
+    fn hold(&self, dir: &Path) -> io::Result<Option<Arc<dyn FileSystem>>> {
+        Ok(Some(Arc::new(self.holding(dir)?)))
+    }
+
     fn create(&self, path: &Path, usage: Usage) -> io::Result<Box<dyn WriteFile>> {
         #[cfg(target_os = "linux")]
         if self.map_logs && usage == Usage::Log {
-            let file = create_fresh(path, OpenOptions::new().read(true))?;
+            let file = self.places.create_fresh(path, Mode::READ_WRITE)?;
             return Ok(Box::new(MappedWriter::new(file, 0)));
         }
         let _ = usage;
-        let file = create_fresh(path, &OpenOptions::new())?;
+        let file = self.places.create_fresh(path, Mode::WRITE)?;
         Ok(Box::new(DiskWriter { file, written: 0 }))
     }
 
     fn reuse(&self, old: &Path, new: &Path) -> io::Result<Box<dyn WriteFile>> {
-        fs::rename(old, new)?;
+        self.places.rename(old, new)?;
         #[cfg(target_os = "linux")]
         if self.map_logs {
-            let file = OpenOptions::new().read(true).write(true).open(new)?;
+            let file = self.places.open(new, Mode::READ_WRITE)?;
             let len = file.metadata()?.len();
             return Ok(Box::new(MappedWriter::new(file, len)));
         }
-        let file = OpenOptions::new().write(true).open(new)?;
+        let file = self.places.open(new, Mode::WRITE)?;
         Ok(Box::new(DiskWriter { file, written: 0 }))
     }
 
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>> {
-        let file = File::open(path)?;
+        let file = self.places.open(path, Mode::READ)?;
         advise(&file, access);
         Ok(Arc::new(DiskReader { file, access, map: self.map, mapped: self.mapped.clone() }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        fs::rename(from, to)
+        self.places.rename(from, to)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        fs::remove_file(path)
+        self.places.remove(path)
     }
 
     fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
-        fs::remove_dir_all(path)
+        self.places.remove_dir_all(path)
     }
 
     fn link_or_copy(&self, from: &Path, to: &Path) -> io::Result<()> {
-        match fs::hard_link(from, to) {
-            Err(e) if !matches!(e.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound) => {
-                copy_synced(from, to)
-            }
-            linked => linked,
-        }
+        self.places.link_or_copy(from, to)
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        fs::create_dir_all(path)
+        self.places.create_dir_all(path)
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        fs::read_dir(dir)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+        self.places.list(dir)
     }
 
     fn sync_file(&self, path: &Path) -> io::Result<()> {
         // Unix syncs through any kind of handle, so a file without write permission can be synced too.
-        OpenOptions::new().read(true).write(cfg!(not(unix))).open(path)?.sync_all()
+        let mode = if cfg!(unix) { Mode::READ } else { Mode::READ_WRITE };
+        self.places.open(path, mode)?.sync_all()
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        #[cfg(unix)]
-        {
-            // The parent of a single-component path is the empty path.
-            let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
-            File::open(dir)?.sync_all()
-        }
-        #[cfg(not(unix))]
-        {
-            let _ = dir;
-            Ok(())
-        }
+        self.places.sync_dir(dir)
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
-        fs::exists(path)
+        self.places.exists(path)
     }
 
     fn file_len(&self, path: &Path) -> io::Result<u64> {
-        Ok(fs::metadata(path)?.len())
+        self.places.len(path)
     }
 
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DirLock>>> {
-        Ok(lock(path)?.map(|lock| Box::new(lock) as Box<dyn DirLock>))
+        Ok(lock::take(&self.places, path)?.map(|lock| Box::new(lock) as Box<dyn DirLock>))
     }
 
     fn is_locked_here(&self, path: &Path) -> io::Result<bool> {
-        Ok(held().contains(&fs::canonicalize(path)?))
+        lock::is_held_here(&self.places, path)
     }
 
     fn available_space(&self, path: &Path) -> io::Result<Option<u64>> {
-        #[cfg(unix)]
-        {
-            let stat = rustix::fs::statvfs(path)?;
-            Ok(Some(stat.f_bavail.saturating_mul(stat.f_frsize)))
-        }
-        #[cfg(not(unix))]
-        {
-            let _ = path;
-            Ok(None)
-        }
+        self.places.available_space(path)
     }
 }
 

@@ -40,6 +40,7 @@ use rustix::fs::{FallocateFlags, fallocate, fstatfs};
 
 use super::WriteFile;
 use super::disk::{preallocate, write_all_at};
+use crate::sync::Process;
 
 /// The size of a window: some thousand records, and a fifth of a millisecond of populating. For that long a writer waits that shares its
 /// processor with the mapping thread. (A thread that populates more, and yields in between, comes late instead.)
@@ -84,15 +85,17 @@ enum Job {
     Unmap(Window),
 }
 
-/// Gives the process's mapping thread something to do; `false` if there is no such thread.
+/// Gives the process's mapping thread something to do; `false` if there is no such thread, as in the child of a fork whose parent
+/// had one.
 fn send(job: Job) -> bool {
-    static THREAD: OnceLock<Option<Sender<Job>>> = OnceLock::new();
+    static THREAD: OnceLock<(Process, Option<Sender<Job>>)> = OnceLock::new();
     let start = || {
         let (sender, jobs) = channel::<Job>();
         let work = move || jobs.into_iter().for_each(work_on);
         std::thread::Builder::new().name("tamis-log".into()).spawn(work).ok().map(|_| sender)
     };
-    THREAD.get_or_init(start).as_ref().is_some_and(|sender| sender.send(job).is_ok())
+    let (process, sender) = THREAD.get_or_init(|| (Process::current(), start()));
+    process.is_current() && sender.as_ref().is_some_and(|sender| sender.send(job).is_ok())
 }
 
 fn work_on(job: Job) {

@@ -32,11 +32,13 @@ use std::sync::Arc;
 pub mod batch;
 mod direct;
 mod disk;
+mod lock;
 mod machine;
 #[cfg(target_os = "linux")]
 mod mapped;
 mod memory;
 mod pages;
+mod place;
 mod read_around;
 
 /// Files of this prefix, followed by anything and `.tmp`, are scratch files in a database's directory: programs that time its device
@@ -45,6 +47,8 @@ pub const SCRATCH_PREFIX: &str = "calibration-";
 
 pub use direct::DirectFs;
 pub use disk::DiskFs;
+#[cfg(unix)]
+pub(crate) use lock::{after_fork, before_fork};
 pub use machine::memory_bytes;
 pub use memory::{MemFs, slice_at};
 
@@ -157,11 +161,18 @@ pub enum Usage {
 }
 
 /// A held lock on a database directory; released when dropped, and by the operating system when the
-/// process dies.
+/// process dies. The child of a fork does not hold it, and releases nothing when it drops its copy.
 pub trait DirLock: Send + Sync + Debug {}
 
 /// The operating system as the engine sees it.
 pub trait FileSystem: Send + Sync + Debug {
+    /// Returns the same file system with the directory `dir`, which exists, held: paths in it lead to the directory that has that
+    /// name now, also when it is renamed later, when another one takes the name, or when the process changes its working directory.
+    /// `None`, the default: this file system looks paths up each time.
+    fn hold(&self, _dir: &Path) -> io::Result<Option<Arc<dyn FileSystem>>> {
+        Ok(None)
+    }
+
     /// Creates `path` empty, replacing any file of that name.
     fn create(&self, path: &Path, usage: Usage) -> io::Result<Box<dyn WriteFile>>;
 
@@ -169,7 +180,7 @@ pub trait FileSystem: Send + Sync + Debug {
     /// file. The bytes after the written ones stay those of the old file.
     fn reuse(&self, old: &Path, new: &Path) -> io::Result<Box<dyn WriteFile>>;
 
-    /// Opens `path` for reading.
+    /// Opens `path` for reading. An error if that is something else than a file, and never a wait.
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>>;
 
     /// Renames a file, replacing the target.

@@ -17,11 +17,13 @@ use std::time::{Duration, Instant};
 
 mod bell;
 pub mod channel;
+mod process;
 #[cfg(feature = "simulation")]
 pub mod simulated;
 pub mod thread;
 
 pub use bell::Bell;
+pub use process::Process;
 
 /// A mutex whose [`lock`](Mutex::lock) cannot fail.
 #[derive(Debug, Default)]

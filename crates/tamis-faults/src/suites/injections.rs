@@ -13,7 +13,7 @@ const TURNS: u64 = 48;
 /// Weights of calls whose failure requires the most work of the engine. Syncs come first: few of them belong to the
 /// manifest, and the state that they interrupt only exists while another job is about to end.
 const WEIGHTS: [(&str, usize); 5] =
-    [("fdatasync", 16), ("openat", 4), ("pwrite64", 4), ("fsync", 4), ("rename", 4)];
+    [("fdatasync", 16), ("openat", 4), ("pwrite64", 4), ("fsync", 4), ("renameat", 4)];
 /// Multiples of this are well distributed over a range.
 const GOLDEN: f64 = 0.618_033_988_749_894_9;
 

@@ -217,3 +217,42 @@ fn other_peoples_directories_are_left_alone() {
     assert!(matches!(restore(&repo, &state, &fs, TO.as_ref()), Err(Error::NotEmpty { .. })));
     assert_eq!(fs.list(TO.as_ref()).unwrap(), ["letter.txt"]);
 }
+
+/// A file of somebody's that is called like the marker made a restore take everything beside it for its own, and remove it.
+#[test]
+fn a_file_called_like_the_marker_proves_nothing() {
+    let (store, mut world) = (Faulty::new(), World::new(25));
+    let repo = repository(&store, transfer());
+    world.write(10);
+    world.backup(&repo).unwrap();
+    let state = repo.find(Which::Latest).unwrap();
+    let others: [&[(&str, &str)]; 4] = [
+        &[("RESTORING", ""), ("letter.txt", "dear")],
+        &[("RESTORING", "the old chair, a diary"), ("000001.log", "mine")],
+        &[("RESTORING", "the old chair, a diary")],
+        &[("RESTORING", "tamis restores a backup to this directory\n"), ("letter.txt", "dear")],
+    ];
+    for files in others {
+        let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new());
+        fs.create_dir_all(TO.as_ref()).unwrap();
+        for (name, text) in files {
+            let mut file = fs.create(&Path::new(TO).join(name), Usage::Log).unwrap();
+            file.append(text.as_bytes()).unwrap();
+        }
+        let refused = restore(&repo, &state, &fs, TO.as_ref());
+        assert!(matches!(refused, Err(Error::NotEmpty { .. })), "{files:?}: {refused:?}");
+        for (name, text) in files {
+            let there = tamis::io::read_file(&*fs, &Path::new(TO).join(name)).unwrap();
+            assert_eq!(there, text.as_bytes());
+        }
+        assert_eq!(fs.list(TO.as_ref()).unwrap().len(), files.len(), "nothing was added");
+    }
+    // One that an earlier version has begun continues.
+    let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new());
+    fs.create_dir_all(TO.as_ref()).unwrap();
+    for name in ["RESTORING", "LOCK", "000077.tam", "000078.tam.partial"] {
+        drop(fs.create(&Path::new(TO).join(name), Usage::Log).unwrap());
+    }
+    restore(&repo, &state, &fs, TO.as_ref()).unwrap();
+    assert_eq!(contents_of(&fs, TO.as_ref()), world.model);
+}

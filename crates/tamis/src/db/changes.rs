@@ -192,6 +192,7 @@ impl Changes {
     pub fn poll(&mut self) -> Result<Option<Change>, ChangesError> {
         let handle = self.handle.clone();
         let db = &*handle.inner;
+        db.health.check_process()?;
         loop {
             let limit = self.limit(db);
             if self.next > limit {
@@ -432,6 +433,7 @@ impl Db {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn changes(&self, since: u64) -> Result<Changes, ChangesError> {
+        self.check_process()?;
         let db = self.inner();
         if db.read_only {
             return Err(ChangesError::ReadOnly);

@@ -396,6 +396,7 @@ impl DbInner {
         sync: bool,
         condition: Option<&Arc<Condition>>,
     ) -> Result<(), WriteError> {
+        self.health.check_process()?;
         let is_timed = sync || condition.is_some() || latency::is_due() || self.observer.times_all();
         let timed = is_timed.then(|| self.begin_timed(&batch, sync, condition.is_some()));
         let result = self.commit_untimed(batch, sync, condition);

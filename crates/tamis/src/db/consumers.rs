@@ -49,6 +49,7 @@ impl Consumer {
     ///
     /// [`ChangesError::NoConsumer`] if it was dropped.
     pub fn position(&self) -> Result<u64, ChangesError> {
+        self.db.check_process()?;
         self.db.handle().inner.state().logs.consumer(&self.name).ok_or_else(|| self.gone())
     }
 
@@ -103,6 +104,7 @@ impl Db {
     /// [`ChangesError::BadName`] for a name that is empty, longer than 255 bytes or has control characters; [`ChangesError::Storage`] if the
     /// positions of consumers could not be read when the database was opened, and this may be one of them; those of [`Db::put`].
     pub fn change_consumer(&self, name: &str) -> Result<Consumer, ChangesError> {
+        self.check_process()?;
         if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
             return Err(ChangesError::BadName { name: name.to_owned() });
         }
@@ -138,6 +140,7 @@ impl Db {
     ///
     /// Those of [`Db::delete`].
     pub fn drop_change_consumer(&self, name: &str) -> Result<bool, ChangesError> {
+        self.check_process()?;
         let inner = &self.handle().inner;
         let _one = inner.consumers.0.lock();
         {

@@ -345,6 +345,7 @@ impl DbInner {
 
     /// Waits until no keyspace's filter has work under way or due.
     pub(crate) fn settle_filters(&self) -> Result<(), AdminError> {
+        self.health.check_process()?;
         let mut state = self.state();
         let State { filters, catalogue, .. } = &mut *state;
         filters.note_all(catalogue);

@@ -149,6 +149,7 @@ enum Attempt {
 impl DbInner {
     /// See [`Db::catch_up`](crate::Db::catch_up).
     pub(crate) fn catch_up(&self) -> Result<SeqNo, OpenError> {
+        self.health.check_process()?;
         let Some(follower) = &self.follower else {
             return Err(OpenError::NotFollower { path: self.dir.clone() });
         };

@@ -41,7 +41,7 @@ use crate::observe::Observer;
 use crate::observe::events::Event;
 use crate::read::{MemtableSlot, Memtables};
 use crate::select::TakenEpoch;
-use crate::sync::{Condvar, Mutex};
+use crate::sync::{Condvar, Mutex, Process};
 use crate::tree::edit::VersionEdit;
 use crate::tree::open_table::OpenTable;
 
@@ -49,6 +49,8 @@ use crate::tree::open_table::OpenTable;
 #[derive(Debug)]
 pub(crate) struct Health {
     dir: PathBuf,
+    /// The process that opened the database.
+    process: Process,
     read_only: bool,
     /// The database is being closed: stalled writers must release the log.
     leaving: AtomicBool,
@@ -83,6 +85,7 @@ impl Health {
     ) -> Health {
         Health {
             dir: dir.to_owned(),
+            process: Process::current(),
             read_only,
             leaving: AtomicBool::new(false),
             closed: AtomicBool::new(false),
@@ -99,8 +102,30 @@ impl Health {
         self.changed.clone()
     }
 
+    /// Reports whether this process opened the database, and not one that it was forked from.
+    #[inline]
+    pub(crate) fn is_ours(&self) -> bool {
+        self.process.is_current()
+    }
+
+    /// Returns an error in the child of a fork. There, locks may be held for ever by threads that do not exist, so this comes before
+    /// any lock.
+    #[inline]
+    pub(crate) fn check_process(&self) -> Result<(), StorageError> {
+        match self.is_ours() {
+            true => Ok(()),
+            false => Err(self.forked()),
+        }
+    }
+
+    #[cold]
+    pub(crate) fn forked(&self) -> StorageError {
+        StorageError::Forked { path: self.dir.clone() }
+    }
+
     /// Returns an error if nothing may be written now.
     pub(crate) fn check_writable(&self) -> Result<(), WriteError> {
+        self.check_process()?;
         if self.read_only {
             return Err(WriteError::ReadOnly);
         }

@@ -442,7 +442,11 @@ pub(crate) struct DbInner {
 debug_as!(DbInner, "DbInner", db => "path": db.dir);
 
 impl DbInner {
+    /// Panics in the child of a fork, where the lock may never be released: what can return an error there has done so before.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        if !self.health.is_ours() {
+            panic!("{}", self.health.forked());
+        }
         self.monitor.lock()
     }
 

@@ -298,6 +298,9 @@ impl CompactionPause {
 
 impl Drop for CompactionPause {
     fn drop(&mut self) {
+        if !self.db.health.is_ours() {
+            return;
+        }
         let state = self.db.monitor.lock();
         self.db.background.pauses.fetch_sub(1, Relaxed);
         drop(state);

@@ -28,6 +28,7 @@ impl Db {
     ///
     /// [`AdminError::NoKeyspace`] if there is none of that name.
     pub fn keyspace(&self, name: &str) -> Result<Keyspace, AdminError> {
+        self.check_process()?;
         let directory = self.inner().directory.load();
         match directory.named(name).filter(|ks| !ks.is_dropped() && !ks.is_hidden()) {
             Some(inner) => Ok(Keyspace { handle: self.handle().clone(), inner: inner.clone() }),
@@ -43,6 +44,7 @@ impl Db {
     /// [`AdminError::Unregistered`] for an operator that the database does not know, [`AdminError::Write`] or
     /// [`AdminError::Storage`] if it cannot be stored.
     pub fn create_keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace, AdminError> {
+        self.check_process()?;
         check_name(name)?;
         let inner = self.inner().create_keyspace(name, options)?;
         Ok(Keyspace { handle: self.handle().clone(), inner })
@@ -69,6 +71,7 @@ impl Db {
         name: &str,
         options: KeyspaceOptions,
     ) -> Result<Keyspace, AdminError> {
+        self.check_process()?;
         loop {
             if let Ok(known) = self.keyspace(name) {
                 return Ok(known);
@@ -91,6 +94,7 @@ impl Db {
     /// [`AdminError::DefaultKeyspace`], [`AdminError::Write`] or [`AdminError::Storage`] if it cannot be stored: then the keyspace keeps
     /// its name as long as the database is open, and the next opening may find either.
     pub fn rename_keyspace(&self, name: &str, new_name: &str) -> Result<(), AdminError> {
+        self.check_process()?;
         self.inner().rename_keyspace(name, new_name)
     }
 
@@ -102,6 +106,7 @@ impl Db {
     /// [`AdminError::NoKeyspace`], [`AdminError::DefaultKeyspace`], [`AdminError::Write`] or [`AdminError::Storage`] if
     /// it cannot be stored.
     pub fn drop_keyspace(&self, name: &str) -> Result<(), AdminError> {
+        self.check_process()?;
         self.inner().drop_keyspace(name)
     }
 

@@ -204,6 +204,7 @@ impl Db {
 impl DbInner {
     /// See [`Db::live_files`](crate::Db::live_files).
     pub(crate) fn live_files(&self) -> Result<LiveFiles, AdminError> {
+        self.health.check_process()?;
         if self.follower.is_some() {
             return self.followed_files();
         }

@@ -57,6 +57,7 @@ impl DbInner {
 
     /// Waits until nothing is running or due that can run: compactions that are paused or lack room do not count.
     pub(crate) fn settle(&self) -> Result<(), AdminError> {
+        self.health.check_process()?;
         self.check_ready()?;
         let busy = |state: &State, ks: &KeyspaceInner| {
             let flushes = state.scheduler.is_flushing(ks.id) || !ks.view.load().memtables.sealed.is_empty();

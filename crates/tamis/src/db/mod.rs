@@ -21,6 +21,7 @@ mod filters;
 mod flush;
 mod follow;
 mod for_reads;
+mod foreign;
 mod health;
 mod history;
 pub(crate) mod images;
@@ -120,6 +121,7 @@ impl Handle {
     /// edit records how far the log goes, and the manifest is closed; the log is closed. So a closed manifest means that the
     /// log is complete, and a closed log that holds records and has no successor means that the manifest is closed.
     fn shut_down(&self) -> Result<(), AdminError> {
+        self.inner.health.check_process()?;
         if self.shut.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
@@ -196,6 +198,11 @@ impl Drop for EndEvents {
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        if !self.inner.health.is_ours() {
+            // What the child of a fork has of it stays as it is: files, locks and threads are the parent's.
+            std::mem::forget((self.inner.clone(), std::mem::take(&mut self.workers)));
+            return;
+        }
         if let Err(error) = self.shut_down() {
             ::log::error!("closing {}: {error}", self.inner.dir.display());
         }
@@ -234,6 +241,8 @@ impl Db {
     /// # Errors
     ///
     /// [`OpenError::OpenHere`] if this process has the database open, [`OpenError::Locked`] if another one has;
+    /// [`OpenError::Foreign`] if there is something else than a database, and [`OpenError::NotEmpty`] if one would have to be created
+    /// among files of others: then nothing was touched;
     /// [`OpenError::Incompatible`] if an option contradicts the stored database, naming the option; damage, with its file and offset.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db, OpenError> {
         let inner = open::open(path.as_ref(), options, open::Role::Writer)?;
@@ -275,8 +284,9 @@ impl Db {
     }
 
     /// Opens the damaged database in `path` with everything that can still be read, restores it to a consistent state, and
-    /// closes it. No file is removed: files that are no longer part of the database are renamed to `….aside` (or
-    /// `….damaged`), and the report lists them all.
+    /// closes it. No file is removed or overwritten: files that are no longer part of the database are renamed to `….aside` (or
+    /// `….damaged`), `CURRENT` and `OPTIONS` are copied there before they are replaced, and the report lists them all. A directory
+    /// in which no file bears the mark of a database is [not touched](OpenError::Foreign).
     ///
     /// If the manifest is damaged or missing, the tree is rebuilt from the tables and logs found. An intact database is left
     /// as it is. With `dry_run` nothing is changed, and the report says what would be done.
@@ -528,6 +538,7 @@ impl Db {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_filter_budget(&self, bytes: u64) -> Result<(), AdminError> {
+        self.check_process()?;
         Ok(self.inner().elastic.set_filter_budget(bytes)?)
     }
 
@@ -539,6 +550,7 @@ impl Db {
     /// [`AdminError::Options`] if the database was opened without `read_memory_bytes` or with `shared_read_memory`, or for less
     /// than an eighth of what it was opened with.
     pub fn set_read_memory(&self, bytes: u64) -> Result<(), AdminError> {
+        self.check_process()?;
         Ok(self.inner().elastic.set_read_memory(bytes)?)
     }
 
@@ -724,6 +736,16 @@ impl Db {
         self.inner().verify()
     }
 
+    /// Returns an error if this process is the child of a fork and has inherited the handle. All operations that can fail return the
+    /// same by themselves; those that cannot, such as [`stats`](Db::stats), panic. Costs a load from memory.
+    ///
+    /// # Errors
+    ///
+    /// [`StorageError::Forked`].
+    pub fn check_process(&self) -> Result<(), StorageError> {
+        self.inner().health.check_process()
+    }
+
     /// Returns the default keyspace, which always exists.
     pub fn default_keyspace(&self) -> &Keyspace {
         &self.default
@@ -756,9 +778,15 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// The file of options cannot be read, is no text, or does not [parse](Options::from_text).
+    /// [`OpenError::Foreign`] if there is something else than a database; the file of options cannot be read, is no text, or does
+    /// not [parse](Options::from_text).
     pub fn stored_in(path: impl AsRef<Path>) -> Result<Option<Options>, OpenError> {
         let fs = open::file_system(&Options::default());
+        // Others have files of this name, too.
+        match foreign::look_at(&*fs, path.as_ref())? {
+            foreign::Place::Free | foreign::Place::Others(_) => return Ok(None),
+            _ => {}
+        }
         let path = crate::tree::files::options_path(path.as_ref());
         let failed = |e: std::io::Error| StorageError::io("read", &path, e);
         if !fs.exists(&path).map_err(failed)? {

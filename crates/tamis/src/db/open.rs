@@ -4,7 +4,7 @@ mod recover;
 
 use crate::clock::SystemClock;
 use crate::collections::HashMap;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, Process};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use crate::db::expiry::{Age, Expiry};
 use crate::db::filled::Filled;
 use crate::db::filters::FilterUpkeep;
 use crate::db::for_reads::ReadDebts;
+use crate::db::foreign::{self, Place};
 use crate::db::health::{Health, Warnings};
 use crate::db::history::History;
 use crate::db::images::FilterFiles;
@@ -104,26 +105,40 @@ pub(crate) fn open(dir: &Path, options: Options, role: Role) -> Result<Arc<DbInn
     span!("open", path = %dir.display(), ?role);
     options.check()?;
     refuse_empty(dir)?;
+    Process::watch().map_err(|e| StorageError::io("watch for forks with", dir, e))?;
     let read_only = role != Role::Writer;
     // A file that a writer in another process has removed could not be opened again.
     let most_files = if read_only { 0 } else { options.max_open_files };
-    let open_files = Arc::new(OpenFiles::new(file_system(&options), most_files));
-    let fs: Arc<dyn FileSystem> = open_files.clone();
+    let plain = file_system(&options);
     let io = |operation, path: &Path, e: std::io::Error| StorageError::io(operation, path, e);
+    let place = foreign::look_at(&*plain, dir)?;
+    let creates = !read_only && options.create_if_missing;
+    let exists = match &place {
+        Place::Unproven if options.salvage => return Err(foreign::unproven(dir)),
+        Place::Database | Place::Unproven => true,
+        Place::Headless => options.salvage,
+        Place::Others(found) if !creates => return Err(foreign::foreign(dir, found.clone())),
+        Place::Others(found) if !options.create_among_others => {
+            return Err(OpenError::NotEmpty { path: dir.to_owned(), found: found.clone() });
+        }
+        Place::Free | Place::Others(_) => false,
+    };
+    if !read_only && exists && options.error_if_exists {
+        return Err(OpenError::Exists { path: dir.to_owned() });
+    }
+    if !exists && !creates {
+        return Err(OpenError::NotFound { path: dir.to_owned() });
+    }
+    if !exists {
+        create_dir_durably(&*plain, dir)?;
+    }
+    // From here on the database is the directory, not its name.
+    let held = plain.hold(dir).map_err(|e| io("open", dir, e))?.unwrap_or(plain);
+    let open_files = Arc::new(OpenFiles::new(held, most_files));
+    let fs: Arc<dyn FileSystem> = open_files.clone();
     let lock = if read_only {
         None
     } else {
-        let exists = fs.exists(&crate::tree::files::current_path(dir)).map_err(|e| io("look for", dir, e))?
-            || options.salvage && holds_data(&*fs, dir)?;
-        if exists && options.error_if_exists {
-            return Err(OpenError::Exists { path: dir.to_owned() });
-        }
-        if !exists && !options.create_if_missing {
-            return Err(OpenError::NotFound { path: dir.to_owned() });
-        }
-        if !exists {
-            create_dir_durably(&*fs, dir)?;
-        }
         let path = lock_path(dir);
         let lock = fs.lock(&path).map_err(|e| io("lock", &path, e))?;
         Some(lock.ok_or_else(|| locked(&*fs, path))?)

@@ -123,6 +123,12 @@ impl SnapshotPin {
     pub(crate) fn new(handle: &Arc<Handle>, transaction: bool) -> Arc<SnapshotPin> {
         let db = &handle.inner;
         let taken = db.now();
+        if !db.health.is_ours() {
+            // Nobody reads from it.
+            let held =
+                PinnedViews { taken, transaction, expired: Default::default(), views: OnceLock::new() };
+            return Arc::new(SnapshotPin { handle: handle.clone(), seq: db.visible(), held: Arc::new(held) });
+        }
         // Under the lock, so that a merge that has already read the list has seen a visible number at or below ours, and has
         // raised no horizon above ours.
         let mut live = db.snapshots.lock();
@@ -160,6 +166,11 @@ fn views_to_hold(directory: &Sorted, all: bool) -> Views {
 
 impl Drop for SnapshotPin {
     fn drop(&mut self) {
+        if !self.handle.inner.health.is_ours() {
+            // Whoever holds a view last gives its memory back, under a lock that nobody may release here.
+            std::mem::forget(self.held.clone());
+            return;
+        }
         let mut live = self.handle.inner.snapshots.lock();
         live.remove(self.seq, &self.held);
         drop(live);

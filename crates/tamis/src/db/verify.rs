@@ -97,6 +97,7 @@ impl VerifiedKind {
 
 impl DbInner {
     pub(crate) fn verify(&self) -> Result<VerifyReport, Error> {
+        self.health.check_process()?;
         let mut report = VerifyReport::default();
         let manifest = manifest_name(self.state().catalogue.manifest_number());
         report.note(manifest, VerifiedKind::Manifest, "", 0, Vec::new());
@@ -315,6 +316,7 @@ pub(super) fn check_table(table: &OpenTable, report: &mut VerifyReport) {
 fn in_words(error: &StorageError) -> String {
     match error {
         StorageError::Io(failure) => failure.to_string(),
+        StorageError::Forked { .. } => error.to_string(),
         StorageError::Corrupt(Corruption { path, offset, what }) => {
             let at = offset.map_or(String::new(), |offset| format!(" at offset {offset}"));
             format!("{}{at}: {what}", path.display())

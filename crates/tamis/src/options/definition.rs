@@ -57,6 +57,10 @@ options_table! {
     pub struct Options: "" {
         Behaviour, create_if_missing: bool = "true", Flag,
             "Create the database if the directory holds none; if false, opening a missing database is an error.";
+        Behaviour, create_among_others: bool = "false", Flag,
+            "Also create the database in a directory that has files of others. Without this, creation takes a missing \
+             or empty directory; hidden files and `lost+found` do not count. A directory with the files of another \
+             engine under the names that a database needs is refused in any case.";
         Behaviour, error_if_exists: bool = "false", Flag,
             "Refuse to open a database that already exists.";
         Behaviour, durability: Durability = "buffered", DurabilityDomain,

@@ -7,12 +7,13 @@ use std::time::Instant;
 use tamis_filter::Digest;
 use thread_local::ThreadLocal;
 
+use crate::error::{ReadError, StorageError};
 use crate::observe::latency::{self, Operation};
 use crate::observe::{Explained, Observer};
 use crate::read::sample::{KeySample, SAMPLED};
 use crate::select::QuerySampler;
 use crate::slice::Slice;
-use crate::sync::{self, Mutex};
+use crate::sync::{self, Mutex, Process};
 use crate::table::{BlockTouch, ReadCells, ReadCost, ReadTrace};
 
 /// The record of a user's point lookup: its cost, and its key's digest if one was computed.
@@ -76,6 +77,18 @@ pub(crate) struct ReadCounters {
 }
 
 impl ReadCounters {
+    /// The process that opened the database.
+    pub(crate) fn process(&self) -> Process {
+        self.observer.as_ref().map_or_else(Process::current, |observer| observer.process())
+    }
+
+    /// The error of a read in another process.
+    #[cold]
+    pub(crate) fn forked(&self) -> ReadError {
+        let path = self.observer.as_ref().map_or_else(Default::default, |observer| observer.dir().to_owned());
+        StorageError::Forked { path }.into()
+    }
+
     #[inline]
     pub(crate) fn add(&self, cost: &ReadCost) {
         self.cells.get_or_default().cells.add(cost);

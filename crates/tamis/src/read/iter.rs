@@ -18,6 +18,7 @@ use crate::read::merge::{MergeCursor, Tables};
 use crate::read::overlay::Overlay;
 use crate::read::watch::RangeRead;
 use crate::slice::Slice;
+use crate::sync::Process;
 use crate::table::CursorOptions;
 use crate::table::ReadCost;
 
@@ -118,6 +119,8 @@ pub struct Iter {
     floor: Option<Vec<u8>>,
     /// Whether the iteration has been empty since an end was positioned.
     empty: bool,
+    /// The process that opened the database.
+    process: Process,
     front: End,
     back: End,
     /// Whether the iterator uses gaps and learns of them.
@@ -246,6 +249,7 @@ impl Iter {
         let covers = Covers::of(&context.view, context.snapshot);
         Iter {
             knows_gaps: context.view.has_all(),
+            process: context.counters.process(),
             context,
             bounds,
             covers,
@@ -347,6 +351,9 @@ impl Iter {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<(), ReadError> {
+        if !self.process.is_current() {
+            return Err(self.context.counters.forked());
+        }
         let started = self.context.counters.starts();
         let sought = self.seek_committed(key.as_ref());
         if let Some(started) = started {
@@ -527,6 +534,14 @@ impl Iter {
         self.context.counters.timed(Operation::Seek, started, explain);
     }
 
+    /// The one item in the child of a fork: an error.
+    #[cold]
+    fn forked(&mut self) -> Option<Item> {
+        let ended = std::mem::replace(&mut self.front.finished, true);
+        self.back.finished = true;
+        (!ended).then(|| Err(self.context.counters.forked()))
+    }
+
     /// Returns the next committed item from the front.
     #[inline]
     pub(super) fn next_committed(&mut self) -> Option<Item> {
@@ -545,6 +560,9 @@ impl Iterator for Iter {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
+        if !self.process.is_current() {
+            return self.forked();
+        }
         match self.within.take() {
             None => self.next_committed(),
             Some(within) => self.next_within(within),
@@ -555,6 +573,9 @@ impl Iterator for Iter {
 impl DoubleEndedIterator for Iter {
     #[inline]
     fn next_back(&mut self) -> Option<Self::Item> {
+        if !self.process.is_current() {
+            return self.forked();
+        }
         match self.within.take() {
             None => self.next_back_committed(),
             Some(within) => self.next_back_within(within),
@@ -566,6 +587,12 @@ impl std::iter::FusedIterator for Iter {}
 
 impl Drop for Iter {
     fn drop(&mut self) {
+        if !self.process.is_current() {
+            // Cursors and counters take locks that nobody may release here.
+            let cursors = (self.front.cursor.take(), self.back.cursor.take());
+            std::mem::forget((cursors, self.context.view.clone()));
+            return;
+        }
         for cursor in [&mut self.front.cursor, &mut self.back.cursor].into_iter().flatten() {
             cursor.end_scan();
             cursor.drain_cost(&mut self.cost);

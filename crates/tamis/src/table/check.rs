@@ -36,7 +36,7 @@ impl TableCheck {
     fn failure(&mut self, offset: u64, error: &StorageError) {
         match error {
             StorageError::Corrupt(corruption) => self.problem(offset, corruption.what.clone()),
-            StorageError::Io(_) => self.problem(offset, error.to_string()),
+            StorageError::Io(_) | StorageError::Forked { .. } => self.problem(offset, error.to_string()),
         }
     }
 }

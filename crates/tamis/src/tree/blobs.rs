@@ -72,6 +72,9 @@ impl OpenBlob {
 
 impl Drop for OpenBlob {
     fn drop(&mut self) {
+        if !self.garbage.is_ours() {
+            return;
+        }
         let mut files = self.garbage.blobs.open.lock();
         // It may have been opened again.
         if files.get(&self.file.id()).is_some_and(|file| file.strong_count() == 0) {

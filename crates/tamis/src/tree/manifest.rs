@@ -287,6 +287,7 @@ pub(crate) fn is_damage(error: &StorageError) -> bool {
     match error {
         StorageError::Corrupt(_) => true,
         StorageError::Io(failure) => failure.kind() == std::io::ErrorKind::NotFound,
+        StorageError::Forked { .. } => false,
     }
 }
 

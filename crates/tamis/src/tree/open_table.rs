@@ -1,7 +1,7 @@
 //! A table of a version: its manifest record, its reader, its filter and its range tombstones; the file's lifetime is tied to
 //! it. In a tree with a global filter, tables have a key list in place of a filter, or neither.
 
-use crate::sync::Mutex;
+use crate::sync::{Mutex, Process};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -49,20 +49,38 @@ pub(crate) enum TableFilter {
 /// Any thread may add a file, whatever it holds: the list is a leaf. Whoever has made files obsolete in the background removes them as
 /// soon as that is published, with no lock held. So they do not pile up, however busy the database is. Those that readers held go with the
 /// next flush, or within a second.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Garbage {
     files: Mutex<Vec<PathBuf>>,
     /// Held while files are removed.
     removing: Mutex<()>,
+    /// The process that opened the database: in the child of a fork nothing is garbage.
+    process: Process,
     /// The blob files that become garbage with the tables that refer to them.
     pub(crate) blobs: BlobFiles,
+}
+
+impl Default for Garbage {
+    fn default() -> Garbage {
+        Garbage::new(false)
+    }
 }
 
 impl Garbage {
     /// Creates the garbage of a database that is opened even if blob files are damaged or missing, if `lenient`: then reads of the
     /// values in them fail, and all others work.
     pub(crate) fn new(lenient: bool) -> Garbage {
-        Garbage { blobs: BlobFiles::new(lenient), ..Garbage::default() }
+        Garbage {
+            files: Mutex::default(),
+            removing: Mutex::default(),
+            process: Process::current(),
+            blobs: BlobFiles::new(lenient),
+        }
+    }
+
+    /// Reports whether this process opened the database, and not one that it was forked from.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.process.is_current()
     }
 
     pub(crate) fn push(&self, path: PathBuf) {
@@ -399,7 +417,7 @@ fn cached(entry: Option<CacheEntry>) -> Option<Arc<Filter>> {
 
 impl Drop for OpenTable {
     fn drop(&mut self) {
-        if *self.obsolete.get_mut() {
+        if *self.obsolete.get_mut() && self.garbage.is_ours() {
             self.garbage.push(std::mem::take(&mut self.path));
         }
     }

@@ -14,6 +14,11 @@ pub(super) const FORMAT_VERSION: u32 = 1;
 const MAGIC: [u8; 8] = *b"TAMISLOG";
 const FLAG_REUSED: u8 = 1;
 
+/// Reports whether the first bytes of a file begin as those of a log or a manifest do.
+pub(crate) fn is_marked(start: &[u8]) -> bool {
+    start.starts_with(&MAGIC)
+}
+
 /// The offset of a record's type byte: after the checksum and the head check.
 pub(super) const TYPE_AT: usize = 12;
 

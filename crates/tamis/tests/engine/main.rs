@@ -10,6 +10,7 @@ mod basics;
 mod blobs;
 mod debug;
 mod deletes;
+mod directories;
 mod disk_space;
 mod elastic_tables;
 mod expiry;

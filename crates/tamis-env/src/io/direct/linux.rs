@@ -9,16 +9,17 @@
 //!   cut off again before `sync` returns.
 
 use std::cell::RefCell;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Once;
 
 use rustix::fs::OFlags;
 
 use super::super::disk;
+use super::super::place::{Mode, Places};
 use super::super::{Overlap, ReadFile, WriteFile};
 
 /// The alignment of every direct transfer: a multiple of the sector size of any common device.
@@ -39,14 +40,11 @@ fn is_refusal(error: &io::Error) -> bool {
 }
 
 /// Opens with `O_DIRECT`, or without it where the file system does not support it.
-fn open_direct(what: &str, open: impl Fn(&OpenOptions) -> io::Result<File>) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    // The flag's bits fit: every open flag of Linux is below 2^31.
-    options.custom_flags(OFlags::DIRECT.bits() as i32);
-    match open(&options) {
+fn open_direct(what: &str, open: impl Fn(bool) -> io::Result<File>) -> io::Result<File> {
+    match open(true) {
         Err(e) if is_refusal(&e) => {
             warn_once(what);
-            open(&OpenOptions::new())
+            open(false)
         }
         opened => opened,
     }
@@ -115,8 +113,8 @@ pub(super) struct DirectReader {
 }
 
 impl DirectReader {
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
-        let file = open_direct("read", |options| options.clone().read(true).open(path))?;
+    pub(super) fn open(places: &Places, path: &Path) -> io::Result<Self> {
+        let file = open_direct("read", |direct| places.open(path, Mode { direct, ..Mode::READ }))?;
         Ok(DirectReader { file })
     }
 
@@ -188,8 +186,8 @@ pub(super) struct DirectWriter {
 }
 
 impl DirectWriter {
-    pub(super) fn create(path: &Path) -> io::Result<Self> {
-        let file = open_direct("write", |options| disk::create_fresh(path, options))?;
+    pub(super) fn create(places: &Places, path: &Path) -> io::Result<Self> {
+        let file = open_direct("write", |direct| places.create_fresh(path, Mode { direct, ..Mode::WRITE }))?;
         let mut buf = AlignedBuf::EMPTY;
         buf.grow(BUFFER_BYTES);
         Ok(DirectWriter { file, buf, start: 0, fill: 0, stored: 0, physical: 0 })
@@ -318,6 +316,9 @@ impl Drop for DirectWriter {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::OpenOptions;
+    use std::os::unix::fs::OpenOptionsExt;
+
     use super::*;
     use rustix::fs::{MemfdFlags, SealFlags};
 
@@ -379,12 +380,12 @@ mod tests {
     fn transfers_are_direct_where_the_file_system_supports_it() {
         let dir = tempfile::tempdir_in(std::env::current_exe().unwrap().parent().unwrap()).unwrap();
         let path = dir.path().join("f");
-        let mut writer = DirectWriter::create(&path).unwrap();
+        let mut writer = DirectWriter::create(&Places::default(), &path).unwrap();
         writer.append(&[7; 5000]).unwrap();
         writer.sync().unwrap();
         let mut probe = OpenOptions::new();
         let known = probe.read(true).custom_flags(OFlags::DIRECT.bits() as i32).open(&path).is_ok();
-        let reader = DirectReader::open(&path).unwrap();
+        let reader = DirectReader::open(&Places::default(), &path).unwrap();
         reader.read_exact_at(&mut [0; 10], 4990).unwrap();
         for file in [&writer.file, &reader.file] {
             let direct = rustix::fs::fcntl_getfl(file).unwrap().contains(OFlags::DIRECT);
@@ -399,7 +400,7 @@ mod tests {
         let dir = tempfile::tempdir_in(std::env::current_exe().unwrap().parent().unwrap()).unwrap();
         let path = dir.path().join("f");
         std::fs::write(&path, [9; 5000]).unwrap();
-        let reader = DirectReader::open(&path).unwrap();
+        let reader = DirectReader::open(&Places::default(), &path).unwrap();
         let mut bytes = [0; 102];
         let unaligned = 1 + bytes.as_ptr().align_offset(2);
         assert_eq!(reader.read_blocks(&mut bytes[unaligned..][..100], 3).unwrap(), 100);

@@ -20,7 +20,7 @@ use crate::key::SeqNo;
 use crate::observe::span;
 use crate::read::{MemtableSlot, Memtables};
 use crate::tree::edit::VersionEdit;
-use crate::tree::files::{FileKind, log_path, manifest_path, parse};
+use crate::tree::files::{FileKind, log_path, manifest_path, name_of, parse};
 use crate::tree::state::ManifestState;
 use crate::wal::End;
 
@@ -459,6 +459,12 @@ fn remove_leftovers(
             .map_err(|e| StorageError::io("look for", &path, e))?;
         db.fs.rename(&path, &aside).map_err(|e| StorageError::io("set aside", &path, e))?;
         second_names.push((path, aside));
+    }
+    if let Some(report) = &mut *db.salvaged.lock() {
+        let both = preserved.iter().chain(second_names.iter().map(|(path, aside)| (path, aside)));
+        report.moved.extend(both.map(|(path, aside)| (name_of(path), name_of(aside))));
+        report.moved.sort_unstable();
+        report.moved.dedup();
     }
     // In an intact database, the new manifest and the tables hold everything that the old ones and the logs did.
     let needed = db.salvaged.lock().as_ref().is_some_and(SalvageReport::is_needed);

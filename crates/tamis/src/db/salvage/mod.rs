@@ -7,7 +7,9 @@
 //!
 //! # Invariants
 //!
-//! * No file is ever lost from the directory: a file loses its old name only once it has another.
+//! * No file is ever lost from the directory: a file loses its old name only once it has another. That holds for `CURRENT` and
+//!   `OPTIONS`, too, which are replaced.
+//! * A directory without a file that bears this engine's mark is not touched ([`foreign`](super::foreign)).
 //! * A crash before the new manifest is in force leaves everything as it was, except for second names.
 //! * Decisions follow from the directory alone: an interrupted salvage is repeated in the same way.
 //!
@@ -34,6 +36,7 @@ use std::path::{Path, PathBuf};
 
 use crate::blob::BlobFile;
 use crate::collections::{HashMap, HashSet};
+use crate::db::foreign::{self, Place};
 use crate::db::open::{file_system, locked};
 use crate::db::replay::{ReplayOptions, replay};
 use crate::error::{OpenError, StorageError};
@@ -45,7 +48,7 @@ use crate::table::ReaderConfig;
 use crate::tree::edit::VersionEdit;
 use crate::tree::files::{
     FileKind, blob_path, current_path, filter_path, lock_path, log_path, manifest_name, manifest_path,
-    name_of, table_path,
+    name_of, options_path, table_path,
 };
 use crate::tree::manifest::{LoadedManifest, is_damage};
 use crate::tree::meta::TableMeta;
@@ -126,9 +129,14 @@ pub(crate) fn prepare(
     work.report.rebuilt = !base.wrong.is_empty();
     work.report.manifest = base.current.iter().chain(&base.wrong).cloned().collect();
     let mut salvage = if work.report.rebuilt { work.rebuilt(&base)? } else { work.believed(&base)? };
-    if base.current_damaged {
-        salvage.report.others.push("CURRENT".into());
-        salvage.second_names.push((current, ".aside"));
+    // These two are replaced, as by any opening; what was wrong may be in them.
+    let replaced = [current, options_path(dir)];
+    let needed = salvage.report.is_needed();
+    for path in replaced.into_iter().filter(|_| needed) {
+        if fs.exists(&path).map_err(|e| StorageError::io("look for", &path, e))? {
+            salvage.report.others.push(name_of(&path));
+            salvage.second_names.push((path, ".aside"));
+        }
     }
     Ok(Some(salvage))
 }
@@ -498,6 +506,12 @@ impl Salvage {
 pub(super) fn look(dir: &Path, options: &Options) -> Result<SalvageReport, OpenError> {
     options.check()?;
     let fs = file_system(options);
+    match foreign::look_at(&*fs, dir)? {
+        Place::Database | Place::Headless => {}
+        Place::Unproven => return Err(foreign::unproven(dir)),
+        Place::Others(found) => return Err(foreign::foreign(dir, found)),
+        Place::Free => return Err(OpenError::NotFound { path: dir.to_owned() }),
+    }
     let path = lock_path(dir);
     let io = |operation, e: std::io::Error| StorageError::io(operation, &path, e);
     // Locking creates the lock file.

@@ -17,8 +17,11 @@ pub struct SalvageReport {
     pub logs: Vec<SalvagedLog>,
     /// The keyspaces, by number.
     pub keyspaces: Vec<SalvagedKeyspace>,
-    /// Names of other files that are set aside: manifests, filter files, blob files, a damaged `CURRENT`.
+    /// Names of other files that are set aside, or copied before they are replaced: manifests, filter files, blob files, `CURRENT`,
+    /// `OPTIONS`.
     pub others: Vec<String>,
+    /// What was done: the files that got a second name, each with that name, by name. Empty if nothing was changed.
+    pub moved: Vec<(String, String)>,
     /// Entries in all tables that could be opened.
     pub entries_found: u64,
     /// Entries in the tables that are now part of the database. The difference is superseded data, not a loss.

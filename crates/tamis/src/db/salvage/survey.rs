@@ -66,8 +66,6 @@ pub(super) struct Base {
     pub(super) wrong: Vec<String>,
     /// What is wrong with `CURRENT`, if it is there.
     pub(super) current: Option<String>,
-    /// Whether `CURRENT` exists and is damaged.
-    pub(super) current_damaged: bool,
 }
 
 /// Finds the manifest in force, or the one that most likely was.
@@ -87,7 +85,6 @@ pub(super) fn find_base(fs: &dyn FileSystem, dir: &Path, files: &Files) -> Resul
         }
         Err(error) if is_damage(&error) => {
             base.current = Some(format!("{} is damaged: it does not name a manifest", path.display()));
-            base.current_damaged = true;
             None
         }
         Err(error) => return Err(error.into()),

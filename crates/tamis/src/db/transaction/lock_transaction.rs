@@ -98,8 +98,9 @@ struct Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if !self.passed_on {
-            self.db.handle().inner.locks.release(self.owner);
+        let db = &self.db.handle().inner;
+        if !self.passed_on && db.health.is_ours() {
+            db.locks.release(self.owner);
         }
     }
 }

@@ -100,6 +100,7 @@ impl PreparedTransaction {
         and: impl FnOnce(&[u8], &mut WriteBatch) -> Result<(), TransactionError>,
     ) -> Result<(), TransactionError> {
         let inner = &self.db.handle().inner;
+        inner.health.check_process().map_err(WriteError::from)?;
         let not_prepared = || TransactionError::NotPrepared { name: self.name.clone() };
         match inner.prepared.names.lock().by_name.get_mut(&self.name) {
             Some((owner, phase @ Phase::Prepared)) if *owner == self.owner => *phase = Phase::Busy,
@@ -150,6 +151,7 @@ impl Db {
 
     /// Takes the locks of the transactions that were prepared before the database was opened. Only the first call has an effect.
     pub(super) fn load_prepared(&self) -> Result<(), TransactionError> {
+        self.check_process().map_err(ReadError::from)?;
         let inner = &self.handle().inner;
         let mut names = inner.prepared.names.lock();
         if names.loaded {

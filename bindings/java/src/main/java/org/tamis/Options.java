@@ -81,6 +81,16 @@ public final class Options {
     }
 
     /**
+     * Sets {@code create_among_others}: whether a database is also created in a directory that has files of others.
+     *
+     * @param among true: it is; false: the directory must be missing or empty
+     * @return this
+     */
+    public Options createAmongOthers(boolean among) {
+        return set("create_among_others", among);
+    }
+
+    /**
      * Sets {@code error_if_exists}: whether an opening refuses a database that is there.
      *
      * @param refuse true: it throws {@link ExistsException}
