@@ -13,6 +13,7 @@ use crate::read::ReadCounters;
 use crate::read::View;
 use crate::read::blobs::BlobScan;
 use crate::read::gaps::{DeadKeys, Jump, Standpoint};
+use crate::read::life::Ended;
 use crate::read::merge::{MergeCursor, Tables};
 use crate::read::overlay::Overlay;
 use crate::read::watch::RangeRead;
@@ -137,9 +138,18 @@ pub struct Iter {
 struct Within {
     overlay: Option<Overlay>,
     watch: Option<Arc<RangeRead>>,
+    ended: Ended,
+    /// Whether the end was told.
+    told: bool,
 }
 
 impl Within {
+    /// Returns what an iteration says once the transaction has ended: an error, and then nothing more.
+    fn end(&mut self) -> Option<Item> {
+        let told = std::mem::replace(&mut self.told, true);
+        (!told).then_some(Err(ReadError::Ended))
+    }
+
     /// Called before the first item, with where the ends begin in place of the bounds.
     fn resume(&mut self, floor: Option<&[u8]>, before: Option<&[u8]>) {
         if let (Some(watch), Some(floor)) = (&self.watch, floor) {
@@ -257,11 +267,15 @@ impl Iter {
         }
     }
 
-    /// Returns the iterator of a transaction: with its pending writes laid over it, and with a record of what it reads.
-    pub(crate) fn within(mut self, overlay: Option<Overlay>, watch: Option<Arc<RangeRead>>) -> Iter {
-        if overlay.is_some() || watch.is_some() {
-            self.within = Some(Box::new(Within { overlay, watch }));
-        }
+    /// Returns the iterator of a transaction, which ends with it: with its pending writes laid over it, and with a record of what it
+    /// reads.
+    pub(crate) fn within(
+        mut self,
+        overlay: Option<Overlay>,
+        watch: Option<Arc<RangeRead>>,
+        ended: Ended,
+    ) -> Iter {
+        self.within = Some(Box::new(Within { overlay, watch, ended, told: false }));
         self
     }
 
@@ -321,7 +335,8 @@ impl Iter {
     ///
     /// # Errors
     ///
-    /// [`ReadError::Storage`] for a failed system call or damaged bytes on the way.
+    /// [`ReadError::Storage`] for a failed system call or damaged bytes on the way; [`ReadError::Ended`] after the end of the transaction
+    /// that it belongs to.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -333,6 +348,9 @@ impl Iter {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<(), ReadError> {
+        if self.within.as_ref().is_some_and(|within| within.ended.is_so()) {
+            return Err(ReadError::Ended);
+        }
         let started = self.context.counters.starts();
         let sought = self.seek_committed(key.as_ref());
         if let Some(started) = started {
@@ -439,6 +457,9 @@ fn key_of(item: &Option<Item>) -> Option<&[u8]> {
 impl Iter {
     #[cold]
     fn next_within(&mut self, mut within: Box<Within>) -> Option<Item> {
+        if within.ended.is_so() {
+            return self.within.insert(within).end();
+        }
         let item = match &mut within.overlay {
             Some(overlay) => overlay.next(self),
             None => self.next_committed(),
@@ -452,6 +473,9 @@ impl Iter {
 
     #[cold]
     fn next_back_within(&mut self, mut within: Box<Within>) -> Option<Item> {
+        if within.ended.is_so() {
+            return self.within.insert(within).end();
+        }
         let item = match &mut within.overlay {
             Some(overlay) => overlay.next_back(self),
             None => self.next_back_committed(),

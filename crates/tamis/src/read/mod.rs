@@ -8,6 +8,7 @@ pub(crate) mod filters_alone;
 mod gaps;
 pub(crate) mod habits;
 mod iter;
+mod life;
 mod lookup;
 pub(crate) mod merge;
 mod multi_get;
@@ -30,6 +31,7 @@ pub use explain::{
 pub(crate) use gaps::{Gaps, LastNumber, Numbering, Standpoint, Stretch};
 pub(crate) use iter::{Bounds, IterContext};
 pub use iter::{Iter, Keys};
+pub(crate) use life::Life;
 pub(crate) use lookup::{Lookup, Recorder};
 pub(crate) use overlay::Overlay;
 pub(crate) use read_at::ReadAt;
