@@ -260,6 +260,28 @@ pub unsafe extern "C" fn tamis_batch_delete_range(
     }
 }
 
+/// Adds a delete of the keys that start with `prefix`; an empty one is that of every key.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tamis_batch_delete_prefix(
+    batch: *mut tamis_batch,
+    keyspace: *const tamis_keyspace,
+    prefix: *const c_void,
+    prefix_len: usize,
+    error: *mut *mut tamis_error,
+) -> bool {
+    // SAFETY: by contract.
+    unsafe {
+        add(batch, keyspace, error, |batch, keyspace| {
+            let prefix = bytes(prefix, prefix_len, "prefix")?;
+            match keyspace {
+                Some(keyspace) => batch.delete_prefix_in(keyspace, prefix),
+                None => batch.delete_prefix(prefix),
+            };
+            Ok(())
+        })
+    }
+}
+
 /// Empties a batch.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tamis_batch_clear(batch: *mut tamis_batch, error: *mut *mut tamis_error) -> bool {

@@ -489,7 +489,10 @@ static void execute(const char *command, const token *a, size_t count, tamis_err
   } else if (IS("put") || IS("delete") || IS("merge") || IS("delete-range")) {
     write_to(command, a, error);
   } else if (IS("delete-prefix")) {
-    tamis_delete_prefix(at.db, at.keyspace, bytes(a + 1)->data, a[1].len, error);
+    if (at.handle->kind == BATCH)
+      tamis_batch_delete_prefix(at.handle->object, at.keyspace, bytes(a + 1)->data, a[1].len, error);
+    else
+      tamis_delete_prefix(at.db, at.keyspace, bytes(a + 1)->data, a[1].len, error);
   } else if (IS("clear")) {
     tamis_keyspace_clear(at.db, at.keyspace, error);
   } else if (IS("get")) {

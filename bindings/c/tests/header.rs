@@ -10,6 +10,8 @@ fn generated() -> String {
     let mut sources: Vec<PathBuf> = std::fs::read_dir(crate_dir.join("src"))
         .expect("the sources")
         .map(|entry| entry.expect("a file").path())
+        // It names the others as its modules, and all of them would be there twice.
+        .filter(|path| !path.ends_with("lib.rs"))
         .collect();
     sources.sort();
     // The order of the sections in the header: what everything needs comes first.
@@ -44,8 +46,9 @@ fn the_header_is_current() {
 }
 
 #[test]
-fn the_header_has_every_code_and_every_function() {
+fn the_header_has_every_code_and_every_function_once() {
     let header = generated();
+    let code: Vec<&str> = header.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
     for code in Code::ALL {
         let name = code.name().to_uppercase().replace('-', "_");
         assert!(header.contains(&format!("TAMIS_CODE_{name} = {},", code.number())), "{name}");
@@ -54,7 +57,11 @@ fn the_header_has_every_code_and_every_function() {
         let source = std::fs::read_to_string(entry.expect("a file").path()).expect("text");
         for rest in source.split("extern \"C\" fn tamis_").skip(1) {
             let name = rest.split('(').next().expect("a name");
-            assert!(header.contains(&format!("tamis_{name}(")), "tamis_{name}");
+            // Behind the type that it returns; as a parameter it would be in brackets.
+            let declared = [format!(" tamis_{name}("), format!("*tamis_{name}(")];
+            let count =
+                code.iter().filter(|line| declared.iter().any(|declared| line.contains(declared))).count();
+            assert_eq!(count, 1, "tamis_{name}");
         }
     }
 }

@@ -15,6 +15,10 @@ pub enum Code {
     Ended = 4,
     /// An error that this version of the bindings has no number for.
     Other = 5,
+    /// The calling thread was interrupted while it waited or worked: by its language's own means. What background threads do goes on.
+    Interrupted = 6,
+    /// The handle is of the process that this one was forked off, and of no use here. That process is not affected.
+    Forked = 7,
     /// The directory holds no database, and the options do not allow creating one.
     NoDatabase = 10,
     /// The directory holds a database, and the options ask for a new one.
@@ -111,6 +115,8 @@ impl Code {
         Code::Closed,
         Code::Ended,
         Code::Other,
+        Code::Interrupted,
+        Code::Forked,
         Code::NoDatabase,
         Code::DatabaseExists,
         Code::Locked,
@@ -169,6 +175,8 @@ impl Code {
             Code::Closed => "closed",
             Code::Ended => "ended",
             Code::Other => "other",
+            Code::Interrupted => "interrupted",
+            Code::Forked => "forked",
             Code::NoDatabase => "no-database",
             Code::DatabaseExists => "database-exists",
             Code::Locked => "locked",

@@ -148,6 +148,7 @@ impl From<ReadError> for Failure {
         match &error {
             ReadError::Storage(error) => error.clone().into(),
             ReadError::Dropped { name } => Failure::of(Code::Dropped, &error).in_keyspace(name),
+            ReadError::Ended => Failure::ended(),
             ReadError::Merge { key, .. } => Failure::of(Code::Merge, &error).at_key(key),
             _ => Failure::of(Code::Other, &error),
         }
@@ -202,6 +203,7 @@ impl From<TransactionError> for Failure {
             }
             TransactionError::PreparedExists { .. } => Failure::of(Code::PreparedExists, &error),
             TransactionError::NotPrepared { .. } => Failure::of(Code::NotPrepared, &error),
+            TransactionError::Interrupted => Failure::of(Code::Interrupted, &error),
             TransactionError::NoSavepoint => Failure::of(Code::NoSavepoint, &error),
             _ => Failure::of(Code::Other, &error),
         }
@@ -223,6 +225,7 @@ impl From<AdminError> for Failure {
             AdminError::DefaultKeyspace => Failure::of(Code::DefaultKeyspace, &error),
             AdminError::Unregistered { .. } => Failure::of(Code::UnregisteredOperator, &error),
             AdminError::TargetExists { .. } => Failure::of(Code::TargetExists, &error),
+            AdminError::Interrupted => Failure::of(Code::Interrupted, &error),
             AdminError::Cancelled => Failure::of(Code::Cancelled, &error),
             AdminError::NoRoom { keyspace, .. } => Failure::of(Code::NoRoom, &error).in_keyspace(keyspace),
             _ => Failure::of(Code::Other, &error),

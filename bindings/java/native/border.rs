@@ -8,18 +8,23 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 
-use jni::JNIEnv;
 use jni::objects::{
-    GlobalRef, JByteArray, JByteBuffer, JClass, JObject, JStaticMethodID, JThrowable, JValue,
+    GlobalRef, JByteArray, JByteBuffer, JClass, JMethodID, JObject, JStaticMethodID, JThrowable, JValue,
 };
-use jni::signature::ReturnType;
+use jni::signature::{Primitive, ReturnType};
 use jni::sys::{jbyteArray, jint, jlong, jsize};
+use jni::{JNIEnv, JavaVM};
+use tamis::maintenance::interruptible;
 use tamis_bindings::{Code, Failure};
 
 /// How exceptions are made: by the static method `TamisException.of`.
 struct Exceptions {
     class: GlobalRef,
     of: JStaticMethodID,
+    vm: JavaVM,
+    thread: GlobalRef,
+    current: JStaticMethodID,
+    is_interrupted: JMethodID,
 }
 
 static EXCEPTIONS: OnceLock<Exceptions> = OnceLock::new();
@@ -29,14 +34,37 @@ pub(crate) fn prepare(env: &mut JNIEnv) -> jni::errors::Result<()> {
     let class = env.find_class("org/tamis/TamisException")?;
     let of = env.get_static_method_id(&class, "of", "(I[B[B[B)Lorg/tamis/TamisException;")?;
     let class = env.new_global_ref(class)?;
-    EXCEPTIONS.get_or_init(|| Exceptions { class, of });
+    let thread = env.find_class("java/lang/Thread")?;
+    let current = env.get_static_method_id(&thread, "currentThread", "()Ljava/lang/Thread;")?;
+    let is_interrupted = env.get_method_id(&thread, "isInterrupted", "()Z")?;
+    let (vm, thread) = (env.get_java_vm()?, env.new_global_ref(thread)?);
+    EXCEPTIONS.get_or_init(|| Exceptions { class, of, vm, thread, current, is_interrupted });
     Ok(())
 }
 
-/// Runs a call. A failure or a panic is thrown as an exception, unless one is pending already: then that is the answer.
+/// Reports whether this thread, which is in a call from Java, was interrupted. It stays so.
+fn is_interrupted() -> bool {
+    let asked = || -> jni::errors::Result<bool> {
+        let Some(java) = EXCEPTIONS.get() else { return Ok(false) };
+        let mut env = java.vm.get_env()?;
+        let class: &JClass = java.thread.as_obj().into();
+        // SAFETY: the method belongs to the class, and takes and returns objects of these types.
+        let thread =
+            unsafe { env.call_static_method_unchecked(class, java.current, ReturnType::Object, &[]) }?;
+        // Not left to the end of the call, which may ask often.
+        let thread = env.auto_local(thread.l()?);
+        let answer = ReturnType::Primitive(Primitive::Boolean);
+        // SAFETY: as before.
+        unsafe { env.call_method_unchecked(&thread, java.is_interrupted, answer, &[]) }?.z()
+    };
+    asked().unwrap_or(false)
+}
+
+/// Runs a call, which ends early once its thread is interrupted if it waits for long. A failure or a panic is thrown as an exception, unless one is pending already: then that is the answer.
 pub(crate) fn guard<T: Default>(mut env: JNIEnv, call: impl FnOnce(&mut JNIEnv) -> Result<T, Failure>) -> T {
     // What a panic leaves behind is the engine's to judge: it refuses writes if an invariant may be broken.
-    let failure = match catch_unwind(AssertUnwindSafe(|| call(&mut env))) {
+    let call = || interruptible(is_interrupted, || call(&mut env));
+    let failure = match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(answer)) => return answer,
         Ok(Err(failure)) => failure,
         Err(payload) => {

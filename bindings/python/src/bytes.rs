@@ -9,7 +9,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView};
 
-use crate::errors::invalid_argument;
+use crate::errors::{invalid_argument, too_long};
 
 /// A bytes-like object.
 pub(crate) struct Bytes<'py>(Bound<'py, PyBytes>);
@@ -25,8 +25,25 @@ impl<'py> FromPyObject<'_, 'py> for Bytes<'py> {
             let name = object.get_type().name()?;
             return Err(PyTypeError::new_err(format!("a bytes-like object is required, not '{name}'")));
         };
+        // Pointers, which mean nothing elsewhere.
+        let format: String = view.getattr("format")?.extract()?;
+        if has_objects(&format) {
+            return Err(PyTypeError::new_err(
+                "a bytes-like object is required, not an array of Python objects",
+            ));
+        }
+        // What is refused is not copied before.
+        let len: usize = view.getattr("nbytes")?.extract()?;
+        if len > tamis::MAX_VALUE_BYTES {
+            return Err(too_long(len));
+        }
         Ok(Bytes(view.call_method0("tobytes")?.cast_into::<PyBytes>()?))
     }
+}
+
+/// Reports whether a buffer's format, as the module `struct` and PEP 3118 have it, has Python objects. Names of fields are between colons.
+fn has_objects(format: &str) -> bool {
+    format.split(':').step_by(2).any(|types| types.contains('O'))
 }
 
 impl Deref for Bytes<'_> {

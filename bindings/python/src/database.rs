@@ -9,7 +9,7 @@ use pyo3::types::{PyDict, PyTuple};
 use tamis::Db;
 
 use crate::errors::OrRaise;
-use crate::handle::Core;
+use crate::handle::{Core, patiently};
 use crate::heatmap;
 use crate::keyspace::PyKeyspace;
 use crate::memory::{SharedReadMemory, SharedWriteMemory};
@@ -35,7 +35,7 @@ impl Database {
     /// Calls `op` with the database, detached.
     fn with<R: Send>(slf: &Bound<'_, Self>, op: impl FnOnce(&Db) -> PyResult<R> + Send) -> PyResult<R> {
         let db = Self::core(slf).db()?;
-        slf.py().detach(|| op(db))
+        patiently(slf.py(), || op(db))
     }
 
     fn handle(slf: &Bound<'_, Self>, keyspace: tamis::Keyspace) -> PyResult<Py<PyKeyspace>> {
@@ -309,7 +309,7 @@ pub(crate) fn _verify_at<'py>(
     given: &Bound<'py, PyDict>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let options = options::of_database(operators, given)?;
-    let done = py.detach(|| Db::verify_at(path, options)).or_raise()?;
+    let done = patiently(py, || Db::verify_at(path, options).or_raise())?;
     report(py, "VerifyReport", &done)
 }
 

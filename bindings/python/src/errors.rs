@@ -47,10 +47,18 @@ pub(crate) fn closed() -> PyErr {
 
 /// Returns the exception for the use of a database of the process that this one was forked off.
 pub(crate) fn forked() -> PyErr {
-    exception(
-        Failure::new(Code::Closed, "it was opened before this process was forked; open the database again"),
-        None,
-    )
+    let what = "it was opened by the process that this one was forked off, and only that one can use it";
+    exception(Failure::new(Code::Forked, what), None)
+}
+
+/// Returns the exception for a call that was given up. What made it so is raised instead.
+pub(crate) fn interrupted() -> PyErr {
+    exception(Failure::from(AdminError::Interrupted), None)
+}
+
+/// Returns the exception for bytes that are too many for a value.
+pub(crate) fn too_long(len: usize) -> PyErr {
+    exception(Failure::from(WriteError::ValueTooLong { len, max: tamis::MAX_VALUE_BYTES }), None)
 }
 
 /// Returns the exception for an argument that is out of range.

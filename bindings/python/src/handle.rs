@@ -6,15 +6,55 @@
 //! After a fork the child has the memory of the engine without its threads, and perhaps a lock that one of them held. So nothing of
 //! it may be called there, not even a destructor: every call is refused, and [`Held`] leaks what it holds.
 
+use std::cell::RefCell;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use pyo3::exceptions::PyImportError;
+use pyo3::ffi;
 use pyo3::prelude::*;
 use tamis::Db;
+use tamis::maintenance::interruptible;
 
 use crate::errors::{OrRaise, closed, ended, forked, invalid_argument};
+
+thread_local! {
+    /// What a handler of signals has raised in this thread during a call that was given up for it.
+    static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+}
+
+/// Runs the handlers of signals that have come, in Python's main thread, and reports whether one has raised an exception.
+fn is_interrupted() -> bool {
+    Python::try_attach(|py| match py.check_signals() {
+        Ok(()) => false,
+        Err(raised) => {
+            RAISED.set(Some(raised));
+            true
+        }
+    })
+    .unwrap_or(false)
+}
+
+/// Makes a call detached, and gives it up once a handler of signals raises an exception (Ctrl-C), which is the answer then.
+pub(crate) fn patiently<R: Send>(py: Python<'_>, call: impl FnOnce() -> PyResult<R> + Send) -> PyResult<R> {
+    let answer = py.detach(|| interruptible(is_interrupted, call));
+    match RAISED.take() {
+        Some(raised) => Err(raised),
+        None => answer,
+    }
+}
+
+/// Fails in any interpreter but the main one: others may end, or not end, while threads of the engine need them.
+pub(crate) fn refuse_subinterpreters() -> PyResult<()> {
+    // SAFETY: this thread is attached to an interpreter, which is asked for its number.
+    let number = unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) };
+    match number {
+        0 => Ok(()),
+        _ => Err(PyImportError::new_err("tamis does not work in subinterpreters, only in the main one")),
+    }
+}
 
 /// How often this process has been forked off another one.
 static FORKS: AtomicU64 = AtomicU64::new(0);

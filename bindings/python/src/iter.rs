@@ -144,7 +144,11 @@ impl Items {
         // Other threads may hold the lock while they wait for the interpreter, so it is waited for detached.
         let item = match self.state.with_now(|state| state.fetched.pop_front()) {
             Some(item) => Some(item),
-            None => py.detach(|| self.next())?,
+            None => {
+                // Of a loop in C, such as that of `list`, nobody else sees to signals.
+                py.check_signals()?;
+                py.detach(|| self.next())?
+            }
         };
         self.shown(py, item)
     }

@@ -12,6 +12,7 @@ use tamis::{Db, Keyspace, Slice, WriteBatch};
 use crate::batch::Batch;
 use crate::bytes::{Bytes, durability, range};
 use crate::errors::{OrRaise, failed};
+use crate::handle::patiently;
 use crate::options;
 use crate::reader::{Reader, bytes};
 use crate::report::report;
@@ -39,7 +40,7 @@ impl PyKeyspace {
     ) -> PyResult<R> {
         let reader = slf.as_super().get();
         let db = reader.core.db()?;
-        slf.py().detach(|| op(&reader.keyspace, db))
+        patiently(slf.py(), || op(&reader.keyspace, db))
     }
 
     /// Commits what `fill` adds to a batch.
@@ -266,8 +267,11 @@ impl PyKeyspace {
     ///
     /// Numbers are signed, of eight bytes, little-endian: `int.from_bytes(value, 'little', signed=True)`.
     ///
+    /// Sums are modulo 2**64: they wrap around, as those of the merge operator 'add' do.
+    ///
     /// Raises:
-    ///     Error: if the value is not eight bytes long, or the sum is out of range.
+    ///     Error: if the value is not eight bytes long.
+    ///     OverflowError: if `by` has more than 64 bits.
     #[pyo3(signature = (key, by=1))]
     fn increment(slf: &Bound<'_, Self>, key: Bytes<'_>, by: i64) -> PyResult<i64> {
         let key = &*key;

@@ -20,10 +20,18 @@ mod transaction;
 /// The module `tamis._tamis`.
 #[pyo3::pymodule(gil_used = false)]
 mod _tamis {
+    use pyo3::prelude::*;
+
     /// The version of the engine and of this package.
     #[pymodule_export]
     #[expect(non_upper_case_globals, reason = "its name in Python")]
     const __version__: &str = env!("CARGO_PKG_VERSION");
+
+    /// What is here belongs to the process, and is closed when the main interpreter ends.
+    #[pymodule_init]
+    fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::handle::refuse_subinterpreters()
+    }
 
     #[pymodule_export]
     use crate::batch::Batch;

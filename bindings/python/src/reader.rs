@@ -5,11 +5,12 @@ use std::sync::Arc;
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
+use tamis::maintenance::is_interrupted;
 use tamis::{Iter, Keyspace, Slice, Snapshot};
 
 use crate::bytes::{Bytes, Range, range};
-use crate::errors::OrRaise;
-use crate::handle::{Core, Held, Slot};
+use crate::errors::{OrRaise, interrupted};
+use crate::handle::{Core, Held, Slot, patiently};
 use crate::iter::{Items, Part, pair};
 use crate::transaction::Open;
 
@@ -45,7 +46,7 @@ impl Reader {
     /// Looks up a key, detached.
     pub(crate) fn look_up(&self, py: Python<'_>, key: &[u8]) -> PyResult<Option<Slice>> {
         self.core.db()?;
-        py.detach(|| match &self.source {
+        patiently(py, || match &self.source {
             Source::Now => self.keyspace.get(key).or_raise(),
             Source::Snapshot(slot) => self.snapshot(slot)?.of(&self.keyspace).get(key).or_raise(),
             Source::Transaction(slot) => slot.with(|open| open.get(&self.keyspace, key)),
@@ -67,14 +68,14 @@ impl Reader {
 
     fn iterator(&self, py: Python<'_>, range: Range, part: Part, reverse: bool) -> PyResult<Items> {
         self.core.db()?;
-        let iter = py.detach(|| self.scan(range))?;
+        let iter = patiently(py, || self.scan(range))?;
         let precise = matches!(self.source, Source::Transaction(_));
         Ok(Items::new(self.core.clone(), iter, part, reverse, precise))
     }
 
     fn end<'py>(&self, py: Python<'py>, last: bool) -> PyResult<Option<Bound<'py, PyTuple>>> {
         self.core.db()?;
-        let item = py.detach(|| {
+        let item = patiently(py, || {
             let mut iter = self.scan(range(None, None, None, true, false))?;
             let item = if last { iter.next_back() } else { iter.next() };
             item.transpose().or_raise()
@@ -127,7 +128,7 @@ impl Reader {
         self.core.db()?;
         let keys = keys.try_iter()?.map(|key| key?.extract::<Bytes<'_>>()).collect::<PyResult<Vec<_>>>()?;
         let keys: Vec<&[u8]> = keys.iter().map(|key| &**key).collect();
-        let values = py.detach(|| match &self.source {
+        let values = patiently(py, || match &self.source {
             Source::Now => self.keyspace.multi_get(&keys).or_raise(),
             Source::Snapshot(slot) => self.snapshot(slot)?.of(&self.keyspace).multi_get(&keys).or_raise(),
             Source::Transaction(slot) => slot.with(|open| open.multi_get(&self.keyspace, &keys)),
@@ -210,12 +211,22 @@ impl Reader {
         self.end(py, true)
     }
 
-    /// Return the exact number of keys. Costs a scan of all of them: `approximate_len` is the cheap one.
+    /// Return the exact number of keys. Costs a scan of all of them, without their values: `approximate_len` is the cheap one.
+    ///
+    /// Python asks for it, too, when it makes a list of a mapping: `list(db.keys())` scans once, and `list(db)` twice.
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
         self.core.db()?;
-        py.detach(|| {
-            let mut iter = self.scan(range(None, None, None, true, false))?;
-            iter.try_fold(0, |count, item| item.map(|_| count + 1)).or_raise()
+        patiently(py, || {
+            let mut keys = self.scan(range(None, None, None, true, false))?.keys();
+            let mut count = 0;
+            while let Some(key) = keys.next_ref() {
+                key.or_raise()?;
+                count += 1;
+                if count % 1024 == 0 && is_interrupted() {
+                    return Err(interrupted());
+                }
+            }
+            Ok(count)
         })
     }
 

@@ -13,7 +13,7 @@ use tamis::{Db, Iter, Keyspace, Slice, Transaction, TransactionError};
 
 use crate::bytes::{Bytes, durability, range, seconds};
 use crate::errors::{OrRaise, ended, invalid_argument};
-use crate::handle::{Core, Held, Slot};
+use crate::handle::{Core, Held, Slot, patiently};
 use crate::keyspace::PyKeyspace;
 use crate::reader::{Reader, Source, bytes};
 
@@ -110,7 +110,7 @@ impl TransactionView {
         op: impl FnOnce(&mut Open, &Keyspace) -> PyResult<R> + Send,
     ) -> PyResult<R> {
         let (reader, slot) = parts(slf.as_super().get())?;
-        slf.py().detach(|| slot.with(|open| op(open, &reader.keyspace)))
+        patiently(slf.py(), || slot.with(|open| op(open, &reader.keyspace)))
     }
 }
 
@@ -336,7 +336,7 @@ impl PyLockTransaction {
         op: impl FnOnce(&mut LockTransaction) -> PyResult<R> + Send,
     ) -> PyResult<R> {
         let slot = PyTransaction::slot(slf.as_super())?;
-        slf.py().detach(|| {
+        patiently(slf.py(), || {
             slot.with(|open| match open {
                 Open::Lock(open) => op(open),
                 Open::Optimistic(_) => Err(ended(ENDED)),

@@ -291,7 +291,7 @@ def test_a_child_must_open_anew_and_harms_nothing(path) -> None:
                     use()
                     os._exit(1)
                 except tamis.ClosedError as refused:
-                    assert "fork" in str(refused)
+                    assert refused.code == "forked" and "fork" in str(refused)
             with tamis.open({str(path / "child")!r}) as other:
                 other[b"a"] = b"child"
             items.close(), snapshot.close()
@@ -328,6 +328,21 @@ def test_what_is_open_at_the_end_of_the_interpreter_is_closed(path) -> None:
     operator = tamis.MergeOperator("last", lambda key, base, operands: operands[-1])
     with tamis.open(path, read_only=True, merge_operator=operator) as db:
         assert len(db) == 50 and db.stats().warnings == ()
+
+
+def test_a_subinterpreter_is_refused_and_ends(path) -> None:
+    """With a database open in one, the process hung at its end."""
+    pytest.importorskip("_xxsubinterpreters")
+    within = f"""if True:
+        try:
+            import tamis
+            tamis.open({str(path)!r})
+        except ImportError as refused:
+            print(refused, flush=True)
+    """
+    code = f"import _xxsubinterpreters as subs; subs.run_string(subs.create(), {within!r})"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert (answer.returncode, answer.stderr) == (0, "") and "subinterpreter" in answer.stdout
 
 
 def test_a_relative_path_survives_a_change_of_directory(tmp_path, monkeypatch) -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import array
+import ctypes
+import mmap
+import pathlib
+import tracemalloc
 from collections.abc import Mapping, MutableMapping
 
 import pytest
@@ -159,3 +163,58 @@ def test_attributes_say_what_is_open(db: tamis.Database, path) -> None:
     assert db.path == path and db.name == "default" and not db.closed and not db.read_only
     assert str(path) in repr(db)
     assert tamis.__version__.count(".") == 2
+
+
+def test_what_is_too_long_for_a_value_is_refused_before_it_is_copied(db: tamis.Database) -> None:
+    """4 GiB were copied before: minutes, and the memory."""
+    try:
+        room = mmap.mmap(-1, 1 << 32)
+    except OSError:
+        pytest.skip("no room for 4 GiB of zeros that are never looked at")
+    tracemalloc.start()
+    try:
+        for write in (
+            lambda: db.put(b"k", room),
+            lambda: db.merge(b"k", room),
+            lambda: db.compare_and_swap(b"k", None, room),
+            lambda: db.batch().put(b"k", room),
+            lambda: db.get(room),
+        ):
+            with pytest.raises(tamis.InvalidArgument) as refused:
+                write()
+            assert refused.value.code == "value-too-long"
+        assert tracemalloc.get_traced_memory()[1] < 1 << 24
+    finally:
+        tracemalloc.stop()
+        room.close()
+
+
+def test_arrays_of_objects_are_refused(db: tamis.Database) -> None:
+    """Their bytes are pointers, which were stored."""
+    objects = (ctypes.py_object * 2)(1, 2)
+
+    class Pair(ctypes.Structure):
+        _fields_ = [("Other", ctypes.c_int32), ("object", ctypes.py_object)]
+
+    class Numbers(ctypes.Structure):
+        _fields_ = [("Other", ctypes.c_int32), ("O", ctypes.c_int32)]
+
+    for wrong in (objects, memoryview(objects), (Pair * 1)(Pair(1, "x"))):
+        for use in (lambda: db.put(b"k", wrong), lambda: db.get(wrong), lambda: db.batch().put(wrong, b"")):
+            with pytest.raises(TypeError):
+                use()
+    db[b"numbers"] = array.array("H", [1, 2])
+    db[b"fields"] = (Numbers * 1)(Numbers(3, 4))
+    assert db[b"numbers"] == array.array("H", [1, 2]).tobytes() and len(db[b"fields"]) == 8
+
+
+def test_increments_wrap_around(db: tamis.Database) -> None:
+    db[b"n"] = (2**63 - 1).to_bytes(8, "little")
+    assert db.increment(b"n") == -(2**63)
+    with pytest.raises(OverflowError):
+        db.increment(b"n", 2**63)
+
+
+def test_the_licences_of_what_is_linked_are_there() -> None:
+    notice = (pathlib.Path(tamis.__file__).parent / "THIRD-PARTY.txt").read_text()
+    assert "\npyo3 " in notice and "Permission is hereby granted" in notice

@@ -16,7 +16,7 @@ use tamis_filter::Digest;
 use crate::codec::{Decoder, Encode};
 use crate::error::WriteError;
 use crate::ids::{DEFAULT_KEYSPACE, KeyspaceId};
-use crate::key::{MAX_KEY_BYTES, MAX_SEQNO, MAX_VALUE_BYTES, SeqNo};
+use crate::key::{MAX_KEY_BYTES, MAX_SEQNO, MAX_VALUE_BYTES, SeqNo, prefix_successor};
 use crate::wal::DecodeError;
 
 const TAG_DELETE: u8 = 0;
@@ -85,6 +85,18 @@ impl WriteBatch {
     /// committing the batch fail; an empty range does nothing.
     pub fn delete_range<K: AsRef<[u8]>>(&mut self, range: impl RangeBounds<K>) -> &mut Self {
         self.delete_range_id(DEFAULT_KEYSPACE, range)
+    }
+
+    /// Deletes all keys that start with `prefix`, at a cost independent of their number. An empty prefix is that of every key.
+    pub fn delete_prefix(&mut self, prefix: impl AsRef<[u8]>) -> &mut Self {
+        self.delete_prefix_id(DEFAULT_KEYSPACE, prefix.as_ref())
+    }
+
+    /// Like [`delete_prefix`](Self::delete_prefix), in a keyspace.
+    pub(crate) fn delete_prefix_id(&mut self, keyspace: KeyspaceId, prefix: &[u8]) -> &mut Self {
+        let end = prefix_successor(prefix);
+        let end = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        self.delete_range_id::<&[u8]>(keyspace, (Bound::Included(prefix), end))
     }
 
     /// Like [`put`](Self::put), in a keyspace.

@@ -346,6 +346,11 @@ pub enum ReadError {
         /// The operator's name and message.
         what: String,
     },
+    /// The transaction that an iterator belongs to has ended, and the iterator with it.
+    #[error(
+        "the transaction was committed, rolled back or prepared already, and its iterators ended with it"
+    )]
+    Ended,
     /// A failed system call or damaged bytes.
     #[error(transparent)]
     Storage(#[from] StorageError),
@@ -545,6 +550,9 @@ pub enum TransactionError {
         /// The circle, beginning with this transaction: each waits for the next one.
         cycle: Vec<WaitsFor>,
     },
+    /// The calling thread was [interrupted](crate::maintenance::interruptible) while it waited for a lock. The transaction is as before.
+    #[error("the wait for a lock was interrupted")]
+    Interrupted,
     /// Another transaction is prepared under this name.
     #[error("there is already a prepared transaction called {}", excerpt_of_key(name))]
     PreparedExists {
@@ -650,6 +658,10 @@ pub enum AdminError {
     /// The compaction was cancelled before it was complete; it may have been done in part.
     #[error("the compaction was cancelled")]
     Cancelled,
+    /// The calling thread was [interrupted](crate::maintenance::interruptible) while it worked or waited. What background threads do goes
+    /// on.
+    #[error("the call was interrupted before it was complete")]
+    Interrupted,
     /// A compaction that might not fit on the device.
     #[error(
         "compaction of keyspace `{}` may need {needed} bytes, and {free} are free; make room and try again",

@@ -76,6 +76,7 @@ mod hotness;
 mod idle;
 mod ids;
 mod images;
+mod interrupt;
 pub mod io;
 #[cfg(feature = "simulation")]
 pub mod simulation {
@@ -161,6 +162,7 @@ pub mod maintenance {
         CancelToken, CompactOptions, CompactionPause, SalvageReport, SalvagedKeyspace, SalvagedLog,
         SalvagedTable, TableFate, VerifiedFile, VerifiedKind, VerifyReport,
     };
+    pub use crate::interrupt::{interruptible, is_interrupted};
 }
 
 pub mod live_files {

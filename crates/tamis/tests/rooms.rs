@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 const ROOMS: &[&str] = &[
     "collections",
     "idle",
+    "interrupt",
     "codec",
     "ids",
     "key",

@@ -284,6 +284,9 @@ func (m *machine) execute(command string, a []token) ([]token, error) {
 		}
 		return nil, writer.DeleteRange(k, a[1].optional(), a[2].optional())
 	case "delete-prefix":
+		if batch, ok := object.(*Batch); ok {
+			return nil, batch.DeletePrefix(k, a[1].bytes())
+		}
 		return nil, db.DeletePrefix(k, a[1].bytes())
 	case "clear":
 		return nil, db.Clear(k)

@@ -449,6 +449,14 @@ func (b *Batch) DeleteRange(k *Keyspace, start, end []byte) error {
 	return taken(e)
 }
 
+// DeletePrefix adds a delete of the keys with a prefix.
+func (b *Batch) DeletePrefix(k *Keyspace, prefix []byte) error {
+	var e *C.tamis_error
+	x, xLen := in(prefix)
+	C.tamis_batch_delete_prefix(b.c, k.ptr(), x, xLen, &e)
+	return taken(e)
+}
+
 // Write writes a batch; an empty durability is the database's.
 func (db *DB) Write(b *Batch, durability string) error {
 	var e *C.tamis_error

@@ -132,7 +132,7 @@ impl Machine {
             "delete" => self.write(name(0), &Write::Delete(a[1].bytes()))?,
             "merge" => self.write(name(0), &Write::Merge(a[1].bytes(), a[2].bytes()))?,
             "delete-range" => self.write(name(0), &Write::DeleteRange(range(&a[1], &a[2])))?,
-            "delete-prefix" => self.keyspace(name(0))?.delete_prefix(a[1].bytes())?,
+            "delete-prefix" => self.delete_prefix(name(0), a[1].bytes())?,
             "clear" => self.keyspace(name(0))?.clear()?,
             "get" => return self.read(name(0), &Read::Get(a[1].bytes())),
             "contains" => return self.read(name(0), &Read::Contains(a[1].bytes())),
@@ -457,6 +457,18 @@ impl Machine {
             _ => panic!("`{target}` has no iterators"),
         };
         Ok((db.clone(), iter))
+    }
+
+    fn delete_prefix(&mut self, name: &str, prefix: &[u8]) -> Result<(), Failure> {
+        let (target, keyspace) = self.target(name)?;
+        let Some(Handle::Batch(batch)) = self.handles.get_mut(target) else {
+            return Ok(self.keyspace(name)?.delete_prefix(prefix)?);
+        };
+        match &keyspace {
+            Some(keyspace) => batch.delete_prefix_in(keyspace, prefix),
+            None => batch.delete_prefix(prefix),
+        };
+        Ok(())
     }
 
     fn write(&mut self, name: &str, what: &Write<'_>) -> Result<(), Failure> {

@@ -90,6 +90,7 @@ _BY_CODE: dict[str, type[Error]] = {
     "invalid-argument": InvalidArgument,
     "closed": ClosedError,
     "ended": ClosedError,
+    "forked": ClosedError,
     "no-database": NotFound,
     "database-exists": Exists,
     "locked": Locked,

@@ -11,9 +11,10 @@ Keys and values are bytes; str is encoded as UTF-8. A database is a directory. E
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterator, MutableMapping
-from typing import Any, Union
+from typing import Any, Optional, Union
 
 import tamis
 
@@ -27,15 +28,36 @@ class error(OSError):
 _Bytes = Union[bytes, bytearray, memoryview, str]
 
 
+def _error(failed: Exception, path: Optional[str] = None) -> error:
+    """Return the error of this module for one of the engine or the system, with `errno` and `filename` where there is a number."""
+    number: Optional[int] = getattr(failed, "errno", None)
+    if number is None:
+        number = next((number for kind, number in _NUMBERS.items() if isinstance(failed, kind)), None)
+    if number is None:
+        return error(str(failed))
+    return error(number, str(failed), getattr(failed, "filename", None) or path)
+
+
+# What the system would say of a file.
+_NUMBERS: dict[type[tamis.Error], int] = {
+    tamis.NotFound: errno.ENOENT,
+    tamis.ReadOnly: errno.EACCES,
+    tamis.Locked: errno.EAGAIN,
+}
+
+
 @contextlib.contextmanager
-def _errors() -> Iterator[None]:
+def _errors(path: Optional[str] = None) -> Iterator[None]:
     try:
         yield
-    except tamis.Error as failed:
-        raise error(str(failed)) from failed
+    except error:
+        raise
+    except (tamis.Error, OSError) as failed:
+        raise _error(failed, path) from failed
 
 
-def _encoded(data: _Bytes) -> Union[bytes, bytearray, memoryview]:
+def _encoded(data: Any) -> Any:
+    """Return text as bytes. What is neither is left to the engine to refuse."""
     return data.encode() if isinstance(data, str) else data
 
 
@@ -54,38 +76,63 @@ class _Database(MutableMapping[Any, bytes]):
         with _errors():
             return self._open_db()[_encoded(key)]
 
+    def _writable_db(self) -> tamis.Database:
+        """What may be written to: otherwise the same error, whether a key exists or not."""
+        db = self._open_db()
+        if db.read_only:
+            raise error(errno.EACCES, "the database was opened read-only", str(db.path))
+        return db
+
     def __setitem__(self, key: _Bytes, value: _Bytes) -> None:
         with _errors():
-            self._open_db()[_encoded(key)] = _encoded(value)
+            self._writable_db()[_encoded(key)] = _encoded(value)
 
     def __delitem__(self, key: _Bytes) -> None:
         with _errors():
-            del self._open_db()[_encoded(key)]
+            del self._writable_db()[_encoded(key)]
+
+    def pop(self, key: Any, *default: Any) -> Any:
+        """Delete ``key`` and return the value that it had, atomically. Without a value, return ``default`` if given, or raise KeyError."""
+        with _errors():
+            return self._writable_db().pop(_encoded(key), *default)
+
+    def popitem(self) -> tuple[bytes, bytes]:
+        """Delete the first key and return it with its value; raise KeyError if there is none."""
+        with _errors():
+            return self._writable_db().popitem()
 
     def __contains__(self, key: object) -> bool:
         with _errors():
-            return isinstance(key, (bytes, bytearray, memoryview, str)) and _encoded(key) in self._open_db()
+            return _encoded(key) in self._open_db()
 
     def __iter__(self) -> Iterator[bytes]:
-        return iter(self._open_db())
+        with _errors():
+            return self._keys(iter(self._open_db()))
+
+    @staticmethod
+    def _keys(keys: Iterator[bytes]) -> Iterator[bytes]:
+        with _errors():
+            yield from keys
 
     def __len__(self) -> int:
         """Return the exact number of keys. Costs a scan of all of them."""
-        return len(self._open_db())
+        with _errors():
+            return len(self._open_db())
 
     def keys(self) -> list[bytes]:  # type: ignore[override]
         """Return the list of all keys, in their order."""
-        return list(self._open_db().keys())
+        with _errors():
+            return list(self._open_db().keys())
 
     def setdefault(self, key: _Bytes, default: _Bytes = b"") -> bytes:
         """Set the value of ``key`` to ``default`` if it has none, and return the value that it has then."""
         with _errors():
-            return self._open_db().setdefault(_encoded(key), _encoded(default))
+            return self._writable_db().setdefault(_encoded(key), _encoded(default))
 
     def clear(self) -> None:
         """Delete all keys, at the cost of one write."""
         with _errors():
-            self._open_db().clear()
+            self._writable_db().clear()
 
     def sync(self) -> None:
         """Make all writes so far durable across a power cut."""
@@ -95,7 +142,8 @@ class _Database(MutableMapping[Any, bytes]):
 
     def close(self) -> None:
         """Close the database; a second call does nothing."""
-        self._db.close()
+        with _errors():
+            self._db.close()
 
     def __enter__(self) -> _Database:
         self._open_db()
@@ -121,7 +169,7 @@ def open(
     if flag not in ("r", "w", "c", "n"):
         raise ValueError("flag is one of 'r', 'w', 'c', and 'n'")
     path = os.fsdecode(file)
-    try:
+    with _errors(path):
         if flag in "cn":
             if flag == "n" and os.path.isfile(path):
                 os.remove(path)
@@ -133,6 +181,4 @@ def open(
             for name in db.keyspaces():
                 if name != db.name:
                     db.drop_keyspace(name)
-    except (tamis.Error, OSError) as failed:
-        raise error(str(failed)) from failed
     return _Database(db)

@@ -19,6 +19,7 @@ use crate::compaction::shape::RunningJob;
 use crate::compaction::writer::JobControl;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::pace::{Pace, Urgency};
+use crate::interrupt;
 use crate::options::Options;
 
 /// State shared by the background work of one database.
@@ -229,6 +230,13 @@ pub(crate) struct CompactionControl<'j> {
 }
 
 impl CompactionControl<'_> {
+    /// Cancels the job, and so its parts in other threads, once the caller that it runs for [gives up](interrupt). Not with a lock held.
+    fn look_for_interruption(&self) {
+        if interrupt::is_interrupted() {
+            self.progress.cancel();
+        }
+    }
+
     /// Reports whether the job should end. Takes no lock.
     pub(crate) fn gives_up(&self) -> bool {
         self.progress.is_cancelled()
@@ -244,9 +252,12 @@ impl JobControl for CompactionControl<'_> {
         if self.db.background.is_paused() {
             let mut state = self.db.state();
             while self.db.background.is_paused() && !self.gives_up() {
-                state = self.db.monitor.wait_briefly(state);
+                drop(self.db.monitor.wait_briefly(state));
+                self.look_for_interruption();
+                state = self.db.state();
             }
         }
+        self.look_for_interruption();
         if self.gives_up() {
             return false;
         }

@@ -547,4 +547,10 @@ impl WriteBatch {
         self.claim(keyspace.handle.inner.instance, keyspace.inner.name());
         self.delete_range_id(keyspace.inner.id, range)
     }
+
+    /// Deletes all keys of `keyspace` that start with `prefix`.
+    pub fn delete_prefix_in(&mut self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> &mut Self {
+        self.claim(keyspace.handle.inner.instance, keyspace.inner.name());
+        self.delete_prefix_id(keyspace.inner.id, prefix.as_ref())
+    }
 }

@@ -12,8 +12,10 @@ use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::{CancelToken, CompactOptions, Settling};
 use crate::error::AdminError;
 use crate::ids::{KeyspaceId, TableId};
+use crate::interrupt;
 use crate::key::SeqNo;
 use crate::read::MemtableSlot;
+use crate::sync::MutexGuard;
 use crate::tree::meta::TableMeta;
 
 impl DbInner {
@@ -50,9 +52,24 @@ impl DbInner {
             }
             self.health.check_writable()?;
             state.scheduler.check_flushes(one.0.id)?;
-            state = self.monitor.wait(state);
+            state = self.wait_or_give_up(state)?;
         }
         Ok(())
+    }
+
+    /// Waits for a change of the state, in a call that can be [given up](interrupt).
+    fn wait_or_give_up<'s>(
+        &'s self,
+        state: MutexGuard<'s, State>,
+    ) -> Result<MutexGuard<'s, State>, AdminError> {
+        if !interrupt::is_possible() {
+            return Ok(self.monitor.wait(state));
+        }
+        drop(self.monitor.wait_for(state, interrupt::INTERVAL));
+        if interrupt::is_interrupted() {
+            return Err(AdminError::Interrupted);
+        }
+        Ok(self.state())
     }
 
     /// Waits until nothing is running or due that can run: compactions that are paused or lack room do not count.
@@ -88,7 +105,7 @@ impl DbInner {
                     // It may be due by time alone.
                     state.scheduler.note_change(busy);
                     self.monitor.notify();
-                    state = self.monitor.wait(state);
+                    state = self.wait_or_give_up(state)?;
                 }
             }
         }
@@ -162,7 +179,11 @@ impl DbInner {
             if options.cancel.is_cancelled() {
                 return Err(AdminError::Cancelled);
             }
-            state = self.monitor.wait_briefly(state);
+            drop(self.monitor.wait_briefly(state));
+            if interrupt::is_interrupted() {
+                return Err(AdminError::Interrupted);
+            }
+            state = self.state();
         }
         drop(state);
         let _manual = Manual { db: self, keyspace: keyspace.id };
@@ -177,6 +198,9 @@ impl DbInner {
     ) -> Result<(), AdminError> {
         let mut cleaned: Vec<Range<TableId>> = Vec::new();
         loop {
+            if interrupt::is_interrupted() {
+                return Err(AdminError::Interrupted);
+            }
             self.room.refresh(&*self.fs, &self.dir);
             let mut state = self.state();
             self.health.check_writable()?;
@@ -229,6 +253,8 @@ impl DbInner {
                 Ok(Ended::Done) => {}
                 // The next iteration detects closing and dropping.
                 Ok(Ended::Cancelled) if self.health.cancels() || keyspace.is_dropped() => {}
+                // As above: it was cancelled for that.
+                Ok(Ended::Cancelled) if interrupt::is_interrupted() => {}
                 Ok(Ended::Cancelled) => return Err(AdminError::Cancelled),
                 Ok(Ended::Undone(error)) | Err(error) => return Err(error.into()),
             }

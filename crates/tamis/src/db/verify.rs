@@ -8,8 +8,9 @@ use tamis_filter::{BloomScheme, ElasticSet, IndependentDigests};
 
 use crate::db::inner::DbInner;
 use crate::db::replay::{ReplayOptions, replay};
-use crate::error::{Corruption, Error, StorageError};
+use crate::error::{AdminError, Corruption, Error, StorageError};
 use crate::ids::{BlobFileId, LogId};
+use crate::interrupt;
 use crate::key::prefix_of;
 use crate::select::{Probe, key_list_problem};
 use crate::table::ReadCost;
@@ -101,13 +102,13 @@ impl DbInner {
         let mut report = VerifyReport::default();
         let manifest = manifest_name(self.state().catalogue.manifest_number());
         report.note(manifest, VerifiedKind::Manifest, "", 0, Vec::new());
-        self.check_trees(&mut report);
+        self.check_trees(&mut report)?;
         self.check_logs(&mut report);
         Ok(report)
     }
 
-    /// Checks the tables and filter files of all keyspaces.
-    fn check_trees(&self, report: &mut VerifyReport) {
+    /// Checks the tables and filter files of all keyspaces, unless the call is [given up](interrupt).
+    fn check_trees(&self, report: &mut VerifyReport) -> Result<(), AdminError> {
         let keyspaces: Vec<_> = self.state().catalogue.keyspaces().values().cloned().collect();
         for keyspace in keyspaces {
             let view = keyspace.view.load_full();
@@ -118,6 +119,9 @@ impl DbInner {
                 let before = report.problems.len();
                 check_table(table, report);
                 check_blobs(table, report, &mut of_blobs);
+                if interrupt::is_interrupted() {
+                    return Err(AdminError::Interrupted);
+                }
                 let problems = report.problems[before..].to_vec();
                 let name = name_of(table.table.path());
                 report.note(name, VerifiedKind::Table, keyspace.name(), table.meta.entries, problems);
@@ -138,8 +142,11 @@ impl DbInner {
             let named = self.named_filter_files(keyspace.id);
             let (files, wrong) = self.check_filter_files(&*self.fs, keyspace.id, &mut |bytes| {
                 report.bytes += bytes;
-                true
+                !interrupt::is_interrupted()
             });
+            if interrupt::is_interrupted() {
+                return Err(AdminError::Interrupted);
+            }
             report.filter_files += files;
             for id in named {
                 let path = filter_path(&self.dir, id);
@@ -148,6 +155,7 @@ impl DbInner {
             }
             report.problems.extend(wrong.iter().map(|why| format!("keyspace `{}`: {why}", keyspace.name())));
         }
+        Ok(())
     }
 
     /// Checks the logs together with the one being written: writers wait meanwhile.
@@ -258,7 +266,11 @@ fn check_epochs(keyspace: &str, version: &Version, problems: &mut Vec<String>) {
 pub(super) fn check_table(table: &OpenTable, report: &mut VerifyReport) {
     report.tables += 1;
     report.bytes += table.meta.file_bytes;
-    let check = table.table.check();
+    let check = table.table.check_while(&mut |_| !interrupt::is_interrupted());
+    if interrupt::is_interrupted() {
+        // Only a part was read, which says nothing of the rest.
+        return;
+    }
     if check.problems.is_empty() && table.table.why_lost().is_none() {
         table.table.flaw().forget();
     }
@@ -337,7 +349,7 @@ fn check_blobs(
     };
     let problems = blobs::check(&table.table, file, &mut |bytes| {
         report.bytes += bytes;
-        true
+        !interrupt::is_interrupted()
     });
     for (file, why) in problems {
         table.note_damage(&why);
@@ -381,7 +393,7 @@ fn check_units(table: &OpenTable, directory: &UnitDirectory, problems: &mut Vec<
     let mut last: Option<IndependentDigests> = None;
     // The check of the blocks reports damaged ones.
     let mut moved = cursor.seek_to_first();
-    while moved.is_ok() && cursor.valid() {
+    while moved.is_ok() && cursor.valid() && !interrupt::is_interrupted() {
         let key = cursor.key();
         let segment = directory.segment_of(key, prefix_of(key));
         while opened <= segment {
@@ -426,7 +438,7 @@ fn keys_denied(table: &OpenTable, filter: &tamis_filter::Filter) -> u64 {
     let (mut denied, mut cost) = (0, ReadCost::default());
     // The check of the blocks reports damaged ones.
     let mut moved = cursor.seek_to_first();
-    while moved.is_ok() && cursor.valid() {
+    while moved.is_ok() && cursor.valid() && !interrupt::is_interrupted() {
         let mut probe = Probe::new(cursor.key(), Some(tamis_filter::Digest::of(cursor.key())));
         denied += u64::from(!crate::select::ask_filter(filter, &mut probe, &mut cost));
         moved = cursor.next();

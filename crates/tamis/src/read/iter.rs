@@ -14,6 +14,7 @@ use crate::read::View;
 use crate::read::blobs::BlobScan;
 use crate::read::covers::{Covers, Strides};
 use crate::read::gaps::{DeadKeys, Jump, Standpoint};
+use crate::read::life::Ended;
 use crate::read::merge::{MergeCursor, Tables};
 use crate::read::overlay::Overlay;
 use crate::read::watch::RangeRead;
@@ -144,9 +145,18 @@ debug_as!(Iter, "Iter", iter => "keys_only": iter.keys_only, "transaction": iter
 struct Within {
     overlay: Option<Overlay>,
     watch: Option<Arc<RangeRead>>,
+    ended: Ended,
+    /// Whether the end was told.
+    told: bool,
 }
 
 impl Within {
+    /// Returns what an iteration says once the transaction has ended: an error, and then nothing more.
+    fn end(&mut self) -> Option<Item> {
+        let told = std::mem::replace(&mut self.told, true);
+        (!told).then_some(Err(ReadError::Ended))
+    }
+
     /// Called before the first item, with where the ends begin in place of the bounds.
     fn resume(&mut self, floor: Option<&[u8]>, before: Option<&[u8]>) {
         if let (Some(watch), Some(floor)) = (&self.watch, floor) {
@@ -266,11 +276,15 @@ impl Iter {
         }
     }
 
-    /// Returns the iterator of a transaction: with its pending writes laid over it, and with a record of what it reads.
-    pub(crate) fn within(mut self, overlay: Option<Overlay>, watch: Option<Arc<RangeRead>>) -> Iter {
-        if overlay.is_some() || watch.is_some() {
-            self.within = Some(Box::new(Within { overlay, watch }));
-        }
+    /// Returns the iterator of a transaction, which ends with it: with its pending writes laid over it, and with a record of what it
+    /// reads.
+    pub(crate) fn within(
+        mut self,
+        overlay: Option<Overlay>,
+        watch: Option<Arc<RangeRead>>,
+        ended: Ended,
+    ) -> Iter {
+        self.within = Some(Box::new(Within { overlay, watch, ended, told: false }));
         self
     }
 
@@ -339,7 +353,8 @@ impl Iter {
     ///
     /// # Errors
     ///
-    /// [`ReadError::Storage`] for a failed system call or damaged bytes on the way.
+    /// [`ReadError::Storage`] for a failed system call or damaged bytes on the way; [`ReadError::Ended`] after the end of the transaction
+    /// that it belongs to.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -353,6 +368,9 @@ impl Iter {
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<(), ReadError> {
         if !self.process.is_current() {
             return Err(self.context.counters.forked());
+        }
+        if self.within.as_ref().is_some_and(|within| within.ended.is_so()) {
+            return Err(ReadError::Ended);
         }
         let started = self.context.counters.starts();
         let sought = self.seek_committed(key.as_ref());
@@ -460,6 +478,9 @@ fn key_of(item: &Option<Item>) -> Option<&[u8]> {
 impl Iter {
     #[cold]
     fn next_within(&mut self, mut within: Box<Within>) -> Option<Item> {
+        if within.ended.is_so() {
+            return self.within.insert(within).end();
+        }
         let item = match &mut within.overlay {
             Some(overlay) => overlay.next(self),
             None => self.next_committed(),
@@ -473,6 +494,9 @@ impl Iter {
 
     #[cold]
     fn next_back_within(&mut self, mut within: Box<Within>) -> Option<Item> {
+        if within.ended.is_so() {
+            return self.within.insert(within).end();
+        }
         let item = match &mut within.overlay {
             Some(overlay) => overlay.next_back(self),
             None => self.next_back_committed(),

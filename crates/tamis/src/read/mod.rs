@@ -9,6 +9,7 @@ pub(crate) mod filters_alone;
 mod gaps;
 pub(crate) mod habits;
 mod iter;
+mod life;
 mod lookup;
 pub(crate) mod merge;
 mod multi_get;
@@ -31,6 +32,7 @@ pub use explain::{
 pub(crate) use gaps::{Gaps, LastNumber, Numbering, Standpoint, Stretch, WORTH};
 pub(crate) use iter::{Bounds, IterContext};
 pub use iter::{Iter, Keys};
+pub(crate) use life::Life;
 pub(crate) use lookup::{Lookup, Recorder};
 pub(crate) use overlay::Overlay;
 pub(crate) use read_at::ReadAt;

@@ -1,8 +1,7 @@
 //! The part of a range that an iterator has read, for the validation of its transaction.
 //!
 //! An iterator that ends early has read nothing beyond its last item: only that part may conflict with other transactions. What was
-//! read is recorded before the item is returned, so it is complete whenever the transaction commits, even if the iterator lives
-//! on. What an iterator reads after that is not validated.
+//! read is recorded before the item is returned, so it is complete whenever the transaction commits. Iterators end with it.
 //!
 //! The iterator writes and the transaction reads, possibly from two threads: a mutex orders them.
 

@@ -16,6 +16,7 @@ mod elastic_tables;
 mod expiry;
 mod followers;
 mod ingest;
+mod interrupts;
 mod log_space;
 mod many_keys;
 mod many_versions;

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use tamis::maintenance::interruptible;
 use tamis::transactions::{LockOptions, LockTransaction};
 use tamis::{Db, Error, TransactionError, WriteError};
 
@@ -207,4 +208,31 @@ fn what_cannot_be_written_takes_no_lock() {
     assert!(matches!(reversed, Err(TransactionError::Write(WriteError::ReversedRange))));
     tx.delete_range("a".."a").unwrap();
     assert_eq!(tx.commit().unwrap(), 0);
+}
+
+/// Ctrl-C and a thread's interruption waited for the lock, or the timeout. The transaction is as it was before the call.
+#[test]
+fn a_wait_is_given_up_when_its_thread_is_interrupted() {
+    let db = open();
+    let mut holds = hasty(&db);
+    holds.put("a", "1").unwrap();
+    let patient = LockOptions { timeout: Duration::from_secs(3600), ..LockOptions::default() };
+    let mut waits = db.lock_transaction_with(patient).unwrap();
+    waits.put("b", "2").unwrap();
+    for _ in 0..2 {
+        let given_up = interruptible(|| true, || waits.get("a"));
+        assert!(matches!(given_up, Err(TransactionError::Interrupted)), "{given_up:?}");
+    }
+    // Nothing of the wait is left that others would be blocked by, or wake.
+    let given_up = interruptible(|| true, || waits.delete_range::<&str>(..).unwrap_err());
+    assert!(matches!(given_up, TransactionError::Interrupted));
+    assert_eq!(
+        interruptible(|| true, || waits.get("free")).unwrap(),
+        None,
+        "what does not wait does not ask"
+    );
+    holds.commit().unwrap();
+    assert_eq!(interruptible(|| false, || waits.get("a")).unwrap().unwrap(), "1");
+    waits.commit().unwrap();
+    assert_eq!(items(db.iter()), ["a=1", "b=2"]);
 }

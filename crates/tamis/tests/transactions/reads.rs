@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use proptest::prelude::*;
-use tamis::transactions::Savepoint;
-use tamis::{Db, ReadError, Slice, Transaction, WriteError};
+use tamis::transactions::{Isolation, Savepoint, TransactionOptions};
+use tamis::{Db, Iter, ReadError, Slice, Transaction, WriteError};
 
 use crate::support::{get, items, keyspace_options, open, options, text};
 
@@ -51,7 +51,7 @@ fn ranges_deleted_in_a_transaction_hide_what_is_committed_and_forget_what_is_pen
 }
 
 #[test]
-fn an_iterator_shows_the_state_at_its_creation_and_lives_on() {
+fn an_iterator_shows_the_state_at_its_creation() {
     let db = open();
     db.put("a", "1").unwrap();
     let mut tx = db.transaction();
@@ -59,10 +59,46 @@ fn an_iterator_shows_the_state_at_its_creation_and_lives_on() {
     let before = tx.iter();
     tx.put("c", "3").unwrap();
     tx.delete("a").unwrap();
-    let after = tx.iter();
-    tx.rollback();
     assert_eq!(items(before), ["a=1", "b=2"]);
-    assert_eq!(items(after), ["b=2", "c=3"]);
+    assert_eq!(items(tx.iter()), ["b=2", "c=3"]);
+}
+
+/// It outlived its transaction once, and returned what had been rolled back. Now it says so, once, and is at its end, however the
+/// transaction ended and whatever it had written.
+#[test]
+fn an_iterator_ends_with_its_transaction() {
+    let db = open();
+    db.put("a", "1").unwrap();
+    db.put("b", "2").unwrap();
+    let ended = |iter: &mut Iter| {
+        assert!(matches!(iter.seek("b"), Err(ReadError::Ended)));
+        assert!(matches!(iter.next(), Some(Err(ReadError::Ended))));
+        assert!(iter.next().is_none() && iter.next_back().is_none() && iter.next_ref().is_none());
+    };
+    for isolation in [Isolation::Serializable, Isolation::Snapshot] {
+        for writes in [false, true] {
+            for end in [Transaction::rollback as fn(Transaction), drop, |tx| drop(tx.commit())] {
+                let mut tx = db.transaction_with(TransactionOptions { isolation, ..Default::default() });
+                if writes {
+                    tx.put("a", "3").unwrap();
+                }
+                let (mut begun, mut unread) = (tx.iter(), tx.iter());
+                let mut keys = tx.iter().keys();
+                begun.next().unwrap().unwrap();
+                keys.next_back().unwrap().unwrap();
+                end(tx);
+                ended(&mut begun);
+                ended(&mut unread);
+                assert!(matches!(keys.next(), Some(Err(ReadError::Ended))));
+                assert!(keys.next_ref().is_none());
+            }
+        }
+    }
+    let mut locking = db.lock_transaction().unwrap();
+    let mut begun = locking.range("a"..).unwrap();
+    begun.next_back().unwrap().unwrap();
+    locking.prepare("name").unwrap().abort().unwrap();
+    ended(&mut begun);
 }
 
 #[test]

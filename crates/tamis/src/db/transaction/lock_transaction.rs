@@ -25,7 +25,7 @@ use crate::db::transaction::writes::Writes;
 use crate::db::{Db, Keyspace, PreparedTransaction};
 use crate::error::TransactionError;
 use crate::options::Durability;
-use crate::read::{Bounds, Iter, Overlay};
+use crate::read::{Bounds, Iter, Life, Overlay};
 use crate::slice::Slice;
 
 /// The options of a transaction that locks.
@@ -80,6 +80,8 @@ pub struct LockTransaction {
     /// What was read, each as of its own moment.
     reads: Reads,
     writes: Writes,
+    /// Its iterators end with it.
+    life: Life,
 }
 
 debug_as!(LockTransaction, "LockTransaction", transaction =>
@@ -130,6 +132,7 @@ impl Db {
             held: Held { db: self.clone(), owner: inner.locks.owner(), passed_on: false },
             reads: Reads::default(),
             writes: Writes::new(inner.instance),
+            life: Life::default(),
         })
     }
 }
@@ -154,6 +157,7 @@ impl LockTransaction {
                 TransactionError::LockTimeout { keyspace: keyspace.name().to_owned(), key, holders }
             }
             NotGranted::Deadlock(cycle) => TransactionError::Deadlock { cycle },
+            NotGranted::Interrupted => TransactionError::Interrupted,
         })
     }
 
@@ -199,7 +203,8 @@ impl LockTransaction {
         self.get_for_update_in(&self.default_keyspace(), key)
     }
 
-    /// Iterates over the keys in a range, under a shared lock on all of it, whether they exist or not; as of this call.
+    /// Iterates over the keys in a range, under a shared lock on all of it, whether they exist or not; as of this call. The iterator
+    /// ends with the transaction.
     ///
     /// # Errors
     ///
@@ -300,7 +305,7 @@ impl LockTransaction {
         let operator = keyspace.inner.operators.merge.clone();
         let pending = self.writes.of(keyspace.inner.id).cloned();
         let overlay = pending.map(|pending| Overlay::new(pending, operator, &bounds));
-        Ok(keyspace.scan(bounds, None).within(overlay, None))
+        Ok(keyspace.scan(bounds, None).within(overlay, None, self.life.ended()))
     }
 
     /// Like [`put`](LockTransaction::put), in `keyspace`.

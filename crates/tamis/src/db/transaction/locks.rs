@@ -39,6 +39,7 @@ use smallvec::SmallVec;
 
 use crate::error::WaitsFor;
 use crate::ids::KeyspaceId;
+use crate::interrupt;
 use crate::read::pending::{Span, reaches};
 use crate::sync::{self, Condvar, Mutex};
 
@@ -97,6 +98,8 @@ pub(crate) enum NotGranted {
     Timeout { holders: Vec<Owner> },
     /// To wait for it would be to wait for oneself: each waits for a lock that the next one holds.
     Deadlock(Vec<WaitsFor>),
+    /// The calling thread does not want it any more.
+    Interrupted,
 }
 
 /// Who holds a key, and how.
@@ -388,11 +391,11 @@ impl Locks {
         });
         // Who would hold this one up by the order alone, and now waits for it, may go first.
         table.wake();
-        let mut slept = false;
+        let (mut slept, mut interrupted) = (false, false);
         loop {
             let left = timeout.saturating_sub(sync::since(started));
             let cycle = if holders.is_empty() { None } else { table.cycle(owner) };
-            if holders.is_empty() || cycle.is_some() || left.is_zero() {
+            if holders.is_empty() || cycle.is_some() || left.is_zero() || interrupted {
                 let index = table.waiting.iter().position(|waiting| waiting.request.owner == owner);
                 request = table.waiting.remove(index.expect("it is registered")).request;
                 if holders.is_empty() {
@@ -401,10 +404,17 @@ impl Locks {
                 }
                 // It is in nobody's way any more.
                 table.wake();
+                if interrupted {
+                    return Err(NotGranted::Interrupted);
+                }
                 return Err(cycle.map_or(NotGranted::Timeout { holders }, NotGranted::Deadlock));
             }
             // Short transactions hold their locks for less than it takes to go to sleep and be woken.
-            table = if slept {
+            table = if slept && interrupt::is_possible() {
+                drop(place.woken.wait_timeout(table, left.min(interrupt::INTERVAL)));
+                interrupted = interrupt::is_interrupted();
+                self.table.lock()
+            } else if slept {
                 place.woken.wait_timeout(table, left)
             } else {
                 slept = true;

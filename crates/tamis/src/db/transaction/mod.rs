@@ -15,8 +15,8 @@
 //!
 //! # Threads
 //!
-//! A transaction belongs to one thread at a time: it may be sent, not shared. Its iterators may be used by other threads. It holds no
-//! lock between two calls.
+//! A transaction belongs to one thread at a time: it may be sent, not shared. Its iterators may be used by other threads, and end with
+//! it. It holds no lock between two calls.
 
 pub(crate) mod bugs;
 pub(crate) mod condition;
@@ -44,7 +44,7 @@ use crate::db::snapshot::SnapshotPin;
 use crate::db::{Db, Keyspace};
 use crate::error::{ReadError, TransactionError, WriteError};
 use crate::options::Durability;
-use crate::read::{Bounds, Iter, Lookup, Overlay};
+use crate::read::{Bounds, Iter, Life, Lookup, Overlay};
 use crate::slice::Slice;
 
 use bugs::{Bug, Bugs};
@@ -63,7 +63,7 @@ use writes::Writes;
 ///
 /// Nothing is locked. Instead, the commit fails with [`TransactionError::Conflict`] if somebody else has meanwhile written what the
 /// transaction depends on (see [`Isolation`]); [`Db::transact`] then tries again. Plain writes count like transactions. Dropping a
-/// transaction forgets its writes.
+/// transaction forgets its writes. Its iterators end with it: from then on they return [`ReadError::Ended`].
 ///
 /// Its reads are those of [`Readable`](crate::Readable), which need no import here; they read the default keyspace, and those of
 /// [`Transaction::of`] any other.
@@ -97,6 +97,8 @@ pub struct Transaction {
     /// What was read, if that is validated.
     reads: RefCell<Reads>,
     writes: Writes,
+    /// Its iterators end with it.
+    life: Life,
 }
 
 debug_as!(Transaction, "Transaction", transaction =>
@@ -113,6 +115,7 @@ impl Transaction {
             options,
             reads: RefCell::default(),
             writes: Writes::new(db.handle().inner.instance),
+            life: Life::default(),
         }
     }
 
@@ -372,7 +375,7 @@ impl Transaction {
         let overlay = pending.map(|pending| Overlay::new(pending, operator, &bounds));
         let watch =
             self.notes_reads().then(|| self.reads.borrow_mut().watch(&keyspace.inner, &bounds, self.seq()));
-        keyspace.scan(bounds, Some(&self.pin)).within(overlay, watch)
+        keyspace.scan(bounds, Some(&self.pin)).within(overlay, watch, self.life.ended())
     }
 }
 

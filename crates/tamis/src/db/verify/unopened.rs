@@ -34,7 +34,7 @@ pub(crate) fn verify_at(dir: &Path, options: Options) -> Result<VerifyReport, Er
         Ok(db) => {
             let found = db.salvaged.lock().take().unwrap_or_default();
             report.add_manifest(&why, &found);
-            db.check_trees(&mut report);
+            db.check_trees(&mut report)?;
             report.add_left_out(&found);
             check_filter_files(&*db.fs, dir, &mut report)?;
         }

@@ -7,7 +7,8 @@ import java.util.NoSuchElementException;
 
 /**
  * An iterator over the keys of a range in order, over exactly the state at the time of its creation, whatever is written meanwhile. Keeps
- * that state from being freed until it is closed. For one thread at a time.
+ * that state from being freed until it is closed. Threads may hand it on, and one at a time uses it: a call during another one's throws
+ * {@link InvalidArgumentException}. Only {@link #close()} may be called at any time.
  *
  * <p>Items come from the native library in groups that grow to 128 items or 256 KiB, so that a long scan pays for the border once a group;
  * within a transaction they come one by one, as its commit depends on all that was read.
@@ -22,6 +23,8 @@ public final class Cursor implements Iterator<Entry>, AutoCloseable {
     /** Before each item: the lengths of its key and its value. */
     private static final int LENGTHS = 2 * Integer.BYTES;
 
+    /** Whoever reads or changes the fields that are not final has it. */
+    private final Turn turn = new Turn("the cursor");
     private final Ref ref;
     /** What is read stays open as long as it is read. */
     private final Reader reader;
@@ -45,6 +48,20 @@ public final class Cursor implements Iterator<Entry>, AutoCloseable {
     /** Reports whether there is another entry. May read. */
     @Override
     public boolean hasNext() {
+        // Most often: at most a moment old if another thread moves the cursor, which then has the turn that next() needs.
+        if (at < group.length) {
+            ref.check();
+            return true;
+        }
+        turn.begin();
+        try {
+            return isAhead();
+        } finally {
+            turn.end();
+        }
+    }
+
+    private boolean isAhead() {
         ref.check();
         while (at >= group.length && more) {
             long handle = ref.enter();
@@ -62,10 +79,15 @@ public final class Cursor implements Iterator<Entry>, AutoCloseable {
     /** Returns the next entry, and moves on. */
     @Override
     public Entry next() {
-        Entry entry = peek();
-        at += LENGTHS + entry.key().length + (keysOnly ? 0 : entry.value().length);
-        peeked = null;
-        return entry;
+        turn.begin();
+        try {
+            Entry entry = ahead();
+            at += LENGTHS + entry.key().length + (keysOnly ? 0 : entry.value().length);
+            peeked = null;
+            return entry;
+        } finally {
+            turn.end();
+        }
     }
 
     /**
@@ -75,7 +97,16 @@ public final class Cursor implements Iterator<Entry>, AutoCloseable {
      * @throws NoSuchElementException if there is none
      */
     public Entry peek() {
-        if (!hasNext()) {
+        turn.begin();
+        try {
+            return ahead();
+        } finally {
+            turn.end();
+        }
+    }
+
+    private Entry ahead() {
+        if (!isAhead()) {
             throw new NoSuchElementException();
         }
         if (peeked == null) {
@@ -100,6 +131,15 @@ public final class Cursor implements Iterator<Entry>, AutoCloseable {
      * @throws InvalidArgumentException for a cursor in reverse order
      */
     public Entry nextBack() {
+        turn.begin();
+        try {
+            return back();
+        } finally {
+            turn.end();
+        }
+    }
+
+    private Entry back() {
         ref.check();
         refuseReversed("be asked from the other end");
         // What was fetched and not taken is given back.
@@ -129,15 +169,20 @@ public final class Cursor implements Iterator<Entry>, AutoCloseable {
      */
     public void seek(byte[] key) {
         requireNonNull(key, "key");
-        ref.check();
-        refuseReversed("seek");
-        long handle = ref.enter();
+        turn.begin();
         try {
-            Native.seek(handle, key);
+            ref.check();
+            refuseReversed("seek");
+            long handle = ref.enter();
+            try {
+                Native.seek(handle, key);
+            } finally {
+                ref.exit();
+            }
+            forget();
         } finally {
-            ref.exit();
+            turn.end();
         }
-        forget();
     }
 
     private void refuseReversed(String what) {
@@ -166,6 +211,10 @@ public final class Cursor implements Iterator<Entry>, AutoCloseable {
     @Override
     public void close() {
         ref.close();
-        forget();
+        // A call that another thread is in ends as it would have, or finds it closed; what it has fetched goes with the cursor.
+        if (turn.tryBegin()) {
+            forget();
+            turn.end();
+        }
     }
 }

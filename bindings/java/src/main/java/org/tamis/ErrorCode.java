@@ -12,6 +12,10 @@ public enum ErrorCode {
     ENDED(4, "ended"),
     /** An error that this version of the bindings has no number for. */
     OTHER(5, "other"),
+    /** The thread was interrupted while it waited or worked, and still is. What background threads do goes on. */
+    INTERRUPTED(6, "interrupted"),
+    /** The handle is of the process that this one was forked off, and of no use here. */
+    FORKED(7, "forked"),
     /** The directory holds no database, and the options do not allow creating one. */
     NO_DATABASE(10, "no-database"),
     /** The directory holds a database, and the options ask for a new one. */

@@ -4,16 +4,26 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 
 import java.io.ByteArrayOutputStream;
 import java.io.File;
+import java.nio.ByteBuffer;
+import java.nio.CharBuffer;
+import java.nio.charset.CharacterCodingException;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 
 /** Text as it crosses the border: in UTF-8, and several texts as one array, each after its length of four bytes, little-endian. */
 final class Text {
     private Text() {}
 
+    /** Half of a pair of surrogates is no text: two names that differ in it would become one. */
     static byte[] bytes(String text) {
-        return text.getBytes(UTF_8);
+        try {
+            ByteBuffer encoded = UTF_8.newEncoder().encode(CharBuffer.wrap(text));
+            return Arrays.copyOf(encoded.array(), encoded.limit());
+        } catch (CharacterCodingException halved) {
+            throw TamisException.of(ErrorCode.INVALID_ARGUMENT, "a text has half of a pair of surrogates");
+        }
     }
 
     static String of(byte[] bytes) {

@@ -8,8 +8,8 @@ import java.util.List;
 
 /**
  * Several writes, across keyspaces, that become visible and durable together, or not at all: see {@link Database#write(WriteBatch)}. Later
- * writes of a batch win over earlier ones. Keys and values are copied into the Java heap, and checked when the batch is written. For one
- * thread at a time.
+ * writes of a batch win over earlier ones. Keys and values are copied into the Java heap, and checked when the batch is written. Threads may
+ * hand it on, and one at a time uses it: a call during another one's throws {@link InvalidArgumentException}.
  *
  * <p>Methods without a keyspace write to the default one of the database that the batch is written to. A batch may be used again after it
  * was written.
@@ -33,6 +33,9 @@ public final class WriteBatch implements AutoCloseable {
     private static final int HAS_START = 1 << 4;
     private static final int HAS_END = 1 << 5;
 
+    /** Whoever reads or changes the fields below has it. */
+    private final Turn turn = new Turn("the batch");
+
     private byte[] buffer = NOTHING;
     private int length;
     private int size;
@@ -43,6 +46,16 @@ public final class WriteBatch implements AutoCloseable {
     public WriteBatch() {}
 
     private WriteBatch add(int kind, Keyspace keyspace, byte[] first, byte[] second) {
+        turn.begin();
+        try {
+            append(kind, keyspace, first, second);
+        } finally {
+            turn.end();
+        }
+        return this;
+    }
+
+    private void append(int kind, Keyspace keyspace, byte[] first, byte[] second) {
         if (closed) {
             throw TamisException.of(ErrorCode.ENDED, "the batch is closed");
         }
@@ -62,7 +75,6 @@ public final class WriteBatch implements AutoCloseable {
         System.arraycopy(second, 0, buffer, length + HEADER + first.length, second.length);
         length = (int) end;
         size++;
-        return this;
     }
 
     /** Returns 0 for the default keyspace, or one more than the place of a keyspace in the list. */
@@ -193,6 +205,27 @@ public final class WriteBatch implements AutoCloseable {
         return addRange(requireNonNull(keyspace, "keyspace"), range.start, range.end, range.bounds());
     }
 
+    /**
+     * Adds a delete of all keys that begin with a prefix.
+     *
+     * @param prefix the prefix; an empty one is that of every key
+     * @return this
+     */
+    public WriteBatch deletePrefix(byte[] prefix) {
+        return deleteRange(Range.all().prefix(prefix));
+    }
+
+    /**
+     * Adds a delete of all keys that begin with a prefix.
+     *
+     * @param keyspace the keyspace
+     * @param prefix the prefix; an empty one is that of every key
+     * @return this
+     */
+    public WriteBatch deletePrefix(Keyspace keyspace, byte[] prefix) {
+        return deleteRange(keyspace, Range.all().prefix(prefix));
+    }
+
     private WriteBatch addRange(Keyspace keyspace, byte[] start, byte[] end, int bounds) {
         int has = (start == null ? 0 : HAS_START) | (end == null ? 0 : HAS_END);
         int kind = DELETE_RANGE | bounds << BOUNDS_SHIFT | has;
@@ -201,6 +234,15 @@ public final class WriteBatch implements AutoCloseable {
 
     /** Forgets the writes so far. */
     public void clear() {
+        turn.begin();
+        try {
+            forget();
+        } finally {
+            turn.end();
+        }
+    }
+
+    private void forget() {
         length = 0;
         size = 0;
         keyspaces.clear();
@@ -233,10 +275,19 @@ public final class WriteBatch implements AutoCloseable {
     }
 
     void writeTo(Database database, Durability durability) {
-        if (closed) {
-            throw TamisException.of(ErrorCode.ENDED, "the batch is closed");
-        }
         byte[] text = Durability.bytes(durability);
+        turn.begin();
+        try {
+            if (closed) {
+                throw TamisException.of(ErrorCode.ENDED, "the batch is closed");
+            }
+            write(database, text);
+        } finally {
+            turn.end();
+        }
+    }
+
+    private void write(Database database, byte[] durability) {
         List<Ref> entered = new ArrayList<>(keyspaces.size());
         try {
             long[] handles = new long[keyspaces.size()];
@@ -245,18 +296,23 @@ public final class WriteBatch implements AutoCloseable {
                 handles[i] = ref.enter();
                 entered.add(ref);
             }
-            database.act(handle -> Native.write(handle, buffer, length, handles, text));
+            database.act(handle -> Native.write(handle, buffer, length, handles, durability));
         } finally {
             entered.forEach(Ref::exit);
-            clear();
+            forget();
         }
     }
 
     /** Forgets the writes and gives up the buffer. Writes that are added later throw {@link ClosedException}. */
     @Override
     public void close() {
-        closed = true;
-        clear();
-        buffer = NOTHING;
+        turn.begin();
+        try {
+            closed = true;
+            forget();
+            buffer = NOTHING;
+        } finally {
+            turn.end();
+        }
     }
 }

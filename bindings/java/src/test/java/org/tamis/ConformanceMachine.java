@@ -192,10 +192,8 @@ final class ConformanceMachine implements AutoCloseable {
             case "delete":
             case "merge":
             case "delete-range":
-                return write(command, a);
             case "delete-prefix":
-                keyspace(a.word(0)).deletePrefix(a.bytes(1));
-                return DONE;
+                return write(command, a);
             case "clear":
                 keyspace(a.word(0)).clear();
                 return DONE;
@@ -361,6 +359,9 @@ final class ConformanceMachine implements AutoCloseable {
                 case "merge":
                     keyspace.merge(a.bytes(1), a.bytes(2));
                     return DONE;
+                case "delete-prefix":
+                    keyspace.deletePrefix(a.bytes(1));
+                    return DONE;
                 default:
                     keyspace.deleteRange(a.optional(1), a.optional(2));
                     return DONE;
@@ -394,6 +395,9 @@ final class ConformanceMachine implements AutoCloseable {
             case "merge":
                 batch.merge(a.bytes(1), a.bytes(2));
                 return DONE;
+            case "delete-prefix":
+                batch.deletePrefix(a.bytes(1));
+                return DONE;
             default:
                 batch.deleteRange(a.optional(1), a.optional(2));
                 return DONE;
@@ -410,6 +414,9 @@ final class ConformanceMachine implements AutoCloseable {
                 return DONE;
             case "merge":
                 batch.merge(keyspace, a.bytes(1), a.bytes(2));
+                return DONE;
+            case "delete-prefix":
+                batch.deletePrefix(keyspace, a.bytes(1));
                 return DONE;
             default:
                 batch.deleteRange(keyspace, a.optional(1), a.optional(2));

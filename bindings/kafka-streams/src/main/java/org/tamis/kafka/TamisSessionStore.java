@@ -102,6 +102,10 @@ class TamisSessionStore extends SegmentedStore implements SessionStore<Bytes, by
 
     private KeyValueIterator<Windowed<Bytes>, byte[]> sessions(Bytes key, long earliestEnd, long latestStart, boolean forward) {
         byte[] bytes = notNull(key);
+        if (latestStart < 0) {
+            // As Kafka's own stores do.
+            throw new IllegalArgumentException("no session of " + name() + " starts at a negative time: " + latestStart);
+        }
         long first = Math.max(Math.max(earliestEnd, oldest()), 0);
         Range range = Range.all()
                 .from(KeyLayout.session(bytes, 0, first))

@@ -132,6 +132,7 @@ public final class TamisStores {
 
         Versioned(String name, Duration retention) {
             this.name = Objects.requireNonNull(name, "name");
+            TamisConfig.supplies(name);
             this.retention = millis("the history", retention);
         }
 
@@ -163,6 +164,7 @@ public final class TamisStores {
 
         KeyValue(String name, boolean timestamped) {
             this.name = Objects.requireNonNull(name, "name");
+            TamisConfig.supplies(name);
             this.timestamped = timestamped;
         }
 
@@ -199,6 +201,7 @@ public final class TamisStores {
                 boolean timestamped,
                 boolean indexed) {
             this.name = Objects.requireNonNull(name, "name");
+            TamisConfig.supplies(name);
             this.retention = millis("the retention", retention);
             this.windowSize = millis("the window", windowSize);
             this.retainDuplicates = retainDuplicates;
@@ -257,6 +260,7 @@ public final class TamisStores {
         /** {@code indexed}: for reads of short ranges of time. */
         Session(String name, Duration retention, boolean indexed) {
             this.name = Objects.requireNonNull(name, "name");
+            TamisConfig.supplies(name);
             this.retention = millis("the retention", retention);
             this.indexed = indexed;
         }

@@ -19,6 +19,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.NoSuchElementException;
+import java.util.Set;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.apache.kafka.common.config.ConfigException;
@@ -345,7 +346,7 @@ class StoreLifeTest {
     void optionsOfTheEngineComeFromTheConfiguration() {
         TamisStore store = opened(
                 (TamisStore) keyValueStore(),
-                Map.of("tamis.block_bytes", "8 KiB", "tamis.store.store.bits_per_key", "12.5", "tamis.store.other.no_such", "1"));
+                Map.of("tamis.block_bytes", "8 KiB", "tamis.store.store.bits_per_key", "12.5", "tamis.store.other.bits_per_key", "1"));
         String options = store.database().options();
         assertTrue(options.contains("block_bytes = 8 KiB"), options);
         assertTrue(options.contains("bits_per_key = 12.5"), options);
@@ -354,6 +355,14 @@ class StoreLifeTest {
                 Map.of("tamis.no_such_option", "1"), Map.of("tamis.block_bytes", "many"), Map.of("tamis.store.store.block_bytes", "-1"))) {
             assertThrows(ProcessorStateException.class, () -> opened(keyValueStore(), wrong));
         }
+        // Whichever store it names: misspelt, it was passed over without a word.
+        for (String wrong : List.of("tamis.store.store.bits_per_keys", "tamis.store.other.no_such", "tamis.store.store", "tamis.store.")) {
+            assertThrows(ConfigException.class, () -> opened(keyValueStore(), Map.of(wrong, "1")));
+        }
+        TamisStores.keyValueStore("to.be.opened");
+        Map<String, String> shared = Map.of(
+                "tamis.store.store.bits_per_key", "1", "tamis.store.stroe.bits_per_key", "1", "tamis.store.to.be.opened.block_bytes", "1");
+        assertEquals(Set.of("tamis.store.stroe.bits_per_key"), TamisConfig.strangers(shared));
         for (String wrong : List.of("many", "0", "-5", "")) {
             assertThrows(ConfigException.class, () -> opened(keyValueStore(), Map.of(TamisConfig.READ_MEMORY, wrong)));
             assertThrows(ConfigException.class, () -> opened(keyValueStore(), Map.of(TamisConfig.WRITE_MEMORY, wrong)));
