@@ -26,7 +26,8 @@
  * An iterator of a transaction ends with it: the next call with it fails with TAMIS_CODE_ENDED, and later ones find nothing.
  * There is nothing to initialise, and nothing to tear down.
  *
- * FORK. A process that forks must not use a database in the child.
+ * FORK. In a child that was forked off, objects of the parent's databases are of no use: calls fail with TAMIS_CODE_FORKED, and freeing or
+ * closing an object changes nothing for the parent. The child may open the database once the parent has closed it.
  */
 
 
@@ -85,6 +86,8 @@ enum tamis_code
   TAMIS_CODE_UNSUPPORTED_FORMAT = 16,
   // An option names a merge operator or compaction filter that is not there.
   TAMIS_CODE_UNREGISTERED_OPERATOR = 17,
+  // The directory holds somebody else's files, or is a file. Nothing was touched.
+  TAMIS_CODE_NOT_EMPTY = 18,
   // A name that no option has.
   TAMIS_CODE_UNKNOWN_OPTION = 20,
   // A value that the option does not accept, or options that contradict each other.

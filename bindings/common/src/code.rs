@@ -35,6 +35,8 @@ pub enum Code {
     UnsupportedFormat = 16,
     /// An option names a merge operator or compaction filter that is not there.
     UnregisteredOperator = 17,
+    /// The directory holds somebody else's files, or is a file. Nothing was touched.
+    NotEmpty = 18,
     /// A name that no option has.
     UnknownOption = 20,
     /// A value that the option does not accept, or options that contradict each other.
@@ -125,6 +127,7 @@ impl Code {
         Code::Incompatible,
         Code::UnsupportedFormat,
         Code::UnregisteredOperator,
+        Code::NotEmpty,
         Code::UnknownOption,
         Code::InvalidOption,
         Code::FixedOption,
@@ -185,6 +188,7 @@ impl Code {
             Code::Incompatible => "incompatible",
             Code::UnsupportedFormat => "unsupported-format",
             Code::UnregisteredOperator => "unregistered-operator",
+            Code::NotEmpty => "not-empty",
             Code::UnknownOption => "unknown-option",
             Code::InvalidOption => "invalid-option",
             Code::FixedOption => "fixed-option",

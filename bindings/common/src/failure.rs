@@ -94,6 +94,7 @@ impl From<StorageError> for Failure {
             StorageError::Io(_) if error.is_out_of_space() => Code::NoSpace,
             StorageError::Io(_) => Code::Io,
             StorageError::Corrupt(_) => Code::Corrupt,
+            StorageError::Forked { .. } => Code::Forked,
             _ => Code::Other,
         };
         Failure::of(code, &error)
@@ -130,6 +131,7 @@ impl From<OpenError> for Failure {
             OpenError::OpenHere { .. } => Code::OpenHere,
             OpenError::Changing { .. } => Code::Changing,
             OpenError::NotFound { .. } => Code::NoDatabase,
+            OpenError::Foreign { .. } | OpenError::NotEmpty { .. } => Code::NotEmpty,
             OpenError::Exists { .. } => Code::DatabaseExists,
             OpenError::Incompatible { .. } => Code::Incompatible,
             OpenError::Format { .. } => Code::UnsupportedFormat,

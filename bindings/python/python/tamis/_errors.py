@@ -93,6 +93,7 @@ _BY_CODE: dict[str, type[Error]] = {
     "forked": ClosedError,
     "no-database": NotFound,
     "database-exists": Exists,
+    "not-empty": Exists,
     "locked": Locked,
     "open-here": Locked,
     "incompatible": InvalidOption,

@@ -32,6 +32,8 @@ public enum ErrorCode {
     UNSUPPORTED_FORMAT(16, "unsupported-format"),
     /** An option names a merge operator or compaction filter that is not there. */
     UNREGISTERED_OPERATOR(17, "unregistered-operator"),
+    /** The directory holds somebody else's files, or is a file. Nothing was touched. */
+    NOT_EMPTY(18, "not-empty"),
     /** A name that no option has. */
     UNKNOWN_OPTION(20, "unknown-option"),
     /** A value that the option does not accept, or options that contradict each other. */

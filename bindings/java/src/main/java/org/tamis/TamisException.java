@@ -79,6 +79,7 @@ public class TamisException extends RuntimeException {
             case KEYSPACE_EXISTS:
             case PREPARED_EXISTS:
             case TARGET_EXISTS:
+            case NOT_EMPTY:
                 return new ExistsException(code, message, key, keyspace);
             case INVALID_ARGUMENT:
             case KEY_TOO_LONG:
