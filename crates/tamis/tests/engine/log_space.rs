@@ -208,6 +208,9 @@ fn small_flushes_and_checkpoints_need_few_log_blocks() {
 }
 
 /// A log is at most one step longer than its records, and steps are few.
+///
+/// On a busy machine the background thread creates the next log late, or between two looks at the sizes. The
+/// test counted no next log, and failed when there was one.
 #[test]
 fn space_is_reserved_in_growing_steps() {
     let fs = Watched::new();
@@ -215,11 +218,26 @@ fn space_is_reserved_in_growing_steps() {
     let mut most = 0;
     for i in 0..10_000u64 {
         db.put(i.to_be_bytes(), vec![7; 4000]).unwrap();
-        let stats = db.stats();
+        let began = std::time::Instant::now();
+        let stats = loop {
+            // A log that is being created has a file before it is counted.
+            let (files, stats) = (log_bytes(&fs, Path::new("/db")), db.stats());
+            if files == stats.log_allocated_bytes {
+                break stats;
+            }
+            assert!(began.elapsed().as_secs() < 60, "{files} and {} at {i}", stats.log_allocated_bytes);
+            std::thread::yield_now();
+        };
         let unused = stats.log_allocated_bytes - stats.log_bytes;
-        let (step, record) = ((256 << 10).max(stats.log_bytes / 2), 8 << 10);
-        assert!(unused <= step.min(4 * MIB) + record, "{unused} at {i}");
-        assert_eq!(log_bytes(&fs, Path::new("/db")), stats.log_allocated_bytes, "{i}");
+        let (first, record) = (256 << 10, 8 << 10);
+        let step = first.max(stats.log_bytes / 2).min(4 * MIB);
+        let next =
+            if fs.list(Path::new("/db")).unwrap().iter().filter(|name| is_log(Path::new(name))).count() > 1 {
+                first
+            } else {
+                0
+            };
+        assert!(unused <= step + next + record, "{unused} at {i}");
         most = most.max(unused);
     }
     assert!(most > 2 * MIB, "large logs take large steps: {most}");
