@@ -145,13 +145,15 @@ impl DbInner {
             !t.busy && !was_cleaned && within(t) && unclean(&t.meta)
         };
         let table = run.tables.iter().find(due)?;
+        // A small one stays one: what it was cut into would be joined again, and then rewritten again.
+        let full = keyspace.shaping.load().options.table_bytes;
+        let max_table_bytes = if table.bytes() > full { full } else { u64::MAX };
         Some(Plan {
             inputs: vec![PlanInput { level, run: run.id, tables: vec![table.id()] }],
             output_level: level,
             output: OutputRun::Into(run.id),
             range: table.range(),
-            // One for one: what it is cut into would be joined again, and then rewritten again.
-            max_table_bytes: u64::MAX,
+            max_table_bytes,
             borders: Vec::new(),
             edges: Vec::new(),
             reason: Reason::Manual,
