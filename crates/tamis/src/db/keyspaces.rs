@@ -219,10 +219,10 @@ impl DbInner {
         }
         // If the drop took effect after all, later writes to the keyspace would be lost.
         dropped.inspect_err(|error| self.health.suspend(error))?;
-        self.filled.remove(keyspace.id);
-        state.scheduler.note_dropped_keyspace(&keyspace);
         self.elastic.dropped(&keyspace.view.load().version);
         state.catalogue.remove(&keyspace);
+        self.filled.remove(keyspace.id);
+        state.scheduler.note_dropped_keyspace(&keyspace);
         self.history.forget(keyspace.id);
         if keyspace.is_timed() {
             self.expiry.configure(state.catalogue.keyspaces().values().map(|keyspace| &**keyspace));
