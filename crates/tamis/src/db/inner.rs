@@ -121,6 +121,7 @@ use crate::select::{Task, TreeFilter};
 use crate::table::ReaderConfig;
 use crate::table::cache::BlockCache;
 use crate::tree::edit::VersionEdit;
+use crate::tree::files::current_path;
 use crate::tree::open_table::{Garbage, OpenTable};
 use crate::tree::state::KeyspaceState;
 use crate::tree::version::Version;
@@ -484,6 +485,14 @@ impl DbInner {
         self.observer.record(Operation::ManifestEdit, sync::since(started));
         self.publish_edit(state, &edit, &opened, change);
         Ok(())
+    }
+
+    /// Fails if somebody has removed the database's files: what is written to them is lost.
+    pub(crate) fn check_named(&self) -> Result<(), StorageError> {
+        let path = current_path(&self.dir);
+        let found = self.fs.exists(&path).map_err(|e| StorageError::io("look for", &path, e))?;
+        let gone = || StorageError::io("find", &path, std::io::ErrorKind::NotFound.into());
+        found.then_some(()).ok_or_else(gone)
     }
 
     /// Adds to an edit what every edit records.

@@ -168,13 +168,16 @@ impl Handle {
         db.garbage.remove_all(&*db.fs);
         let healthy = healthy.and_then(|()| db.health.check());
         if let (Some(mut manifest), Ok(()), Ok(())) = (manifest, &closed, &healthy) {
-            closed = manifest
-                .append(&VersionEdit {
-                    times,
-                    hotness: db.elastic.hotness(),
-                    last_seq: Some(db.visible()),
-                    set_options,
-                    ..VersionEdit::default()
+            closed = db
+                .check_named()
+                .and_then(|()| {
+                    manifest.append(&VersionEdit {
+                        times,
+                        hotness: db.elastic.hotness(),
+                        last_seq: Some(db.visible()),
+                        set_options,
+                        ..VersionEdit::default()
+                    })
                 })
                 .and_then(|()| manifest.close())
                 .and_then(|()| last.map_or(Ok(()), |log| log.close().map(drop)));

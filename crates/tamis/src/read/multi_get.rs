@@ -117,16 +117,25 @@ impl<'a, 'k> Batch<'a, 'k> {
         for (place, key) in keys.iter().enumerate() {
             let key = LeanKey::new(key.as_ref(), cost);
             let cover = at.cover(key.key);
+            // All that tables have of the key is deleted.
+            let in_tables = cover == 0 || cover <= at.view.version.max_seq;
             if in_memory || !lean {
                 let mut lookup = KeyLookup::with_digest(&key, cover);
                 if let Some(answer) = lookup.search_memtables(at, *cost)? {
                     answers.set(place, answer);
                     continue;
                 }
+                if !in_tables {
+                    answers.set(place, lookup.nothing_left(at, *cost)?);
+                    continue;
+                }
                 if !lean || lookup.has_operands() {
                     open.push(Open { place, lookup, candidates: Candidates::new(), block: None });
                     continue;
                 }
+            }
+            if !in_tables {
+                continue;
             }
             if selector.samples() {
                 let mut lookup = KeyLookup::with_digest(&key, cover);
