@@ -473,6 +473,7 @@ impl Db {
     /// call.
     pub fn flush(&self) -> Result<(), AdminError> {
         let inner = self.inner();
+        inner.health.check_process()?;
         let mut all = inner.filled.list();
         all.extend(inner.state().scheduler.sealed());
         inner.flush(&all)
