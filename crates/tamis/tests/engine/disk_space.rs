@@ -212,7 +212,8 @@ fn drawn(fs: &FaultyFs, seed: u64) -> Full {
     let compaction =
         set("keyspace.compaction", &["leveling", "leveling", "lazy-leveling", "tiering", "fragmented"]);
     set("keyspace.max_memtables", &["2", "3"]);
-    set("reserve_bytes", &["0", "64 KiB", "64 MiB", "64 MiB"]);
+    // Without a reserve nothing is promised.
+    set("reserve_bytes", &["64 KiB", "64 KiB", "64 MiB", "64 MiB"]);
     set("recycled_logs", &["0", "2"]);
     set("durability", &["buffered", "buffered", "sync"]);
     if set("keyspace.level0_runs", &["2", "4"]) == "2" {
