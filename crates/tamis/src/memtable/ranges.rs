@@ -131,21 +131,29 @@ impl RangeMap {
 
 /// Cuts a map into what lies before `key` and the rest.
 fn split(link: &Link, key: &KeyBytes, priorities: &mut impl FnMut() -> u64) -> (Link, Link) {
+    let mut tail = None;
+    let (before, behind) = part(link, key, &mut tail);
+    // Joined here and not on the way: its priority may be above that of any node.
+    let tail = tail.map(|tombstone| Node { tombstone, priority: priorities(), left: None, right: None });
+    (before, join(tail.map(Arc::new), behind))
+}
+
+/// The same without the tail of the fragment that `key` cuts in two.
+fn part(link: &Link, key: &KeyBytes, tail: &mut Option<RangeTombstone>) -> (Link, Link) {
     let Some(node) = link else { return (None, None) };
     let fragment = &node.tombstone;
     if *fragment.start >= **key {
-        let (before, behind) = split(&node.left, key, priorities);
+        let (before, behind) = part(&node.left, key, tail);
         return (before, node.with(behind, node.right.clone()));
     }
     if !fragment.ends_behind(key) {
-        let (before, behind) = split(&node.right, key, priorities);
+        let (before, behind) = part(&node.right, key, tail);
         return (node.with(node.left.clone(), before), behind);
     }
+    *tail = Some(RangeTombstone { start: key.clone(), ..fragment.clone() });
     let head = RangeTombstone { end: Some(key.clone()), ..fragment.clone() };
-    let tail = RangeTombstone { start: key.clone(), ..fragment.clone() };
     let head = Node { tombstone: head, priority: node.priority, left: node.left.clone(), right: None };
-    let tail = Node { tombstone: tail, priority: priorities(), left: None, right: None };
-    (Some(Arc::new(head)), join(Some(Arc::new(tail)), node.right.clone()))
+    (Some(Arc::new(head)), node.right.clone())
 }
 
 /// Joins two maps, the first of which lies before the second.
