@@ -119,7 +119,14 @@ impl From<tamis::OpenError> for Failure {
             tamis::OpenError::Options(error) => error.into(),
             // The library speaks of an option; here a command does that.
             tamis::OpenError::NotFound { path } => Failure::missing(&path),
-            error @ tamis::OpenError::Exists { .. } => Failure::usage(error),
+            tamis::OpenError::NotEmpty { path, found } => Failure::usage(format!(
+                "there is no database in {}, and none is created among {found}; choose an empty directory, or give \
+                 `-o create_among_others=true`",
+                path.display()
+            )),
+            error @ (tamis::OpenError::Exists { .. } | tamis::OpenError::Foreign { .. }) => {
+                Failure::usage(error)
+            }
             other => Failure::database(other),
         }
     }

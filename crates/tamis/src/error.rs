@@ -147,7 +147,7 @@ fn at_line(line: &usize) -> String {
 }
 
 fn did_you_mean(near: &Option<&str>) -> String {
-    near.map_or_else(String::new, |near| format!(": did you mean `{near}`?"))
+    near.map_or_else(|| ";".into(), |near| format!("; did you mean `{near}`?"))
 }
 
 /// Why options were refused.
@@ -156,7 +156,7 @@ fn did_you_mean(near: &Option<&str>) -> String {
 pub enum OptionsError {
     /// A name that no option has.
     #[error(
-        "{}there is no option `{}`{}; `tamis options` lists all options",
+        "{}there is no option `{}`{} `tamis options` lists all options",
         at_line(line),
         name.escape_debug(),
         did_you_mean(near)

@@ -383,12 +383,25 @@ fn wrong_usage_exits_with_2_and_so_does_a_missing_database() {
 }
 
 /// They advised the option `create_if_missing`, which no command has, or spoke of a file OPTIONS in
-/// a file; some exited with 3.
+/// a file; some exited with 3, as all did for a directory of LevelDB's.
 #[test]
 fn a_path_without_a_database_is_wrong_usage_everywhere() {
     let place = Place::new();
     let file = place.path("file");
     std::fs::write(&file, "text\n").unwrap();
+    let (leveldb, others) = (place.path("leveldb"), place.path("others"));
+    let files = [
+        (&leveldb, "CURRENT", "MANIFEST-000002\n"),
+        (&leveldb, "LOCK", ""),
+        (&leveldb, "LOG", "2023/01/01-00:00:00.000000 1 Creating DB since it was missing.\n"),
+        (&leveldb, "MANIFEST-000002", "\x56\x02\x0c\x04\x1c\x00\x01\x1aleveldb.BytewiseComparator\x02\x00"),
+        (&leveldb, "000003.log", "not ours"),
+        (&others, "note.txt", "text\n"),
+    ];
+    for (dir, name, text) in files {
+        std::fs::create_dir_all(dir).unwrap();
+        std::fs::write(Path::new(dir).join(name), text).unwrap();
+    }
     let commands: [&[&str]; 15] = [
         &["get", "key"],
         &["scan"],
@@ -407,7 +420,12 @@ fn a_path_without_a_database_is_wrong_usage_everywhere() {
         &["advise", "--quick", "--workload", "get 50, put 50"],
     ];
     for words in commands {
-        for (path, says) in [(&place.path("nothing"), "there is no database in"), (&file, "is a file")] {
+        for (path, says) in [
+            (&place.path("nothing"), "there is no database in"),
+            (&file, "is a file"),
+            (&leveldb, "found a database of LevelDB or RocksDB"),
+            (&others, "found files of others: `note.txt`"),
+        ] {
             let mut command = tamis();
             command.args(words).args(["--db", path]);
             let ran = run(command, b"");
@@ -423,8 +441,19 @@ fn a_path_without_a_database_is_wrong_usage_everywhere() {
         let mut command = tamis();
         command.args(words).args(["--db", &file]);
         run(command, b"").fails(2, "is a file");
+        for (path, says) in [(&leveldb, "LevelDB"), (&others, "-o create_among_others=true")] {
+            let mut command = tamis();
+            command.args(words).args(["--db", path]);
+            run(command, b"").fails(2, says);
+        }
     }
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "text\n");
+    for (dir, name, text) in files {
+        assert_eq!(std::fs::read_to_string(Path::new(dir).join(name)).unwrap(), text);
+    }
+    for (dir, count) in [(&leveldb, 5), (&others, 1)] {
+        assert_eq!(std::fs::read_dir(dir).unwrap().count(), count);
+    }
 }
 
 #[test]

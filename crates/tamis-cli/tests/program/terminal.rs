@@ -36,7 +36,8 @@ fn on_terminal(mut command: Command, columns: u16) -> String {
 
 fn on_80(words: &[&str]) -> String {
     let mut command = tamis();
-    command.args(words);
+    // Colours would count as characters.
+    command.args(words).env("NO_COLOR", "1");
     on_terminal(command, 80)
 }
 

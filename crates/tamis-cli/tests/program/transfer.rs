@@ -146,7 +146,7 @@ fn damaged_and_incomplete_inputs_are_refused() {
     let ran = other.run_with_input("import", &[], &text.as_bytes()[..end]);
     let count = text[..end].lines().count() - 2;
     assert!(count > 1000 && ran.out.is_empty(), "{ran:?}");
-    let told = format!("{},{:03} entries before that were imported", count / 1000, count % 1000);
+    let told = format!("Imported before that: {},{:03} entries.", count / 1000, count % 1000);
     ran.fails(2, &told);
     assert_eq!(contents(&other.db())[1].1.len(), count);
     other.run_with_input("import", &[], text.as_bytes()).ok();

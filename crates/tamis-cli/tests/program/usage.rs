@@ -42,8 +42,9 @@ const COMMANDS: &[&str] = &[
 /// The names of the commands in a page of help.
 fn listed(help: &str) -> Vec<String> {
     let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-    let names =
-        commands.take_while(|line| !line.is_empty()).filter_map(|line| line.split_whitespace().next());
+    // What is indented further goes on about the command above.
+    let lines = commands.take_while(|line| !line.is_empty()).filter_map(|line| line.strip_prefix("  "));
+    let names = lines.filter_map(|line| line.split(' ').next().filter(|name| !name.is_empty()));
     names.filter(|name| *name != "help").map(str::to_owned).collect()
 }
 
