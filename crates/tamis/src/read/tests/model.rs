@@ -287,7 +287,8 @@ proptest! {
                     check(snapshot.of(db.default_keyspace()).range(bounds(walk)), walk, content);
                 }
             }
-            for i in 0..KEYS {
+            // The last key was never written nor deleted: memory alone may answer for all others.
+            for i in 0..=KEYS {
                 let value = db.get(key(i)).unwrap();
                 prop_assert_eq!(value.as_deref(), model.get(&key(i)).map(Vec::as_slice));
             }
