@@ -238,6 +238,8 @@ impl CompactionPolicy for Dropping {
 fn let_drop(keyspace: &Keyspace) {
     let options = keyspace.options();
     keyspace.inner.shaping.store(Arc::new(Shaping { options, policy: Box::new(Dropping) }));
+    // Snapshots pin the views of those keyspaces alone that the catalogue lists.
+    keyspace.handle.inner.state().catalogue.policy_changed(keyspace.inner.id);
 }
 
 #[test]

@@ -116,12 +116,23 @@ fn the_tree_is_small_and_shallow() {
     }
     ranges.map().for_each(|_| fragments += 1);
     assert_eq!(fragments, 1);
-    for (name, at) in [("ascending", (|i| 2 * i) as fn(u16) -> u16), ("descending", |i| 40_000 - 2 * i)] {
+    // The last three cut fragments in two.
+    let shapes: [(&str, fn(u16) -> (u16, u16)); 5] = [
+        ("ascending", |i| (2 * i, 2 * i + 1)),
+        ("descending", |i| (40_000 - 2 * i, 40_001 - 2 * i)),
+        ("pieces, ascending", |i| if i == 0 { (0, 50_000) } else { (2 * i, 2 * i + 1) }),
+        ("pieces, descending", |i| if i == 0 { (0, 50_000) } else { (40_000 - 2 * i, 40_001 - 2 * i) }),
+        ("nested", |i| (i, 50_000 - i)),
+    ];
+    for (name, shape) in shapes {
         let ranges = Ranges::default();
         for i in 0..20_000 {
-            ranges.insert(range(at(i), Some(at(i) + 1), u64::from(i) + 1));
+            let (start, end) = shape(i);
+            ranges.insert(range(start, Some(end), u64::from(i) + 1));
         }
-        let depth = depth(&ranges.map().root);
+        let root = ranges.map().root;
+        check_invariants(&root);
+        let depth = depth(&root);
         assert!(depth < 60, "{name}: {depth}");
     }
 }
