@@ -10,7 +10,7 @@ use tamis::options::ReadMode;
 use tamis::{Durability, Options, OptionsError};
 use tamis_bench::bench::{Bench, BenchConfig};
 use tamis_bench::pattern::PatternSpec;
-use tamis_bench::report::{bench_table, compaction_table, grouped};
+use tamis_bench::report::{bench_table, compaction_table, counted, grouped};
 use tamis_bench::sample::Sample;
 use tamis_bench::shapes::{self, ShapeChoice};
 use tamis_bench::workload::ZIPF_EXPONENT;
@@ -293,12 +293,12 @@ fn compare_shapes(
         return Ok(Outcome::Done);
     }
     let head = format!(
-        "{} {} keys of {} bytes, values of {}, written twice; reads: medians of {} rounds\n\n",
+        "{} {} keys of {} bytes, values of {}, written twice; reads: medians of {}\n\n",
         grouped(config.keys.len()),
         config.keys.name(),
         config.keys.key_bytes().round(),
         config.value_bytes.describe(),
-        config.repeats.max(1),
+        counted(config.repeats.max(1).into(), "rounds"),
     );
     out.page(&head, 0)?;
     let width = out.width();

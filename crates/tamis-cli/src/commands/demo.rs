@@ -247,9 +247,10 @@ fn page(measurements: &[Measurement], rounds: u32, width: usize) -> String {
     }
     let runs = measurements.first().map_or(0, |m| m.runs);
     format!(
-        "{}\n{runs} sorted runs; medians of {rounds} rounds, modes alternating; every answer was checked against the \
-         sample\n\n",
-        table.within(width)
+        "{}\n{}; medians of {}, modes alternating; every answer was checked against the sample\n\n",
+        table.within(width),
+        counted(runs as u64, "sorted runs"),
+        counted(rounds.into(), "rounds")
     )
 }
 
