@@ -16,6 +16,7 @@ use serde_json::Value;
 /// # Panics
 ///
 /// If that cannot be done: what lacks the notice must not be handed out.
+#[expect(clippy::print_stdout, reason = "a build script talks to Cargo on its standard output")]
 pub fn write(file: &Path) {
     let var =
         |name: &str| std::env::var(name).unwrap_or_else(|_| panic!("cargo sets {name} for build scripts"));
