@@ -271,6 +271,30 @@ fn small_flushes_of_ascending_keys_leave_few_tables() {
     assert_eq!((tables(&db), db.iter().count()), (1, 3000));
 }
 
+/// A large flush is moved to the last level as one table. When that was cleaned, it stayed one table, whatever its size:
+/// what it was cut into could have been joined again.
+#[test]
+fn a_compaction_by_hand_cuts_a_large_flush_and_leaves_a_small_one_whole() {
+    let value = |i: u16| -> Vec<u8> {
+        (0..100).map(|n| (u32::from(i) * 100 + n).wrapping_mul(2_654_435_761).to_be_bytes()[1]).collect()
+    };
+    for (keys, expected) in [(20, 1..=1), (1000, 20..=40)] {
+        let db = Db::open("/db", options(1)).unwrap();
+        (0..keys).for_each(|i| db.put(key(i), value(i)).unwrap());
+        db.flush().unwrap();
+        assert_eq!(tables(&db), 1);
+        let snapshot = db.snapshot();
+        db.compact().unwrap();
+        drop(snapshot);
+        // Again and again: nothing is left to clean or to join.
+        for _ in 0..2 {
+            db.compact().unwrap();
+            assert!(expected.contains(&tables(&db)), "{} tables of {keys} keys", tables(&db));
+        }
+        assert!((0..keys).all(|i| db.get(key(i)).unwrap().as_deref() == Some(&value(i)[..])));
+    }
+}
+
 /// The same with an opening for each ten records, as the program has them.
 #[test]
 fn openings_with_a_few_ascending_records_each_leave_few_tables() {
