@@ -2,6 +2,7 @@
 //! it. In a tree with a global filter, tables have a key list in place of a filter, or neither.
 
 use crate::sync::{Mutex, Process};
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -51,7 +52,7 @@ pub(crate) enum TableFilter {
 /// next flush, or within a second.
 #[derive(Debug)]
 pub(crate) struct Garbage {
-    files: Mutex<Vec<PathBuf>>,
+    files: Mutex<VecDeque<PathBuf>>,
     /// Held while files are removed.
     removing: Mutex<()>,
     /// The process that opened the database: in the child of a fork nothing is garbage.
@@ -84,7 +85,7 @@ impl Garbage {
     }
 
     pub(crate) fn push(&self, path: PathBuf) {
-        self.files.lock().push(path);
+        self.files.lock().push_back(path);
     }
 
     /// Removes the files. What was there before the call is gone after it, whoever removed it; a file that cannot be removed is tried
@@ -102,20 +103,22 @@ impl Garbage {
     }
 
     fn remove(&self, fs: &dyn FileSystem) {
-        let mut left = Vec::new();
+        let mut left = VecDeque::new();
+        // In the order in which they were added: a table goes before the blob files that it refers to, or what is left by
+        // a crash could not be opened without its manifest.
         while let Some(path) = self.pop() {
             if let Err(e) = fs.remove(&path)
                 && e.kind() != std::io::ErrorKind::NotFound
             {
                 log::debug!("could not remove {}: {e}; it is tried again", path.display());
-                left.push(path);
+                left.push_back(path);
             }
         }
         self.files.lock().append(&mut left);
     }
 
     fn pop(&self) -> Option<PathBuf> {
-        self.files.lock().pop()
+        self.files.lock().pop_front()
     }
 }
 
