@@ -34,11 +34,6 @@ const MOST_SNAPSHOTS: usize = 100;
 /// The most iterators that are held.
 const MOST_ITERATORS: usize = 4;
 
-/// Whether the shape of the trees is checked once nothing is left to compact; see [`World::check_shape`].
-const CHECKS_SHAPE: bool = false;
-/// The tables that a tree may have beyond those that its bytes account for.
-const TABLES_BESIDE: u64 = 16;
-
 /// Carries out the history of `seed`.
 ///
 /// # Panics
@@ -581,12 +576,10 @@ impl World {
 
     fn settle(&mut self) {
         self.db().settle().expect("in-memory write");
-        if CHECKS_SHAPE {
-            self.check_shape();
-        }
+        self.check_shape();
     }
 
-    /// Checks the policies' promise about small tables: a tree has at most as many as its bytes by half of `table_bytes`, and a few.
+    /// Checks the policies' promise about tables, which says how many small ones there may be.
     fn check_shape(&self) {
         for stats in self.db().stats().keyspaces {
             let options = self.db().keyspace(&stats.name).expect("it is there").options();
@@ -595,10 +588,10 @@ impl World {
             }
             let runs = stats.levels.iter().flat_map(|level| &level.runs);
             let tables: u64 = runs.map(|run| run.tables as u64).sum();
-            let most = stats.table_bytes / (options.table_bytes / 2) + TABLES_BESIDE;
+            let most = stats.promise.tables.expect("all policies promise a number") as u64;
             assert!(
                 tables <= most,
-                "{} ({:?}): {tables} tables of {} bytes together",
+                "{} ({:?}): {tables} tables of {} bytes together, {most} promised",
                 stats.name,
                 options.compaction,
                 stats.table_bytes

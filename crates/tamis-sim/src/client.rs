@@ -392,7 +392,8 @@ impl Client {
 /// Returns the bytes of all trees and memtables, and the space that they take with logs, readers, and what is being merged.
 fn stated(db: &Db) -> (u64, u64) {
     let stats = db.stats();
-    let trees: u64 = stats.keyspaces.iter().map(|ks| ks.table_bytes + ks.blob_bytes + ks.memtable_bytes).sum();
+    let trees: u64 =
+        stats.keyspaces.iter().map(|ks| ks.table_bytes + ks.blob_bytes + ks.memtable_bytes).sum();
     let merges: u64 = stats.jobs.iter().map(|job| job.bytes_in).sum();
     let readers = stats.readers_table_bytes + stats.readers_blob_bytes;
     let logs = stats.log_allocated_bytes + stats.retained_log_bytes;

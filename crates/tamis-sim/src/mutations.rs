@@ -24,8 +24,8 @@ const MUTATIONS: &[Mutation] = &[
         story: "a value that is written among deleted keys does not cut the gap that iterators jump over",
         edits: &[Edit {
             file: "crates/tamis/src/db/commit.rs",
-            find: r#"view.gaps.written(batch.ops().filter_map(|op| live_key(&op.ok()?, *id)));"#,
-            replace: r#"view.gaps.written(batch.ops().filter_map(|op| live_key(&op.ok()?, *id)).take(0));"#,
+            find: r#"view.gaps.written(batch.ops().filter_map(|op| live_key(&op.ok()?, id)));"#,
+            replace: r#"view.gaps.written(batch.ops().filter_map(|op| live_key(&op.ok()?, id)).take(0));"#,
         }],
     },
     Mutation {
@@ -216,9 +216,9 @@ const MUTATIONS: &[Mutation] = &[
         name: "floor-too-high",
         story: "logs of memtables that wait for their flush are dropped",
         edits: &[Edit {
-            file: "crates/tamis/src/db/catalogue.rs",
-            find: r#"slot.first_log.load(Ordering::Relaxed)).min();"#,
-            replace: r#"slot.first_log.load(Ordering::Relaxed)).max();"#,
+            file: "crates/tamis/src/db/flush.rs",
+            find: r#"slot.first_log.load(Relaxed)).min()"#,
+            replace: r#"slot.first_log.load(Relaxed)).max()"#,
         }],
     },
     Mutation {
