@@ -42,11 +42,14 @@ struct Held {
     file: File,
 }
 
+/// The locks, and the number of the next.
+type Locks = (Vec<Held>, u64);
+
 /// The locks that this process holds, and the number of the next.
-static HELD: Mutex<(Vec<Held>, u64)> = Mutex::new((Vec::new(), 0));
+static HELD: Mutex<Locks> = Mutex::new((Vec::new(), 0));
 
 /// A panic leaves nothing half done: each change is one call.
-fn held() -> MutexGuard<'static, (Vec<Held>, u64)> {
+fn held() -> MutexGuard<'static, Locks> {
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -125,7 +128,7 @@ fn open_locked(_: &Places, _: &Path) -> io::Result<Option<(File, Identity)>> {
 #[cfg(unix)]
 thread_local! {
     /// The guard of [`HELD`] from before a fork until after it.
-    static OVER_A_FORK: std::cell::RefCell<Option<MutexGuard<'static, (Vec<Held>, u64)>>> =
+    static OVER_A_FORK: std::cell::RefCell<Option<MutexGuard<'static, Locks>>> =
         const { std::cell::RefCell::new(None) };
 }
 
