@@ -112,6 +112,7 @@ impl Throttle {
 
     /// Slows down, stalls and seals memtables so that `bytes` for the keyspaces `written` have room. Writes that only free space (`frees`)
     /// do not wait for compactions that find no room: nothing else may ever give them some.
+    #[expect(clippy::too_many_arguments, reason = "the only caller has them all at hand")]
     pub(crate) fn make_room(
         &self,
         log: &Log,
