@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tamis.h"
@@ -413,6 +414,55 @@ static void a_relative_path_survives_a_change_of_directory(void) {
   CHECK(chdir(here) == 0);
 }
 
+static void a_child_of_a_fork_can_use_nothing_and_keeps_nobody_out(void) {
+  tamis_db *db = open_new("fork", NULL);
+  CHECK(tamis_put(db, NULL, "k", 1, "v", 1, NULL));
+  tamis_snapshot *snapshot = tamis_snapshot_new(db, NULL);
+  tamis_iter *iter = tamis_iter_range(db, NULL, NULL, NULL, 0, NULL, 0, NULL);
+  tamis_transaction *transaction = tamis_begin(db, TAMIS_ISOLATION_SNAPSHOT, NULL, NULL);
+  CHECK(snapshot != NULL && iter != NULL && transaction != NULL);
+  CHECK(tamis_transaction_put(transaction, NULL, "t", 1, "v", 1, NULL));
+  int ready[2], done[2];
+  CHECK(pipe(ready) == 0 && pipe(done) == 0);
+  pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    const int32_t forked = TAMIS_CODE_FORKED;
+    const void *key, *value;
+    size_t key_len, value_len;
+    char byte = 'r';
+    close(ready[0]), close(done[1]);
+    FAILS(forked, tamis_put(db, NULL, "c", 1, "v", 1, &error));
+    FAILS(forked, tamis_contains(db, NULL, NULL, "k", 1, &error));
+    FAILS(forked, tamis_contains(db, NULL, snapshot, "k", 1, &error));
+    FAILS(forked, tamis_iter_next(iter, &key, &key_len, &value, &value_len, &error));
+    FAILS(forked, tamis_transaction_commit(transaction, NULL, &error));
+    FAILS(forked, tamis_flush(db, NULL, &error));
+    tamis_transaction_free(transaction), tamis_iter_free(iter), tamis_snapshot_free(snapshot);
+    /* Lives with the handle until the parent has opened the database again, or has ended. */
+    CHECK(write(ready[1], &byte, 1) == 1);
+    CHECK(read(done[0], &byte, 1) == 1);
+    tamis_db_free(db);
+    _exit(0);
+  }
+  char byte = 0;
+  int status = 0;
+  close(ready[1]), close(done[0]);
+  CHECK(read(ready[0], &byte, 1) == 1);
+  CHECK(tamis_transaction_commit(transaction, NULL, NULL));
+  tamis_transaction_free(transaction), tamis_iter_free(iter), tamis_snapshot_free(snapshot);
+  CHECK(tamis_close(db, NULL));
+  tamis_db_free(db);
+  db = open_new("fork", NULL);
+  CHECK(tamis_contains(db, NULL, NULL, "t", 1, NULL) == TAMIS_ANSWER_YES);
+  CHECK(tamis_contains(db, NULL, NULL, "c", 1, NULL) == TAMIS_ANSWER_NO);
+  CHECK(write(done[1], &byte, 1) == 1);
+  CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  close(ready[0]), close(done[1]);
+  CHECK(tamis_put(db, NULL, "k", 1, "w", 1, NULL) && tamis_close(db, NULL));
+  tamis_db_free(db);
+}
+
 int main(int count, char **arguments) {
   if (count != 2) return 2;
   base = arguments[1];
@@ -425,6 +475,7 @@ int main(int count, char **arguments) {
   databases_share_memory();
   arguments_that_are_too_long_are_errors();
   a_relative_path_survives_a_change_of_directory();
+  a_child_of_a_fork_can_use_nothing_and_keeps_nobody_out();
   printf("api: passed, version %s\n", tamis_version());
   return 0;
 }

@@ -311,6 +311,34 @@ def test_a_child_must_open_anew_and_harms_nothing(path) -> None:
     assert (answer.stdout, answer.stderr) == ("[b'a', b'b', b'c']\n", "")
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_living_child_keeps_nobody_out(path) -> None:
+    """The child holds the parent's database, and lives until the parent has closed it and opened it again."""
+    code = textwrap.dedent(
+        f"""
+        import os, tamis
+        db = tamis.open({str(path)!r})
+        db[b"a"] = b"1"
+        theirs, ours = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(ours)
+            os.read(theirs, 1)
+            os._exit(0 if db.closed else 1)
+        os.close(theirs)
+        db.close()
+        with tamis.open({str(path)!r}) as db:
+            db[b"b"] = b"1"
+            print(list(db))
+            os.close(ours)
+            assert os.waitpid(child, 0)[1] == 0
+        """
+    )
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (answer.stdout, answer.stderr) == ("[b'a', b'b']\n", "")
+
+
 def test_what_is_open_at_the_end_of_the_interpreter_is_closed(path) -> None:
     code = textwrap.dedent(
         f"""

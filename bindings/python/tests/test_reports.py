@@ -46,7 +46,7 @@ def test_an_explanation_names_the_steps_of_a_read(db: tamis.Database) -> None:
     assert absent.outcome.kind == "absent" and absent.steps[-1].filter in ("no", "not_asked")
 
 
-def test_reports_know_every_field_of_the_engine(db: tamis.Database, monkeypatch) -> None:
+def test_reports_know_every_field_of_the_engine(db: tamis.Database, path, monkeypatch) -> None:
     """Fields that only a newer engine has are ignored; that this one has none of them is checked here."""
     seen = []
 
@@ -60,6 +60,8 @@ def test_reports_know_every_field_of_the_engine(db: tamis.Database, monkeypatch)
     db.flush()
     with db.snapshot():
         db.stats(), db.tables(), db.explain(b"k"), db.verify()
+    db.close()
+    tamis.verify(path), tamis.salvage(path, dry_run=True)
     assert len({kind for kind, _ in seen}) > 10
     optional = {_reports.ExplainStep, _reports.ExplainOutcome}
     for kind, names in seen:
@@ -110,8 +112,10 @@ def test_salvage_restores_what_can_be_read(path) -> None:
     next(path.glob("MANIFEST-*")).unlink()
     with pytest.raises(tamis.Error):
         tamis.open(path)
-    assert tamis.salvage(path, dry_run=True).dry_run
+    plan = tamis.salvage(path, dry_run=True)
+    assert plan.dry_run and plan.moved == ()
     report = tamis.salvage(path)
+    assert "CURRENT" in dict(report.moved) and all((path / kept).exists() for _, kept in report.moved)
     assert report.rebuilt and report.entries_kept == 1000 and report.tables[0].fate
     with tamis.open(path) as db:
         assert len(db) == 1000

@@ -1126,9 +1126,12 @@ class SalvageReport(_Report):
     losses: tuple[str, ...]
     #: What is wrong with CURRENT and the manifest, in words; empty if nothing is.
     manifest: tuple[str, ...]
+    #: What was done: the files that got a second name, each with that name, by name. Empty if nothing was changed.
+    moved: tuple[tuple[str, str], ...]
     #: Other notable findings, none of them a loss.
     notes: tuple[str, ...]
-    #: Names of other files that are set aside: manifests, filter files, a damaged CURRENT.
+    #: Names of other files that are set aside, or copied before they are replaced: manifests, filter files, blob files, CURRENT,
+    #: OPTIONS.
     others: tuple[str, ...]
     #: Whether the tree had to be rebuilt from the tables found, because the manifest does not describe it (any more).
     rebuilt: bool

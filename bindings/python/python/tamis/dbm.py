@@ -159,7 +159,8 @@ def open(
     """Open the database ``file``.
 
     ``flag``: "r" opens an existing database for reading, "w" for reading and writing; "c" creates it if it is not there; "n" always
-    begins with an empty one. An "n" removes a regular file of the name, and all keys of a database, but no other directory.
+    begins with an empty one. An "n" removes a regular file of the name, and all keys of a database. A directory with files of others is
+    refused.
     ``mode``: the access bits of a new directory, to which those for searching it are added where reading is permitted.
 
     Raises:
