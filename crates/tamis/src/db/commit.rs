@@ -587,7 +587,8 @@ impl DbInner {
             }
             self.seal(log, keyspaces)
         };
-        self.throttle.make_room(&self.log, log, &directory, &written, bytes, &frees, &seal)
+        let written = written.iter().filter_map(|id| directory.get(id));
+        self.throttle.make_room(&self.log, log, written, bytes, &frees, &seal)
     }
 
     /// Notes when deletes were written, if they are to go within some time.

@@ -31,7 +31,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use crate::compaction::policy::Pressure;
-use crate::db::catalogue::Directory;
 use crate::db::counters::WriteCounters;
 use crate::db::filled::Filled;
 use crate::db::health::Health;
@@ -39,7 +38,6 @@ use crate::db::inner::{KeyspaceInner, State};
 use crate::db::log::{Current, Log};
 use crate::db::monitor::Monitor;
 use crate::error::{StorageError, WriteError};
-use crate::ids::KeyspaceId;
 use crate::memory::writes::{InMemtables, WriteMembership, Writer};
 use crate::memtable::ChunkPool;
 use crate::observe::events::Event;
@@ -112,19 +110,17 @@ impl Throttle {
 
     /// Slows down, stalls and seals memtables so that `bytes` for the keyspaces `written` have room. Writes that only free space (`frees`)
     /// do not wait for compactions that find no room: nothing else may ever give them some.
-    #[expect(clippy::too_many_arguments, reason = "the only caller has them all at hand")]
-    pub(crate) fn make_room(
+    pub(crate) fn make_room<'k>(
         &self,
         log: &Log,
         current: &mut Current,
-        directory: &Directory,
-        written: &[KeyspaceId],
+        written: impl Iterator<Item = &'k Arc<KeyspaceInner>>,
         bytes: usize,
         frees: &dyn Fn() -> bool,
         seal: Seal<'_>,
     ) -> Result<(), WriteError> {
         let mut rate = None;
-        for keyspace in written.iter().filter_map(|id| directory.get(id)) {
+        for keyspace in written {
             rate = slower(rate, self.rate(keyspace, frees)?);
             let full = {
                 let view = keyspace.view.load();
