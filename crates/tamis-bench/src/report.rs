@@ -66,14 +66,14 @@ impl Table {
         let lead: usize = widths[..names].iter().map(|width| width + GAP.len()).sum();
         let mut tables: Vec<Vec<usize>> = vec![(0..names).collect()];
         let mut taken = lead;
-        for column in names..widths.len() {
+        for (column, own) in widths.iter().enumerate().skip(names) {
             let last = tables.last_mut().expect("never empty");
-            if last.len() > names && taken + widths[column] > width {
+            if last.len() > names && taken + own > width {
                 tables.push((0..names).collect());
                 taken = lead;
             }
             tables.last_mut().expect("never empty").push(column);
-            taken = taken.saturating_add(widths[column] + GAP.len());
+            taken = taken.saturating_add(own + GAP.len());
         }
         let tables: Vec<String> = tables.iter().map(|columns| self.part(columns, &widths)).collect();
         tables.join("\n")
