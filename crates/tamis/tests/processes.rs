@@ -256,7 +256,7 @@ fn a_fork_at_any_moment_leaves_a_child_that_ends() {
                     let mut round = 0u64;
                     while !done.load(std::sync::atomic::Ordering::Relaxed) {
                         db.put(format!("{thread} {}", round % 100), vec![1; 500]).unwrap();
-                        if round % 50 == 0 {
+                        if round.is_multiple_of(50) {
                             db.flush().unwrap();
                         }
                         let snapshot = db.snapshot();

@@ -28,8 +28,11 @@ const LEVELDB_MANIFEST: &[u8] = b"\x56\xf9\xb8\xf8\x1c\x00\x01\x01\x1aleveldb.By
 /// A log of LevelDB with one record.
 const LEVELDB_LOG: &[u8] = b"\x01\x02\x03\x04\x15\x00\x01\x01\0\0\0\0\0\0\0\x01\0\0\0\x01\x03key\x05value";
 
+/// A file's name, and what is in it.
+type NamedFile = (&'static str, &'static [u8]);
+
 /// The files that each engine makes, named and begun as its sources and its own databases have them.
-fn others() -> Vec<(&'static str, Vec<(&'static str, &'static [u8])>)> {
+fn others() -> Vec<(&'static str, Vec<NamedFile>)> {
     let leveldb: Vec<(&str, &[u8])> = vec![
         ("CURRENT", b"MANIFEST-000004\n"),
         ("MANIFEST-000004", LEVELDB_MANIFEST),

@@ -223,7 +223,7 @@ fn a_transaction_outlives_two_full_memtables_with_default_options() {
         }
         db.flush().unwrap();
     }
-    assert!(db.stats().transaction_history_bytes >= 2 * memtable_bytes as u64);
+    assert!(db.stats().transaction_history_bytes >= 2 * memtable_bytes);
     tx.commit().expect("nothing that it has read was written");
 }
 

@@ -117,7 +117,8 @@ fn the_tree_is_small_and_shallow() {
     ranges.map().for_each(|_| fragments += 1);
     assert_eq!(fragments, 1);
     // The last three cut fragments in two.
-    let shapes: [(&str, fn(u16) -> (u16, u16)); 5] = [
+    type Shape = fn(u16) -> (u16, u16);
+    let shapes: [(&str, Shape); 5] = [
         ("ascending", |i| (2 * i, 2 * i + 1)),
         ("descending", |i| (40_000 - 2 * i, 40_001 - 2 * i)),
         ("pieces, ascending", |i| if i == 0 { (0, 50_000) } else { (2 * i, 2 * i + 1) }),
