@@ -443,7 +443,9 @@ static void a_child_of_a_fork_can_use_nothing_and_keeps_nobody_out(void) {
     CHECK(write(ready[1], &byte, 1) == 1);
     CHECK(read(done[0], &byte, 1) == 1);
     tamis_db_free(db);
-    _exit(0);
+    /* What the child has of the parent's objects is left alone, and valgrind would look for it at an exit. */
+    execlp("true", "true", (char *)NULL);
+    _exit(1);
   }
   char byte = 0;
   int status = 0;
