@@ -203,7 +203,8 @@ impl DbInner {
             if interrupt::is_interrupted() {
                 return Err(AdminError::Interrupted);
             }
-            self.room.refresh(&*self.fs, &self.dir);
+            // Anew: the caller may just have made room.
+            self.room.ask(&*self.fs, &self.dir);
             let mut state = self.state();
             self.health.check_writable()?;
             if cancel.is_cancelled() {
