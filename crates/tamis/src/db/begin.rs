@@ -26,6 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::collections::{HashMap, HashSet};
 use crate::db::catalogue::Directory;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::log::NextLog;
@@ -255,12 +256,13 @@ impl DbInner {
     ) -> Result<(), NotBegun> {
         // A global filter may already be in use: add the keys to it first, with no rebuild until the version that needs it is
         // in place.
-        let tables_of = |id: KeyspaceId| -> Vec<Arc<OpenTable>> {
-            let tables = flushed.tables.iter().filter(|(keyspace, _)| *keyspace == id);
-            tables.map(|(_, table)| table.clone()).collect()
-        };
+        let mut tables_of: HashMap<KeyspaceId, Vec<Arc<OpenTable>>> = HashMap::default();
+        for (keyspace, table) in &flushed.tables {
+            tables_of.entry(*keyspace).or_default().push(table.clone());
+        }
+        let tables_of = |id: KeyspaceId| tables_of.get(&id).map_or(&[][..], Vec::as_slice);
         let _work: Vec<_> = match self.is_waiting() {
-            true => keyspaces.values().map(|ks| ks.filter.insert_flushed(&tables_of(ks.id))).collect(),
+            true => keyspaces.values().map(|ks| ks.filter.insert_flushed(tables_of(ks.id))).collect(),
             false => Vec::new(),
         };
         let mut log = self.lock_log();
@@ -282,11 +284,12 @@ impl DbInner {
         let opened: Vec<_> = flushed.tables.iter().map(|(_, table)| table.clone()).collect();
         let fresh = |keyspace: &KeyspaceInner| keyspace.fresh_memtable(0);
         self.publish_edit(&mut state, &edit, &opened, |keyspace, old| {
-            let is_fresh = in_memory.contains(&keyspace);
+            let is_fresh = in_memory.binary_search(&keyspace).is_ok();
             Memtables::new(if is_fresh { fresh(&keyspaces[&keyspace]) } else { old.active.clone() })
         });
         // Data in memory that is hidden from every reader is in no table.
-        for id in in_memory.iter().filter(|id| !flushed.tables.iter().any(|(keyspace, _)| keyspace == *id)) {
+        let in_tables: HashSet<KeyspaceId> = flushed.tables.iter().map(|(keyspace, _)| *keyspace).collect();
+        for id in in_memory.iter().filter(|id| !in_tables.contains(id)) {
             let keyspace = &keyspaces[id];
             keyspace.replace_memtables(Memtables::new(fresh(keyspace)));
         }

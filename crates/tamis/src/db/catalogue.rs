@@ -145,6 +145,9 @@ struct Unsettled {
 }
 
 /// A keyspace whose tree an edit has changed, with its view before and after.
+/// Tables that are open and not in a version yet.
+pub(crate) type Opened = HashMap<TableId, Arc<OpenTable>>;
+
 pub(crate) type Published = (Arc<KeyspaceInner>, Arc<View>, Arc<View>);
 
 /// The durable tree and its keyspaces.
@@ -273,17 +276,13 @@ impl Catalogue {
         (self.tree, self.manifest_number) = (tree, manifest_number);
     }
 
-    /// Returns the version of a keyspace that the tree describes, built from the tables of a former one and `opened`.
-    pub(crate) fn followed(
-        &self,
-        keyspace: &KeyspaceInner,
-        old: &Version,
-        opened: &HashMap<TableId, Arc<OpenTable>>,
-    ) -> Arc<Version> {
-        let old_tables: HashMap<TableId, &Arc<OpenTable>> =
+    /// Returns the version of a keyspace that the tree describes, built from the tables of a
+    /// former one and `opened`, in time that is proportional to the keyspace's own tables.
+    pub(crate) fn version(&self, keyspace: &KeyspaceInner, old: &Version, opened: &Opened) -> Arc<Version> {
+        let known: HashMap<TableId, &Arc<OpenTable>> =
             old.tables.iter().map(|table| (table.meta.id, table)).collect();
         Version::build(&self.tree.keyspaces[&keyspace.id], Some(old), |id| {
-            let table = opened.get(&id).or_else(|| old_tables.get(&id).copied());
+            let table = opened.get(&id).or_else(|| known.get(&id).copied());
             table.expect("every table of the tree is open").clone()
         })
     }
@@ -367,9 +366,10 @@ impl Catalogue {
             edit.added.iter().map(|a| a.0).chain(edit.removed.iter().map(|r| r.0)).collect();
         touched.sort_unstable();
         touched.dedup();
+        let opened = opened.iter().map(|table| (table.meta.id, table.clone())).collect();
         let publish = |keyspace: &Arc<KeyspaceInner>| {
             let old = keyspace.view.load_full();
-            let version = self.version(keyspace, &old.version, opened);
+            let version = self.version(keyspace, &old.version, &opened);
             let kept: HashSet<TableId> = version.tables.iter().map(|t| t.meta.id).collect();
             for table in old.version.tables.iter().filter(|t| !kept.contains(&t.meta.id)) {
                 table.mark_obsolete();
@@ -387,17 +387,8 @@ impl Catalogue {
         if keyspace.is_dropped() || !self.tree.keyspaces.contains_key(&keyspace.id) {
             return;
         }
-        let version = self.version(keyspace, &view.version, &[]);
+        let version = self.version(keyspace, &view.version, &Opened::default());
         keyspace.replace_view(Arc::new(keyspace.view_of(view.memtables.clone(), version)));
-    }
-
-    /// Returns the version that the durable tree describes, built from tables that are already open.
-    fn version(&self, keyspace: &KeyspaceInner, old: &Version, opened: &[Arc<OpenTable>]) -> Arc<Version> {
-        let known: HashMap<TableId, &Arc<OpenTable>> =
-            old.tables.iter().chain(opened).map(|t| (t.meta.id, t)).collect();
-        Version::build(&self.tree.keyspaces[&keyspace.id], Some(old), |id| {
-            (*known.get(&id).expect("every table of a durable version is open")).clone()
-        })
     }
 
     /// Records that the state on disk is unknown.

@@ -21,6 +21,9 @@ pub(crate) struct Filled(Mutex<List>);
 
 #[derive(Debug, Default)]
 struct List {
+    /// How often all of them were asked for.
+    #[cfg(test)]
+    lists: usize,
     keyspaces: BTreeMap<KeyspaceId, (LogId, Arc<KeyspaceInner>)>,
     by_log: BTreeSet<(LogId, KeyspaceId)>,
 }
@@ -52,7 +55,16 @@ impl Filled {
 
     /// Returns the keyspaces, in the order of their numbers.
     pub(crate) fn list(&self) -> Vec<Arc<KeyspaceInner>> {
+        #[cfg(test)]
+        {
+            self.0.lock().lists += 1;
+        }
         self.0.lock().keyspaces.values().map(|(_, keyspace)| keyspace.clone()).collect()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn lists(&self) -> usize {
+        self.0.lock().lists
     }
 
     /// Returns the keyspaces whose active memtables hold back this log or an earlier one.

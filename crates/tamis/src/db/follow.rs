@@ -59,6 +59,7 @@ use super::background::{Workers, guarded};
 use crate::collections::{HashMap, HashSet};
 use crate::db::Db;
 use crate::db::beside::{ATTEMPTS, Doubts, pause};
+use crate::db::catalogue::Opened;
 use crate::db::consumers::CONSUMERS_KEYSPACE;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::live_files::Ends;
@@ -100,7 +101,7 @@ pub(crate) struct Follower {
     /// The epochs of keyspaces with global filters.
     settled: HashMap<KeyspaceId, Settled>,
     /// Tables that an attempt opened and that are in no version yet.
-    opened: HashMap<TableId, Arc<OpenTable>>,
+    opened: Opened,
     /// Keyspaces likewise.
     newcomers: HashMap<KeyspaceId, Arc<KeyspaceInner>>,
     ends: Ends,
@@ -441,7 +442,7 @@ impl Follower {
             let memtables = self.logs.memtables_of(keyspace, tree.floor_of(stored), &old.memtables);
             if changed.contains(&keyspace.id) {
                 let memtables = memtables.unwrap_or_else(|| old.memtables.clone());
-                let version = state.catalogue.followed(keyspace, &old.version, &self.opened);
+                let version = state.catalogue.version(keyspace, &old.version, &self.opened);
                 let new = Arc::new(keyspace.view_with_values(memtables, version));
                 keyspace.replace_view(new.clone());
                 published.push((keyspace.clone(), old, new));

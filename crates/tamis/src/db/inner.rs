@@ -70,6 +70,7 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwap;
 use tamis_model::engine::Workload;
 
+use crate::collections::HashSet;
 use crate::compaction::filters::FilterBits;
 use crate::compaction::shape::{LevelShape, RunShape, Shape, TableShape};
 use crate::compaction::versions::Rules;
@@ -540,14 +541,16 @@ impl DbInner {
                 .get(id)
                 .map_or_else(String::new, |keyspace| keyspace.name().to_owned())
         };
+        let removed: HashSet<_> = edit.removed.iter().copied().collect();
+        let added: HashSet<_> = edit.added.iter().map(|(id, _, _, meta)| (*id, meta.id)).collect();
         for (id, level, _, meta) in &edit.added {
-            if !edit.removed.contains(&(*id, meta.id)) {
+            if !removed.contains(&(*id, meta.id)) {
                 let (keyspace, table, level, bytes) = (name(id), meta.id, *level as usize, meta.file_bytes);
                 self.observer.raise(|| Event::TableCreated { keyspace, table, level, bytes });
             }
         }
         for (id, table) in &edit.removed {
-            if !edit.added.iter().any(|(keyspace, _, _, meta)| (keyspace, &meta.id) == (id, table)) {
+            if !added.contains(&(*id, *table)) {
                 let (keyspace, table) = (name(id), *table);
                 self.observer.raise(|| Event::TableRemoved { keyspace, table });
             }

@@ -317,9 +317,18 @@ impl DbInner {
         let free = self.room.ask(&*self.fs, &self.dir);
         self.log.note_free(free);
         let Some(free) = free.filter(|_| !self.reserve.is_full()) else { return };
-        let to_flush = self.bytes_to_flush().max(size).saturating_add(growth);
-        let needed = for_tables(to_flush).saturating_add(growth.saturating_mul(2));
-        let is_short = |free: u64| free.saturating_add(self.reserve.held()) < needed;
+        let needed = |to_flush: u64| {
+            let to_flush = to_flush.max(size).saturating_add(growth);
+            for_tables(to_flush).saturating_add(growth.saturating_mul(2))
+        };
+        let is_less = |free: u64, needed: u64| free.saturating_add(self.reserve.held()) < needed;
+        // The keyspaces are visited only where space is scarce. No entry takes more than twice as
+        // much in a table as in a memtable.
+        if !is_less(free, needed(2 * (self.chunks.active() + self.chunks.sealed()))) {
+            return;
+        }
+        let needed = needed(self.bytes_to_flush());
+        let is_short = |free: u64| is_less(free, needed);
         if !is_short(free)
             || self.log.give_back() && self.room.ask(&*self.fs, &self.dir).is_none_or(|free| !is_short(free))
         {

@@ -99,6 +99,23 @@ fn the_manifest_grows_by_what_has_changed_whatever_else_there_is() {
     }
 }
 
+/// Each time that a log had grown by 16 KiB, the memtables of all keyspaces were added up: a put
+/// beside 10,000 that hold something took 1.7 times as long as a put beside one.
+#[test]
+fn a_put_visits_no_other_keyspace_while_there_is_space() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), Options::default()).unwrap();
+    create(&db, 1..20);
+    for i in 1..20 {
+        db.keyspace(&format!("keyspace {i:04}")).unwrap().put("key", "value").unwrap();
+    }
+    let before = db.inner().filled.lists();
+    (0..2000).for_each(|i| db.put(format!("{i}"), [7; 100]).unwrap());
+    // The flush thread may look once or twice, at most every 100 ms.
+    let lists = db.inner().filled.lists() - before;
+    assert!(lists < 10, "{lists} in {} KiB of log", 2000 / 10);
+}
+
 /// Idle keyspaces hold back no log, and what is in no table is found at the next opening.
 #[test]
 fn logs_are_kept_for_the_keyspaces_that_need_them_and_no_longer() {
