@@ -184,6 +184,12 @@ impl Drop for Lock {
 }
 
 impl FileSystem for FaultyFs {
+    /// May fail like any other operation. Directories keep their names here, so paths still do.
+    fn hold(&self, dir: &Path) -> io::Result<Option<Arc<dyn FileSystem>>> {
+        self.operate(OpClass::Read)?.dir(&parts(dir)?)?;
+        Ok(None)
+    }
+
     fn create(&self, path: &Path, _usage: Usage) -> io::Result<Box<dyn WriteFile>> {
         let file = self.operate(OpClass::Name)?.create(&parts(path)?)?;
         Ok(Box::new(Writer { fs: self.clone(), file, written: 0 }))

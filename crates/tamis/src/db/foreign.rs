@@ -91,7 +91,7 @@ pub(crate) fn look_at(fs: &dyn FileSystem, dir: &Path) -> Result<Place, OpenErro
                 disguised.push(name);
             }
             // The manifest of a creation that a crash interrupted may lack any of its bytes.
-            Some(FileKind::Manifest(_)) if !has("CURRENT") && is_void(fs, &dir.join(name)) => {}
+            Some(FileKind::Manifest(_)) if !has("CURRENT") && is_unfinished(fs, &dir.join(name)) => {}
             Some(FileKind::Manifest(_)) => disguised.push(name),
             Some(_) => {}
         }
@@ -154,9 +154,10 @@ fn ends(fs: &dyn FileSystem, path: &Path, start: u64, end: u64) -> io::Result<(V
     Ok((first, last))
 }
 
-/// Reports whether a file is empty or begins with zeros.
-fn is_void(fs: &dyn FileSystem, path: &Path) -> bool {
-    ends(fs, path, MARK, 0).is_ok_and(|(start, _)| start.iter().all(|byte| *byte == 0))
+/// Reports whether a file may be a manifest of which a crash kept no byte, or only the first few.
+fn is_unfinished(fs: &dyn FileSystem, path: &Path) -> bool {
+    ends(fs, path, MARK, 0)
+        .is_ok_and(|(start, _)| start.iter().all(|byte| *byte == 0) || wal::begins_mark(&start))
 }
 
 /// Reports whether a name is that of a file that may be in any directory: hidden ones (of editors, of the desktop, sockets), and what

@@ -19,6 +19,11 @@ pub(crate) fn is_marked(start: &[u8]) -> bool {
     start.starts_with(&MAGIC)
 }
 
+/// Reports whether these are the first bytes of [such a file](is_marked), but not enough to tell.
+pub(crate) fn begins_mark(start: &[u8]) -> bool {
+    start.len() < MAGIC.len() && MAGIC.starts_with(start)
+}
+
 /// The offset of a record's type byte: after the checksum and the head check.
 pub(super) const TYPE_AT: usize = 12;
 

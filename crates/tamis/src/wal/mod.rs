@@ -24,7 +24,7 @@ pub(crate) mod double;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use format::{HEADER_BYTES, LogHeader, LogKind, is_marked};
+pub(crate) use format::{HEADER_BYTES, LogHeader, LogKind, begins_mark, is_marked};
 pub(crate) use reader::{End, LogReader, ReadOptions, Record, is_header_of};
 pub(crate) use writer::LogWriter;
 

@@ -184,6 +184,21 @@ fn a_database_is_created_among_others_on_request_only() {
     }
 }
 
+/// Of a creation, a crash may leave the first bytes of the manifest. They were taken for a file of
+/// others, and the directory could not be opened any more.
+#[test]
+fn what_is_left_of_a_creation_is_not_a_file_of_others() {
+    for len in 0..=8 {
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path(), &[("MANIFEST-000002", &b"TAMISLOG"[..len]), ("LOCK", b"")]);
+        let db = Db::open(dir.path(), Options::default()).unwrap();
+        db.put("key", "value").unwrap();
+    }
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), &[("MANIFEST-000002", b"TAMISSED")]);
+    assert!(matches!(Db::open(dir.path(), Options::default()), Err(OpenError::Foreign { .. })));
+}
+
 /// Salvage kept no copy of the `CURRENT` that it replaced, and did not say what it had moved.
 #[test]
 fn salvage_says_what_it_moved_and_overwrites_nothing() {
