@@ -124,7 +124,7 @@ impl Workers {
         Ok(workers)
     }
 
-    /// Waits for all threads that work; `state.closing` must be set. Returns what [`end_events`](Self::end_events) takes.
+    /// Waits for all threads that work; the gate must have ended. Returns what [`end_events`](Self::end_events) takes.
     pub(crate) fn join(mut self) -> Workers {
         for thread in self.work.drain(..) {
             if thread.join().is_err() {
@@ -153,7 +153,7 @@ fn flush_loop(db: &DbInner) {
             memory.balance();
         }
         let mut state = db.state();
-        if state.closing {
+        if db.gate.has_ended() {
             return;
         }
         match ToFlush::next(db, &mut state) {
@@ -173,7 +173,7 @@ fn flush_loop(db: &DbInner) {
                 db.seal_deletes_if_full();
                 state = db.state();
                 db.save_times(&mut state);
-                if !state.closing && matches!(ToFlush::next(db, &mut state), ToFlush::Nothing) {
+                if !db.gate.has_ended() && matches!(ToFlush::next(db, &mut state), ToFlush::Nothing) {
                     drop(db.monitor.wait_for_retry(state));
                 }
             }
@@ -215,8 +215,8 @@ enum ToFlush {
 
 impl ToFlush {
     fn next(db: &DbInner, state: &mut State) -> ToFlush {
-        match db.health.check() {
-            Err(WriteError::Suspended { .. }) if db.health.resume_is_due() => ToFlush::Everything,
+        match db.gate.check() {
+            Err(WriteError::Suspended { .. }) if db.gate.resume_is_due() => ToFlush::Everything,
             Err(_) => ToFlush::Nothing,
             Ok(()) => state
                 .scheduler
@@ -244,11 +244,11 @@ fn compaction_loop(db: &DbInner) {
         // Without the lock: the file system may be slow.
         db.room.refresh(&*db.fs, &db.dir);
         let mut state = db.state();
-        if state.closing {
+        if db.gate.has_ended() {
             return;
         }
         // Filters first: that is quick, and it is what reads need most.
-        if db.health.stopped().is_none()
+        if db.gate.stopped().is_none()
             && let Some((keyspace, task)) = state.next_filter_work()
         {
             state.filters.start(keyspace.id);
@@ -258,7 +258,7 @@ fn compaction_loop(db: &DbInner) {
         }
         // Not twice in a row: compactions must not wait for as long as keys are deleted.
         if !std::mem::take(&mut walked)
-            && !db.health.cancels()
+            && !db.gate.cancels()
             && let Some((keyspace, stretch)) = db.next_deletions(&state)
         {
             walked = true;
@@ -266,7 +266,7 @@ fn compaction_loop(db: &DbInner) {
             guarded(db, "a walk over deleted keys", || db.walk_over_deletions(&keyspace, &stretch));
             continue;
         }
-        let next = match db.health.cancels() {
+        let next = match db.gate.cancels() {
             true => None,
             false => db.next_compaction(&mut state).or_else(|| db.next_for_reads(&mut state)),
         };
@@ -284,16 +284,16 @@ fn compaction_loop(db: &DbInner) {
 fn sync_loop(db: &DbInner) {
     let Durability::Every(period) = db.options.durability else { return };
     let mut state = db.state();
-    while !state.closing {
+    while !db.gate.has_ended() {
         // The condition variable is shared: sleep out the period, whatever the signal.
         let started = sync::now();
-        while sync::since(started) < period && !state.closing {
+        while sync::since(started) < period && !db.gate.has_ended() {
             let left = period.saturating_sub(sync::since(started)).max(Duration::from_micros(100));
             state = db.monitor.wait_for(state, left);
         }
         drop(state);
         let mut log = db.lock_log();
-        if db.health.check().is_ok() {
+        if db.gate.check().is_ok() {
             // A failure has suspended writes.
             let _ = db.log.sync(&mut log);
         }

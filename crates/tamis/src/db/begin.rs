@@ -23,7 +23,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::collections::{HashMap, HashSet};
@@ -34,22 +33,13 @@ use crate::error::{StorageError, WriteError};
 use crate::ids::{DEFAULT_KEYSPACE, KeyspaceId, LogId};
 use crate::io::write_file_atomically;
 use crate::read::Memtables;
-use crate::sync::{self, Mutex};
+use crate::sync;
 use crate::tree::edit::VersionEdit;
 use crate::tree::files::{self, FileKind, first_log_path, options_path, table_path};
 use crate::tree::open_table::OpenTable;
 
 /// How long the error of an attempt is repeated if the disk has no more room than it had then.
 const RETRY: Duration = Duration::from_secs(1);
-
-/// Whether the session has begun, and the state needed to begin it.
-#[derive(Debug, Default)]
-pub(crate) struct Beginning {
-    waiting: AtomicBool,
-    /// Why the last attempt failed. A leaf: any thread may ask, whatever it holds.
-    cause: Mutex<String>,
-    pending: Mutex<Pending>,
-}
 
 /// The state that a session needs to begin.
 #[derive(Debug, Default)]
@@ -104,31 +94,21 @@ impl From<StorageError> for NotBegun {
 }
 
 impl DbInner {
-    /// Reports whether the session has not begun for lack of room.
-    pub(crate) fn is_waiting(&self) -> bool {
-        self.beginning.waiting.load(Ordering::Acquire)
-    }
-
-    /// Returns why the session has not begun, if it has not.
-    pub(crate) fn waits_because(&self) -> Option<String> {
-        self.is_waiting().then(|| self.beginning.cause.lock().clone())
-    }
-
     /// Like [`check_writable`](Self::check_writable), but also begins the session if it has not begun. Not to be called with
     /// any lock held.
     pub(crate) fn check_ready(&self) -> Result<(), WriteError> {
-        self.health.check_writable()?;
+        self.gate.check_writable()?;
         self.check_begun()
     }
 
     /// Begins the session if it has not begun. Not to be called with any lock held.
     pub(crate) fn check_begun(&self) -> Result<(), WriteError> {
-        if self.is_waiting() { self.begin_late() } else { Ok(()) }
+        if self.gate.is_waiting() { self.begin_late() } else { Ok(()) }
     }
 
     /// For a background thread that has nothing else to do.
     pub(crate) fn retry_beginning(&self) {
-        if self.is_waiting() && self.health.check_writable().is_ok() {
+        if self.gate.is_waiting() && self.gate.check_writable().is_ok() {
             // The next write reports the error to its caller.
             let _ = self.begin_late();
         }
@@ -139,10 +119,10 @@ impl DbInner {
         self.warn(format!(
             "opened without room to write: reads work, writes fail until there is room: {error}"
         ));
-        *self.beginning.cause.lock() = error.to_string();
+        let mut beginning = self.beginning.lock();
+        self.gate.wait(&error);
         pending.failed = Some(self.failure(error));
-        *self.beginning.pending.lock() = pending;
-        self.beginning.waiting.store(true, Ordering::Release);
+        *beginning = pending;
     }
 
     fn failure(&self, error: StorageError) -> (StorageError, Instant, Option<u64>) {
@@ -150,8 +130,8 @@ impl DbInner {
     }
 
     fn begin_late(&self) -> Result<(), WriteError> {
-        let mut pending = self.beginning.pending.lock();
-        if !self.is_waiting() {
+        let mut pending = self.beginning.lock();
+        if !self.gate.is_waiting() {
             return Ok(());
         }
         if let Some((error, when, free)) = &pending.failed {
@@ -169,7 +149,7 @@ impl DbInner {
                 }
                 self.remove_unneeded(&pending.files);
                 // Not before: a log that is begun and rolled meanwhile may have the number of an empty one that was found.
-                self.beginning.waiting.store(false, Ordering::Release);
+                self.gate.begin();
                 pending.in_doubt.drain(..).for_each(|path| self.garbage.push(path));
                 *pending = Pending::default();
                 drop(pending);
@@ -179,8 +159,8 @@ impl DbInner {
                 Ok(())
             }
             Err(NotBegun::Unchanged(error) | NotBegun::Unknown(error)) => {
+                self.gate.wait(&error);
                 let cause = error.to_string();
-                self.beginning.cause.lock().clone_from(&cause);
                 let more_room = error.is_out_of_space() && self.find_room();
                 pending.failed = (!more_room).then(|| self.failure(error));
                 Err(WriteError::Suspended { cause })
@@ -261,13 +241,13 @@ impl DbInner {
             tables_of.entry(*keyspace).or_default().push(table.clone());
         }
         let tables_of = |id: KeyspaceId| tables_of.get(&id).map_or(&[][..], Vec::as_slice);
-        let _work: Vec<_> = match self.is_waiting() {
+        let _work: Vec<_> = match self.gate.is_waiting() {
             true => keyspaces.values().map(|ks| ks.filter.insert_flushed(tables_of(ks.id))).collect(),
             false => Vec::new(),
         };
         let mut log = self.lock_log();
         // Under the log lock: a database that is being closed no longer begins.
-        self.health.check_writable().map_err(NotBegun::Stopped)?;
+        self.gate.check_writable().map_err(NotBegun::Stopped)?;
         if pending.first_log.is_none() {
             // If the log gets its name but the name cannot be synced, the next attempt must not add a second empty log.
             let id = *pending.empty_log.get_or_insert_with(|| self.numbers.take());

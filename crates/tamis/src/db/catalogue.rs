@@ -28,7 +28,7 @@ use arc_swap::{ArcSwap, Guard};
 
 use crate::collections::{HashMap, HashSet, SharedMap};
 use crate::db::begin::NotBegun;
-use crate::db::health::Health;
+use crate::db::gate::Gate;
 use crate::db::images::FilterFiles;
 use crate::db::inner::KeyspaceInner;
 use crate::error::StorageError;
@@ -157,7 +157,7 @@ pub(crate) struct Catalogue {
     fs: Arc<dyn FileSystem>,
     garbage: Arc<Garbage>,
     numbers: Arc<FileNumbers>,
-    health: Arc<Health>,
+    gate: Arc<Gate>,
     filter_files: Arc<FilterFiles>,
     /// `None` before the session has begun, in a database that is open read-only, and once the database is closed.
     manifest: Option<Manifest>,
@@ -175,7 +175,7 @@ impl Catalogue {
         (dir, fs): (PathBuf, &Arc<dyn FileSystem>),
         garbage: &Arc<Garbage>,
         numbers: &Arc<FileNumbers>,
-        health: &Arc<Health>,
+        gate: &Arc<Gate>,
         filter_files: &Arc<FilterFiles>,
         (tree, manifest_number): (ManifestState, u64),
         keyspaces: Directory,
@@ -188,7 +188,7 @@ impl Catalogue {
             fs: fs.clone(),
             garbage: garbage.clone(),
             numbers: numbers.clone(),
-            health: health.clone(),
+            gate: gate.clone(),
             filter_files: filter_files.clone(),
             manifest: None,
             manifest_number,
@@ -314,7 +314,7 @@ impl Catalogue {
             return Err(self.refuses("the database is closed".to_owned()));
         }
         // After a panic the tree in memory may be in any state.
-        let prepared = match self.health.stopped() {
+        let prepared = match self.gate.stopped() {
             Some(cause) => Err(self.refuses(format!("nothing is changed after an earlier failure: {cause}"))),
             None => self.settle().and_then(|()| {
                 complete(self, &mut edit);

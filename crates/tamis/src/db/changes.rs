@@ -192,7 +192,7 @@ impl Changes {
     pub fn poll(&mut self) -> Result<Option<Change>, ChangesError> {
         let handle = self.handle.clone();
         let db = &*handle.inner;
-        db.health.check_process()?;
+        db.gate.check_process()?;
         loop {
             let limit = self.limit(db);
             if self.next > limit {
@@ -214,7 +214,7 @@ impl Changes {
         let started = sync::now();
         loop {
             // First, since a write may be acknowledged until then.
-            let ended = match self.handle.inner.health.check_writable() {
+            let ended = match self.handle.inner.gate.check_writable() {
                 Err(WriteError::Closed) => Some(ChangesError::Closed),
                 Err(error @ WriteError::Poisoned { .. }) => Some(ChangesError::Write(error)),
                 _ => None,
@@ -435,10 +435,10 @@ impl Db {
     pub fn changes(&self, since: u64) -> Result<Changes, ChangesError> {
         self.check_process()?;
         let db = self.inner();
-        if db.read_only {
+        if db.gate.is_read_only() {
             return Err(ChangesError::ReadOnly);
         }
-        if let Some(cause) = db.waits_because() {
+        if let Some(cause) = db.gate.held_up().filter(|_| db.gate.is_waiting()) {
             return Err(WriteError::Suspended { cause }.into());
         }
         let last = db.visible();

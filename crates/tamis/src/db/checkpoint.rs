@@ -40,7 +40,7 @@ impl DbInner {
 
     /// Sets `made` once the directory is this checkpoint's own.
     fn write_checkpoint(&self, target: &Path, made: &mut bool) -> Result<(), AdminError> {
-        if self.read_only {
+        if self.gate.is_read_only() {
             return Err(WriteError::ReadOnly.into());
         }
         self.check_ready()?;
@@ -51,10 +51,10 @@ impl DbInner {
         }
         // Nothing is written while the log is held; after rolling it, every log that matters is complete and immutable.
         let mut log = self.lock_log();
-        self.health.check_writable()?;
+        self.gate.check_writable()?;
         self.log.roll(&mut log).and_then(|()| self.log.sync_rolled())?;
         let mut state = self.state();
-        self.health.check_writable()?;
+        self.gate.check_writable()?;
         *made = true;
         create_dir_durably(&*self.fs, target)?;
         let link = |from: &Path, to: &Path| self.fs.link_or_copy(from, to).map_err(|e| io("link", to, e));

@@ -396,7 +396,7 @@ impl DbInner {
         sync: bool,
         condition: Option<&Arc<Condition>>,
     ) -> Result<(), WriteError> {
-        self.health.check_process()?;
+        self.gate.check_process()?;
         let is_timed = sync || condition.is_some() || latency::is_due() || self.observer.times_all();
         let timed = is_timed.then(|| self.begin_timed(&batch, sync, condition.is_some()));
         let result = self.commit_untimed(batch, sync, condition);
@@ -472,7 +472,7 @@ impl DbInner {
         let last;
         let targets = {
             let mut log = self.log.lock();
-            self.health.check_writable()?;
+            self.gate.check_writable()?;
             self.make_room(&mut log, &[batch], bytes)?;
             if self.committer.turns.are_taken() && !self.wait_for_flights(&log) {
                 return Err(panicked());
@@ -523,7 +523,7 @@ impl DbInner {
         mut members: Members<'_>,
         sync: bool,
     ) -> Result<(), WriteError> {
-        self.health.check_writable()?;
+        self.gate.check_writable()?;
         if !members.conditions.is_empty() {
             self.leave_out_refused(log, &mut members);
             if members.batches.is_empty() {
@@ -634,7 +634,7 @@ impl Drop for InFlight<'_> {
         // Only in a panic after the append.
         if self.ticket.is_some() {
             // First: nobody writes after those who waited in vain.
-            self.db.health.stop(&PANICKED);
+            self.db.gate.stop(&PANICKED);
             self.db.committer.give_up();
             self.db.monitor.poison(&PANICKED);
         }

@@ -160,7 +160,7 @@ impl DbInner {
     /// Returns the next compaction of any keyspace.
     pub(crate) fn next_compaction(&self, state: &mut State) -> Option<(Arc<KeyspaceInner>, Plan)> {
         // Without room for a manifest nothing can be changed.
-        if self.is_waiting() || self.background.is_paused() {
+        if self.gate.is_waiting() || self.background.is_paused() {
             return None;
         }
         for keyspace in state.scheduler.rounds.next(state.catalogue.keyspaces()) {

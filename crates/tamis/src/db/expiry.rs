@@ -308,7 +308,7 @@ impl DbInner {
     /// Stores new samples if that has not been done for a while: a memtable may take days to fill. For an otherwise idle
     /// background thread.
     pub(crate) fn save_times(&self, state: &mut State) {
-        let stopped = state.closing || !state.catalogue.is_open() || self.health.stopped().is_some();
+        let stopped = self.gate.cancels() || !state.catalogue.is_open();
         if !stopped && self.expiry.is_save_due(state.catalogue.tree().times.newest()) {
             // On failure they are saved with a later edit.
             let none = |_, _: &Memtables| unreachable!("no tables change");

@@ -345,7 +345,7 @@ impl DbInner {
 
     /// Waits until no keyspace's filter has work under way or due.
     pub(crate) fn settle_filters(&self) -> Result<(), AdminError> {
-        self.health.check_process()?;
+        self.gate.check_process()?;
         let mut state = self.state();
         let State { filters, catalogue, .. } = &mut *state;
         filters.note_all(catalogue);
@@ -357,10 +357,10 @@ impl DbInner {
                 self.elastic.settle();
                 return Ok(());
             }
-            match self.read_only {
-                true if state.closing => return Err(WriteError::Closed.into()),
+            match self.gate.is_read_only() {
+                true if self.gate.has_ended() => return Err(WriteError::Closed.into()),
                 true => {}
-                false => self.health.check_writable()?,
+                false => self.gate.check_writable()?,
             }
             state = self.monitor.wait(state);
         }
@@ -371,7 +371,7 @@ impl DbInner {
         loop {
             let task = {
                 let mut state = self.state();
-                if state.closing {
+                if self.gate.has_ended() {
                     return;
                 }
                 let task = state.next_filter_work();

@@ -87,7 +87,7 @@ impl DbInner {
     pub(crate) fn seal_as_asked(&self) {
         let Some(keyspace) = self.throttle.asked_to_seal() else { return };
         let Some(mut log) = self.try_lock_log() else { return };
-        if self.health.check().is_err() {
+        if self.gate.check().is_err() {
             return;
         }
         // After a failure the request stands, and is tried again in a second.
@@ -119,7 +119,7 @@ impl DbInner {
     /// log.
     pub(crate) fn try_seal(&self, due: &[Arc<KeyspaceInner>]) {
         let Some(mut log) = self.try_lock_log() else { return };
-        if self.health.check().is_ok() {
+        if self.gate.check().is_ok() {
             // A failure has suspended writes, or it is tried again.
             let _ = self.seal(&mut log, due);
         }

@@ -150,7 +150,7 @@ enum Attempt {
 impl DbInner {
     /// See [`Db::catch_up`](crate::Db::catch_up).
     pub(crate) fn catch_up(&self) -> Result<SeqNo, OpenError> {
-        self.health.check_process()?;
+        self.gate.check_process()?;
         let Some(follower) = &self.follower else {
             return Err(OpenError::NotFollower { path: self.dir.clone() });
         };
@@ -243,7 +243,7 @@ pub(super) fn follow_loop(db: &DbInner) {
     let mut last = sync::now();
     let mut failure = String::new();
     let mut state = db.state();
-    while !state.closing {
+    while !db.gate.has_ended() {
         if let Some((keyspace, task)) = state.next_filter_work() {
             state.filters.start(keyspace.id);
             drop(state);

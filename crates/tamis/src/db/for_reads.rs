@@ -107,7 +107,7 @@ impl DbInner {
     pub(crate) fn next_for_reads(&self, state: &mut State) -> Option<(Arc<KeyspaceInner>, Plan)> {
         let no_writes = state.read_debts.idle_timer.has_lasted(self.visible(), sync::now(), IDLE_TIME);
         let idle = state.scheduler.is_idle();
-        if self.background.is_paused() || self.is_waiting() {
+        if self.background.is_paused() || self.gate.is_waiting() {
             return None;
         }
         for keyspace in state.scheduler.rounds.in_turn(state.catalogue.keyspaces()) {

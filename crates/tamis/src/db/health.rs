@@ -21,237 +21,20 @@
 //!
 //! A caller waiting for a flush or compaction that has failed twice in a row is not kept waiting: it gets the reason, also as
 //! [`WriteError::Suspended`], and may retry at any time.
-//!
-//! # Threads
-//!
-//! Writers check a few atomic bytes ([`Health`]); the reasons are behind leaf mutexes. Writes may be suspended with or without the
-//! `log` lock held. Only the flush thread resumes them, and takes `log` to begin the new log: a group leader that found no suspension
-//! finishes its group in the old log first.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use crate::db::counters::WriteCounters;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
-use crate::db::scheduler::{Backoff, RETRY};
-use crate::error::{StorageError, WriteError};
+use crate::error::StorageError;
 use crate::ids::{KeyspaceId, LogId};
 use crate::observe::Observer;
 use crate::observe::events::Event;
 use crate::read::{MemtableSlot, Memtables};
 use crate::select::TakenEpoch;
-use crate::sync::{Condvar, Mutex, Process};
+use crate::sync::Mutex;
 use crate::tree::edit::VersionEdit;
 use crate::tree::open_table::OpenTable;
-
-/// Whether writes may proceed, and if not, why.
-#[derive(Debug)]
-pub(crate) struct Health {
-    dir: PathBuf,
-    /// The process that opened the database.
-    process: Process,
-    read_only: bool,
-    /// The database is being closed: stalled writers must release the log.
-    leaving: AtomicBool,
-    /// No write is accepted any more. Set under the log's lock.
-    closed: AtomicBool,
-    /// Whether the fields below need checking. Set after them; publishes nothing.
-    ailing: AtomicBool,
-    stopped: OnceLock<String>,
-    suspended: Mutex<Option<Suspension>>,
-    counters: Arc<WriteCounters>,
-    observer: Arc<Observer>,
-    /// The [monitor](super::monitor)'s.
-    changed: Arc<Condvar>,
-}
-
-/// A suspension of writes until the logs are replaced.
-#[derive(Clone, Debug)]
-struct Suspension {
-    cause: String,
-    /// The log begun in place of the abandoned ones.
-    begun: Option<LogId>,
-    /// The backoff if the last attempt to resume failed.
-    backoff: Option<Backoff>,
-}
-
-impl Health {
-    pub(crate) fn new(
-        dir: &Path,
-        read_only: bool,
-        counters: &Arc<WriteCounters>,
-        observer: &Arc<Observer>,
-    ) -> Health {
-        Health {
-            dir: dir.to_owned(),
-            process: Process::current(),
-            read_only,
-            leaving: AtomicBool::new(false),
-            closed: AtomicBool::new(false),
-            ailing: AtomicBool::new(false),
-            stopped: OnceLock::new(),
-            suspended: Mutex::default(),
-            counters: counters.clone(),
-            observer: observer.clone(),
-            changed: Arc::default(),
-        }
-    }
-
-    pub(crate) fn changed(&self) -> Arc<Condvar> {
-        self.changed.clone()
-    }
-
-    /// Reports whether this process opened the database, and not one that it was forked from.
-    #[inline]
-    pub(crate) fn is_ours(&self) -> bool {
-        self.process.is_current()
-    }
-
-    /// Returns an error in the child of a fork. There, locks may be held for ever by threads that do not exist, so this comes before
-    /// any lock.
-    #[inline]
-    pub(crate) fn check_process(&self) -> Result<(), StorageError> {
-        match self.is_ours() {
-            true => Ok(()),
-            false => Err(self.forked()),
-        }
-    }
-
-    #[cold]
-    pub(crate) fn forked(&self) -> StorageError {
-        StorageError::Forked { path: self.dir.clone() }
-    }
-
-    /// Returns an error if nothing may be written now.
-    pub(crate) fn check_writable(&self) -> Result<(), WriteError> {
-        self.check_process()?;
-        if self.read_only {
-            return Err(WriteError::ReadOnly);
-        }
-        if self.closed.load(Relaxed) || self.is_leaving() {
-            return Err(WriteError::Closed);
-        }
-        self.check()
-    }
-
-    /// Returns an error if writing fails.
-    #[inline]
-    pub(crate) fn check(&self) -> Result<(), WriteError> {
-        if !self.ailing.load(Relaxed) {
-            return Ok(());
-        }
-        if let Some(cause) = self.stopped() {
-            return Err(WriteError::Poisoned { cause: cause.clone() });
-        }
-        self.suspended().map_or(Ok(()), |cause| Err(WriteError::Suspended { cause }))
-    }
-
-    /// Like [`check_writable`](Self::check_writable), but accepts what frees space although writes are suspended.
-    pub(crate) fn check_open(&self) -> Result<(), WriteError> {
-        match self.check_writable() {
-            Err(WriteError::Suspended { .. }) => Ok(()),
-            checked => checked,
-        }
-    }
-
-    /// Reports whether background work should end as soon as possible.
-    pub(crate) fn cancels(&self) -> bool {
-        self.closed.load(Relaxed) || self.stopped().is_some()
-    }
-
-    /// Announces that the database is being closed.
-    pub(crate) fn leave(&self) {
-        self.leaving.store(true, Relaxed);
-    }
-
-    pub(crate) fn is_leaving(&self) -> bool {
-        self.leaving.load(Relaxed)
-    }
-
-    /// Refuses all writes from now on. Under the log's lock.
-    pub(crate) fn close(&self) {
-        self.closed.store(true, Relaxed);
-    }
-
-    /// Returns why writes stopped for good.
-    pub(crate) fn stopped(&self) -> Option<&String> {
-        self.stopped.get()
-    }
-
-    /// Returns why writes are suspended.
-    pub(crate) fn suspended(&self) -> Option<String> {
-        if !self.ailing.load(Relaxed) {
-            return None;
-        }
-        self.suspended.lock().as_ref().map(|suspension| suspension.cause.clone())
-    }
-
-    /// Records why writes stop for good, unless they have stopped already. Callers that hold no lock wake waiting threads with
-    /// [`Monitor::poison`](super::monitor::Monitor::poison).
-    #[cold]
-    pub(crate) fn stop(&self, cause: &dyn std::fmt::Display) {
-        let first = self.stopped.set(cause.to_string()).is_ok();
-        self.ailing.store(true, Relaxed);
-        if first {
-            log::error!("{}: writes stop: {cause}", self.dir.display());
-            self.observer.raise(|| Event::WritesStopped { cause: cause.to_string() });
-        }
-    }
-
-    /// Suspends writes: a log, or the record of which logs count, may not be on disk as it should be.
-    #[cold]
-    pub(crate) fn suspend(&self, error: &StorageError) {
-        {
-            let mut suspended = self.suspended.lock();
-            if suspended.is_none() {
-                log::error!("{}: writes are suspended: {error}", self.dir.display());
-                *suspended = Some(Suspension { cause: error.to_string(), begun: None, backoff: None });
-                self.counters.suspensions.add(1);
-                self.observer.raise(|| Event::WritesSuspended { cause: error.to_string() });
-            }
-        }
-        self.ailing.store(true, Relaxed);
-        // The `state` lock may be held here: a thread that misses the signal checks again within a second.
-        self.changed.notify_all();
-    }
-
-    /// Reports whether writes are suspended and an attempt to resume them is due.
-    pub(crate) fn resume_is_due(&self) -> bool {
-        let due = |suspension: &Suspension| suspension.backoff.as_ref().is_none_or(Backoff::is_over);
-        self.ailing.load(Relaxed) && self.suspended.lock().as_ref().is_some_and(due)
-    }
-
-    /// Returns the log begun in place of the abandoned ones. `None` if writes are not suspended.
-    fn begun(&self) -> Option<Option<LogId>> {
-        self.suspended.lock().as_ref().map(|suspension| suspension.begun)
-    }
-
-    fn has_begun(&self, log: LogId) {
-        self.suspended.lock().as_mut().expect("the flush thread alone resumes").begun = Some(log);
-    }
-
-    /// Ends the suspension; returns its cause. With the `state` locked: the next failure to change it suspends writes again.
-    fn resumed(&self) -> Option<String> {
-        let mut suspended = self.suspended.lock();
-        self.ailing.store(self.stopped().is_some(), Relaxed);
-        let cause = suspended.take()?.cause;
-        self.observer.raise(|| Event::WritesResumed { cause: cause.clone() });
-        Some(cause)
-    }
-
-    /// Records that an attempt to resume failed.
-    fn stays_suspended(&self, error: &StorageError) {
-        if let Some(suspension) = self.suspended.lock().as_mut() {
-            let before = suspension.backoff.take();
-            if before.is_none() {
-                log::warn!("{}: writes stay suspended: {error}", self.dir.display());
-            }
-            suspension.backoff = Some(Backoff::after(before, RETRY, error));
-            suspension.cause = error.to_string();
-        }
-    }
-}
 
 /// What went wrong since the database was opened, in words.
 #[derive(Debug)]
@@ -316,7 +99,7 @@ impl DbInner {
             Ok(None) => {}
             // There is more room now: retry at once.
             Err(error) if error.is_out_of_space() && self.find_room() => {}
-            Err(error) => self.health.stays_suspended(&error),
+            Err(error) => self.gate.stays_suspended(&error),
         }
         drop(self.state());
         self.monitor.notify();
@@ -326,11 +109,11 @@ impl DbInner {
     /// the database is being closed. All tables are published by one edit: what one keyspace has kept must not depend on
     /// whether another's memtables were written.
     fn replace_logs(&self) -> Result<Option<String>, StorageError> {
-        let log_id = match self.health.begun() {
+        let log_id = match self.gate.begun() {
             Some(Some(begun)) => begun,
             Some(None) => {
                 let begun = self.give_up_logs()?;
-                self.health.has_begun(begun);
+                self.gate.has_begun(begun);
                 begun
             }
             None => return Ok(None),
@@ -390,7 +173,7 @@ impl DbInner {
         }
         state.scheduler.allow_all_flushes();
         self.release_logs(&mut state);
-        let cause = self.health.resumed();
+        let cause = self.gate.resumed();
         drop(state);
         self.keep_filters_in_memory(None);
         Ok(cause)
@@ -470,7 +253,7 @@ impl DbInner {
     /// Returns what currently fails and is being retried, in words.
     pub(crate) fn troubles(&self, state: &State) -> Vec<String> {
         let mut troubles = Vec::new();
-        let suspended = self.health.suspended().or_else(|| self.waits_because());
+        let suspended = self.gate.held_up();
         troubles.extend(suspended.map(|cause| format!("writes are suspended: {cause}")));
         if self.reserve.is_full() {
             troubles.push(self.reserve.trouble());

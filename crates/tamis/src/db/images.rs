@@ -360,7 +360,8 @@ impl DbInner {
                 // Dropped meanwhile, here or by a writer elsewhere.
                 Err(StorageError::Io(e))
                     if e.kind() == std::io::ErrorKind::NotFound
-                        && (self.read_only || !self.named_filter_files(keyspace).contains(&id)) => {}
+                        && (self.gate.is_read_only() || !self.named_filter_files(keyspace).contains(&id)) => {
+                }
                 Err(why) => wrong.push(why),
             }
         }
@@ -375,7 +376,10 @@ impl DbInner {
     }
 
     pub(crate) fn may_write_images(&self) -> bool {
-        !self.read_only && !self.is_waiting() && !self.reserve.is_full() && self.health.check().is_ok()
+        !self.gate.is_read_only()
+            && !self.gate.is_waiting()
+            && !self.reserve.is_full()
+            && self.gate.check().is_ok()
     }
 
     /// Writes images to one new filter file and publishes it with one edit, which also drops the files that are no longer needed:

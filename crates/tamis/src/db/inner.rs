@@ -9,7 +9,7 @@
 //! | [`Committer`] | the queue of writers, and the newest visible write |
 //! | [`Throttle`] | why and how long writes wait |
 //! | [`Log`] | the write-ahead log, and the files and disk space of all logs |
-//! | [`Health`] | whether writes may proceed |
+//! | [`Gate`] | whether writes may proceed |
 //! | [`Reserve`] | space on the device that is held in reserve |
 //! | [`Expiry`] | when writes were made |
 //! | [`History`] | recent commits that transactions may have to be validated against |
@@ -52,7 +52,7 @@
 //! of threads that wait until a number is visible, a memtable's, the chunks that memtables hand on, a keyspace's [views that were replaced](super::readers), the list of [filled keyspaces](Filled), its [gaps](crate::read::Gaps) (whose holder may *try* to take the log) and the place of its last deletions, since when a log is idle, recent commits ([`History`]), the table of [`Locks`], the reserve's, the list of opened filter files, the cause of a late beginning, those within a global filter, obsolete files, scrub, warnings,
 //! decisions, the directory lock, the queue of [events](crate::observe).
 //!
-//! The mutexes within [`Background`], [`Room`] and [`Health`] (free space, the budget of background writes, why writes are
+//! The mutexes within [`Background`], [`Room`] and [`Gate`] (free space, the budget of background writes, why writes are
 //! suspended) may be taken while any of these is held; no lock is taken while they are held.
 //!
 //! # Publishing
@@ -74,7 +74,7 @@ use crate::collections::HashSet;
 use crate::compaction::filters::FilterBits;
 use crate::compaction::shape::{LevelShape, RunShape, Shape, TableShape};
 use crate::compaction::versions::Rules;
-use crate::db::begin::Beginning;
+use crate::db::begin::Pending;
 use crate::db::catalogue::{Catalogue, FileNumbers, Keyspaces};
 use crate::db::commit::Committer;
 use crate::db::consumers::Consumers;
@@ -85,7 +85,8 @@ use crate::db::filled::Filled;
 use crate::db::filters::FilterUpkeep;
 use crate::db::follow::Follower;
 use crate::db::for_reads::ReadDebts;
-use crate::db::health::{Health, Warnings};
+use crate::db::gate::Gate;
+use crate::db::health::Warnings;
 use crate::db::history::History;
 use crate::db::images::FilterFiles;
 use crate::db::jobs::Background;
@@ -372,8 +373,6 @@ pub(crate) struct State {
     pub(crate) reshaping: Reshaping,
     pub(crate) read_debts: ReadDebts,
     pub(crate) logs: LogFiles,
-    /// Whether background threads must end.
-    pub(crate) closing: bool,
 }
 
 impl State {
@@ -388,7 +387,6 @@ pub(crate) struct DbInner {
     pub(crate) dir: PathBuf,
     pub(crate) fs: Arc<dyn FileSystem>,
     pub(crate) options: Options,
-    pub(crate) read_only: bool,
     /// Whether some keyspace lacks an operator. Keyspaces created later never do.
     pub(crate) lacks_operators: bool,
     /// Distinguishes this open database from all others in the process.
@@ -417,12 +415,13 @@ pub(crate) struct DbInner {
     pub(crate) follower: Option<Mutex<Follower>>,
 
     pub(crate) numbers: Arc<FileNumbers>,
-    pub(crate) beginning: Beginning,
+    /// What a session that waits for room needs to begin.
+    pub(crate) beginning: Mutex<Pending>,
     /// The keyspaces by id, for the write path (which does not take `state`).
     pub(crate) directory: Arc<Keyspaces>,
     /// The keyspaces whose memtables may hold something.
     pub(crate) filled: Arc<Filled>,
-    pub(crate) health: Arc<Health>,
+    pub(crate) gate: Arc<Gate>,
     pub(crate) room: Arc<Room>,
     pub(crate) reserve: Reserve,
     pub(crate) warnings: Arc<Warnings>,
@@ -446,8 +445,8 @@ debug_as!(DbInner, "DbInner", db => "path": db.dir);
 impl DbInner {
     /// Panics in the child of a fork, where the lock may never be released: what can return an error there has done so before.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        if !self.health.is_ours() {
-            panic!("{}", self.health.forked());
+        if !self.gate.is_ours() {
+            panic!("{}", self.gate.forked());
         }
         self.monitor.lock()
     }

@@ -242,7 +242,7 @@ impl CompactionControl<'_> {
         self.progress.is_cancelled()
             || self.cancel.is_some_and(CancelToken::is_cancelled)
             || self.keyspace.is_dropped()
-            || self.db.health.cancels()
+            || self.db.gate.cancels()
     }
 }
 
@@ -285,9 +285,9 @@ impl JobControl for FlushControl<'_> {
             // Opening waits for it, so it runs unthrottled.
             return true;
         }
-        self.db.pace(Urgency::Flush, written, &|| self.db.health.cancels());
+        self.db.pace(Urgency::Flush, written, &|| self.db.gate.cancels());
         let_writers_run();
-        !self.db.health.cancels()
+        !self.db.gate.cancels()
     }
 }
 
@@ -309,7 +309,7 @@ impl CompactionPause {
 
 impl Drop for CompactionPause {
     fn drop(&mut self) {
-        if !self.db.health.is_ours() {
+        if !self.db.gate.is_ours() {
             return;
         }
         let state = self.db.monitor.lock();

@@ -119,7 +119,7 @@ impl Keyspace {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn change_options(&self, change: impl FnOnce(&mut KeyspaceOptions)) -> Result<(), AdminError> {
-        self.handle.inner.health.check_process()?;
+        self.handle.inner.gate.check_process()?;
         let before = {
             let state = self.handle.inner.state();
             let waiting = state.reshaping.waiting(self.inner.id).cloned();
@@ -154,12 +154,12 @@ impl Keyspace {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_options(&self, changes: &[(&str, &str)]) -> Result<(), AdminError> {
-        self.handle.inner.health.check_process()?;
+        self.handle.inner.gate.check_process()?;
         self.handle.inner.set_options(&self.inner, changes)
     }
 
     pub(super) fn check(&self) -> Result<(), ReadError> {
-        self.handle.inner.health.check_process()?;
+        self.handle.inner.gate.check_process()?;
         if self.inner.is_dropped() {
             return Err(ReadError::Dropped { name: self.inner.name().to_owned() });
         }

@@ -189,7 +189,7 @@ impl DbInner {
 
     fn drop_keyspace(&self, name: &str) -> Result<(), AdminError> {
         // It frees space, so it is accepted although writes are suspended.
-        self.health.check_open()?;
+        self.gate.check_open()?;
         self.check_begun()?;
         check_shown(name)?;
         let commit = || {
@@ -218,7 +218,7 @@ impl DbInner {
             (state, _, dropped) = commit()?;
         }
         // If the drop took effect after all, later writes to the keyspace would be lost.
-        dropped.inspect_err(|error| self.health.suspend(error))?;
+        dropped.inspect_err(|error| self.gate.suspend(error))?;
         self.elastic.dropped(&keyspace.view.load().version);
         state.catalogue.remove(&keyspace);
         self.filled.remove(keyspace.id);

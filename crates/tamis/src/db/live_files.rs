@@ -204,16 +204,16 @@ impl Db {
 impl DbInner {
     /// See [`Db::live_files`](crate::Db::live_files).
     pub(crate) fn live_files(&self) -> Result<LiveFiles, AdminError> {
-        self.health.check_process()?;
+        self.gate.check_process()?;
         if self.follower.is_some() {
             return self.followed_files();
         }
-        if self.read_only {
+        if self.gate.is_read_only() {
             return Err(WriteError::ReadOnly.into());
         }
         self.check_ready()?;
         let mut log = self.lock_log();
-        self.health.check_writable()?;
+        self.gate.check_writable()?;
         self.log.sync(&mut log)?;
         let mut state = self.state();
         state.catalogue.settle()?;

@@ -58,7 +58,7 @@ use smallvec::SmallVec;
 use crate::batch::{GroupHeader, WriteBatch};
 use crate::db::catalogue::FileNumbers;
 use crate::db::counters::WriteCounters;
-use crate::db::health::Health;
+use crate::db::gate::Gate;
 use crate::db::monitor::Monitor;
 use crate::db::room::Room;
 use crate::error::StorageError;
@@ -345,7 +345,7 @@ pub(crate) struct LogParts<'a> {
     pub(crate) fs: &'a Arc<dyn FileSystem>,
     pub(crate) numbers: &'a Arc<FileNumbers>,
     pub(crate) monitor: &'a Arc<Monitor>,
-    pub(crate) health: &'a Arc<Health>,
+    pub(crate) gate: &'a Arc<Gate>,
     pub(crate) room: &'a Arc<Room>,
     pub(crate) counters: &'a Arc<WriteCounters>,
     pub(crate) observer: &'a Arc<Observer>,
@@ -384,7 +384,7 @@ pub(crate) struct Log {
     removing: Mutex<()>,
     numbers: Arc<FileNumbers>,
     monitor: Arc<Monitor>,
-    health: Arc<Health>,
+    gate: Arc<Gate>,
     room: Arc<Room>,
     counters: Arc<WriteCounters>,
     observer: Arc<Observer>,
@@ -420,7 +420,7 @@ impl Log {
             removing: Mutex::default(),
             numbers: parts.numbers.clone(),
             monitor: parts.monitor.clone(),
-            health: parts.health.clone(),
+            gate: parts.gate.clone(),
             room: parts.room.clone(),
             counters: parts.counters.clone(),
             observer: parts.observer.clone(),
@@ -480,7 +480,7 @@ impl Log {
         self.counters.groups.add_locked(1);
         drop(parts);
         (log.dirty, log.header) = (true, header);
-        result.inspect_err(|error| self.health.suspend(error))?;
+        result.inspect_err(|error| self.gate.suspend(error))?;
         log.appended_seq = log.last_seq + count;
         Ok(())
     }
@@ -503,7 +503,7 @@ impl Log {
         self.sync_rolled()?;
         if log.dirty {
             let started = sync::now();
-            log.writer().sync().inspect_err(|error| self.health.suspend(error))?;
+            log.writer().sync().inspect_err(|error| self.gate.suspend(error))?;
             self.observer.record(Operation::LogSync, sync::since(started));
             self.counters.log_syncs.add(1);
             (log.dirty, log.syncs) = (false, log.syncs + 1);
@@ -520,7 +520,7 @@ impl Log {
             let mut unsynced = self.unsynced.lock();
             while let Some(oldest) = unsynced.first_mut().filter(|oldest| oldest.is_trimmed) {
                 let started = sync::now();
-                oldest.writer.sync().inspect_err(|error| self.health.suspend(error))?;
+                oldest.writer.sync().inspect_err(|error| self.gate.suspend(error))?;
                 self.observer.record(Operation::LogSync, sync::since(started));
                 self.counters.log_syncs.add(1);
                 self.note_durable(unsynced.remove(0).last_seq);
@@ -546,7 +546,7 @@ impl Log {
         let finished = old.finish(Some(id));
         if let Err(error) = &finished {
             // The log ends with a torn record, after everything acknowledged; and the next log is empty.
-            self.health.suspend(error);
+            self.gate.suspend(error);
         }
         (closed.bytes, closed.allocated) = (old.len(), old.allocated());
         {

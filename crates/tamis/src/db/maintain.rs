@@ -50,7 +50,7 @@ impl DbInner {
                 due.pop();
                 continue;
             }
-            self.health.check_writable()?;
+            self.gate.check_writable()?;
             state.scheduler.check_flushes(one.0.id)?;
             state = self.wait_or_give_up(state)?;
         }
@@ -74,7 +74,7 @@ impl DbInner {
 
     /// Waits until nothing is running or due that can run: compactions that are paused or lack room do not count.
     pub(crate) fn settle(&self) -> Result<(), AdminError> {
-        self.health.check_process()?;
+        self.gate.check_process()?;
         self.check_ready()?;
         let busy = |state: &State, ks: &KeyspaceInner| {
             let flushes = state.scheduler.is_flushing(ks.id) || !ks.view.load().memtables.sealed.is_empty();
@@ -100,7 +100,7 @@ impl DbInner {
                 None => from = None,
                 Some(busy) => {
                     from = Some(busy);
-                    self.health.check_writable()?;
+                    self.gate.check_writable()?;
                     state.scheduler.check_all_flushes()?;
                     // It may be due by time alone.
                     state.scheduler.note_change(busy);
@@ -177,7 +177,7 @@ impl DbInner {
         let mut state = self.state();
         // Exclusively: no automatic job and no other caller works on this keyspace meanwhile.
         while !state.scheduler.start_manual(keyspace.id) {
-            self.health.check_writable()?;
+            self.gate.check_writable()?;
             if options.cancel.is_cancelled() {
                 return Err(AdminError::Cancelled);
             }
@@ -206,7 +206,7 @@ impl DbInner {
             // Anew: the caller may just have made room.
             self.room.ask(&*self.fs, &self.dir);
             let mut state = self.state();
-            self.health.check_writable()?;
+            self.gate.check_writable()?;
             if cancel.is_cancelled() {
                 return Err(AdminError::Cancelled);
             }
@@ -255,7 +255,7 @@ impl DbInner {
             match result {
                 Ok(Ended::Done) => {}
                 // The next iteration detects closing and dropping.
-                Ok(Ended::Cancelled) if self.health.cancels() || keyspace.is_dropped() => {}
+                Ok(Ended::Cancelled) if self.gate.cancels() || keyspace.is_dropped() => {}
                 // As above: it was cancelled for that.
                 Ok(Ended::Cancelled) if interrupt::is_interrupted() => {}
                 Ok(Ended::Cancelled) => return Err(AdminError::Cancelled),

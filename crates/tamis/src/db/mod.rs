@@ -22,6 +22,7 @@ mod flush;
 mod follow;
 mod for_reads;
 mod foreign;
+mod gate;
 mod health;
 mod history;
 pub(crate) mod images;
@@ -63,7 +64,6 @@ use crate::sync::Mutex;
 use std::ops::RangeBounds;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::batch::WriteBatch;
 use crate::error::{AdminError, Error, OpenError, ReadError, StorageError, WriteError};
@@ -102,7 +102,6 @@ pub use verify::{VerifiedFile, VerifiedKind, VerifyReport};
 pub(crate) struct Handle {
     pub(crate) inner: Arc<DbInner>,
     workers: Mutex<Option<Workers>>,
-    shut: AtomicBool,
 }
 
 debug_as!(Handle, "Handle", handle => "db": handle.inner);
@@ -121,26 +120,28 @@ impl Handle {
     /// edit records how far the log goes, and the manifest is closed; the log is closed. So a closed manifest means that the
     /// log is complete, and a closed log that holds records and has no successor means that the manifest is closed.
     fn shut_down(&self) -> Result<(), AdminError> {
-        self.inner.health.check_process()?;
-        if self.shut.swap(true, Ordering::AcqRel) {
+        self.inner.gate.check_process()?;
+        let db = &self.inner;
+        // A stalled writer holds the log lock; it gives up when it sees this.
+        if !db.gate.leave() {
             return Ok(());
         }
-        let db = &self.inner;
-        // A stalled writer holds the log lock; it gives up when it sees this flag.
-        db.health.leave();
         drop(db.state());
         db.monitor.notify();
         // Under the log lock, so that every write is either acknowledged before this point or refused.
         let mut log = db.lock_log();
-        db.health.close();
+        db.gate.close();
         let mut last = None;
         let mut closed = Ok(());
-        let healthy = db.health.check();
-        if !db.read_only && healthy.is_ok() {
+        let healthy = db.gate.check();
+        if !db.gate.is_read_only() && healthy.is_ok() {
             closed = db.log.end(&mut log).map(|writer| last = writer);
         }
         drop(log);
-        db.state().closing = true;
+        {
+            let _state = db.state();
+            db.gate.end();
+        }
         db.monitor.notify();
         let workers = self.workers.lock().take().map(Workers::join);
         // At the end, however this ends.
@@ -158,7 +159,7 @@ impl Handle {
         }
         let mut state = db.state();
         let set_options = db.seen_workloads(&mut state);
-        if closed.is_ok() && healthy.is_ok() && !db.read_only {
+        if closed.is_ok() && healthy.is_ok() && !db.gate.is_read_only() {
             closed = state.catalogue.settle();
         }
         let manifest = state.catalogue.end();
@@ -166,7 +167,7 @@ impl Handle {
         drop(state);
         db.log.remove_obsolete();
         db.garbage.remove_all(&*db.fs);
-        let healthy = healthy.and_then(|()| db.health.check());
+        let healthy = healthy.and_then(|()| db.gate.check());
         if let (Some(mut manifest), Ok(()), Ok(())) = (manifest, &closed, &healthy) {
             closed = db
                 .check_named()
@@ -201,7 +202,7 @@ impl Drop for EndEvents {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        if !self.inner.health.is_ours() {
+        if !self.inner.gate.is_ours() {
             // What the child of a fork has of it stays as it is: files, locks and threads are the parent's.
             std::mem::forget((self.inner.clone(), std::mem::take(&mut self.workers)));
             return;
@@ -322,11 +323,7 @@ impl Db {
     }
 
     fn with(inner: Arc<DbInner>, workers: Option<Workers>) -> Db {
-        Db::from_handle(Arc::new(Handle {
-            inner,
-            workers: Mutex::new(workers),
-            shut: AtomicBool::new(false),
-        }))
+        Db::from_handle(Arc::new(Handle { inner, workers: Mutex::new(workers) }))
     }
 
     pub(crate) fn from_handle(handle: Arc<Handle>) -> Db {
@@ -473,7 +470,7 @@ impl Db {
     /// call.
     pub fn flush(&self) -> Result<(), AdminError> {
         let inner = self.inner();
-        inner.health.check_process()?;
+        inner.gate.check_process()?;
         let mut all = inner.filled.list();
         all.extend(inner.state().scheduler.sealed());
         inner.flush(&all)
@@ -747,7 +744,7 @@ impl Db {
     ///
     /// [`StorageError::Forked`].
     pub fn check_process(&self) -> Result<(), StorageError> {
-        self.inner().health.check_process()
+        self.inner().gate.check_process()
     }
 
     /// Returns the default keyspace, which always exists.

@@ -15,7 +15,7 @@ use crate::sync::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::db::health::Health;
+use crate::db::gate::Gate;
 use crate::db::inner::State;
 use crate::db::scheduler::RETRY;
 
@@ -24,18 +24,18 @@ use crate::db::scheduler::RETRY;
 pub(crate) struct Monitor {
     state: Mutex<State>,
     changed: Arc<Condvar>,
-    health: Arc<Health>,
+    gate: Arc<Gate>,
 }
 
 impl Monitor {
-    pub(crate) fn new(state: State, health: &Arc<Health>) -> Monitor {
-        Monitor { state: Mutex::new(state), changed: health.changed(), health: health.clone() }
+    pub(crate) fn new(state: State, gate: &Arc<Gate>) -> Monitor {
+        Monitor { state: Mutex::new(state), changed: gate.changed(), gate: gate.clone() }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         let state = self.state.lock();
         if self.state.was_poisoned() {
-            self.health.stop(&"a panic while the database's state was being changed");
+            self.gate.stop(&"a panic while the database's state was being changed");
         }
         state
     }
@@ -57,7 +57,7 @@ impl Monitor {
 
     /// Waits for a change of the state, or until failed work may be retried.
     pub(crate) fn wait_for_retry<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        let fails = self.health.check().is_err() || state.scheduler.retries_flushes();
+        let fails = self.gate.check().is_err() || state.scheduler.retries_flushes();
         if fails { self.wait_for(state, RETRY.0) } else { self.wait(state) }
     }
 
@@ -67,7 +67,7 @@ impl Monitor {
 
     /// Stops all writes for good, after a panic. Not to be called with the state locked.
     pub(crate) fn poison(&self, cause: &dyn std::fmt::Display) {
-        self.health.stop(cause);
+        self.gate.stop(cause);
         let _state = self.lock();
         self.notify();
     }

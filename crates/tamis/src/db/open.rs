@@ -19,7 +19,8 @@ use crate::db::filled::Filled;
 use crate::db::filters::FilterUpkeep;
 use crate::db::for_reads::ReadDebts;
 use crate::db::foreign::{self, Place};
-use crate::db::health::{Health, Warnings};
+use crate::db::gate::Gate;
+use crate::db::health::Warnings;
 use crate::db::history::History;
 use crate::db::images::FilterFiles;
 use crate::db::inner::{DbInner, KeyspaceInner, SharedParts, State};
@@ -265,7 +266,7 @@ pub(crate) fn open(dir: &Path, options: Options, role: Role) -> Result<Arc<DbInn
 
     let lacks_operators = keyspaces.values().any(|keyspace| keyspace.operators.missing.is_some());
     let write_counters = Arc::<WriteCounters>::default();
-    let health = Arc::new(Health::new(dir, read_only, &write_counters, &observer));
+    let gate = Arc::new(Gate::new(dir, read_only, &write_counters, &observer));
     let numbers = Arc::new(FileNumbers::from(tree.next_file.max(largest + 1)));
     let room = Arc::<Room>::default();
     let committer = Arc::new(Committer::new(tree.last_seq));
@@ -278,7 +279,7 @@ pub(crate) fn open(dir: &Path, options: Options, role: Role) -> Result<Arc<DbInn
         (dir.to_owned(), &fs),
         &garbage,
         &numbers,
-        &health,
+        &gate,
         &filter_files,
         (tree, manifest_number),
         keyspaces,
@@ -291,14 +292,13 @@ pub(crate) fn open(dir: &Path, options: Options, role: Role) -> Result<Arc<DbInn
         reshaping: Reshaping::having_seen(begun.seen),
         read_debts: ReadDebts::new(),
         logs: LogFiles::new(&options),
-        closing: false,
     };
-    let monitor = Arc::new(Monitor::new(state, &health));
+    let monitor = Arc::new(Monitor::new(state, &gate));
     let parts = LogParts {
         fs: &fs,
         numbers: &numbers,
         monitor: &monitor,
-        health: &health,
+        gate: &gate,
         room: &room,
         counters: &write_counters,
         observer: &observer,
@@ -311,10 +311,9 @@ pub(crate) fn open(dir: &Path, options: Options, role: Role) -> Result<Arc<DbInn
     let filled = Arc::<Filled>::default();
     let share = share.map(|memory| memory.join(dir, Arc::new(OwnMemtables::new(&chunks, &filled, &monitor))));
     let memory = (&chunks, &filled);
-    let throttle = Throttle::new(&options, memory, share, &monitor, &health, &write_counters, &observer);
+    let throttle = Throttle::new(&options, memory, share, &monitor, &gate, &write_counters, &observer);
     let inner = DbInner {
         dir: dir.to_owned(),
-        read_only,
         lacks_operators,
         instance: INSTANCES.fetch_add(1, Ordering::Relaxed),
         cache,
@@ -338,7 +337,7 @@ pub(crate) fn open(dir: &Path, options: Options, role: Role) -> Result<Arc<DbInn
         log,
         numbering,
         monitor,
-        health,
+        gate,
         room,
         warnings: open_warnings,
         decisions: Mutex::new(begun.decisions.into()),

@@ -20,7 +20,7 @@ pub(crate) fn publish_loop(db: &DbInner) {
     let Some(interval) = db.options.publish_stats else { return };
     let (mut failed, began) = (false, sync::now());
     let mut state = db.state();
-    while !state.closing {
+    while !db.gate.has_ended() {
         drop(state);
         let written = publish(db, interval, sync::since(began));
         if let Err(error) = &written
@@ -32,7 +32,7 @@ pub(crate) fn publish_loop(db: &DbInner) {
         state = db.state();
         // The condition is shared: sleep out the interval, whatever the signal.
         let started = sync::now();
-        while sync::since(started) < interval && !state.closing {
+        while sync::since(started) < interval && !db.gate.has_ended() {
             let left = interval.saturating_sub(sync::since(started)).max(Duration::from_millis(1));
             state = db.monitor.wait_for(state, left);
         }

@@ -357,7 +357,7 @@ impl DbInner {
         if self.reserve.spend_if_wanted() {
             self.monitor.notify();
         }
-        if !self.is_waiting() {
+        if !self.gate.is_waiting() {
             self.reserve.follow(|| {
                 let keyspaces = self.directory.load();
                 let stored = keyspaces.values().map(|keyspace| {

@@ -100,10 +100,10 @@ pub(crate) fn scrub_loop(db: &DbInner) {
         }
         let ended = sync::now();
         let mut state = db.state();
-        while sync::since(ended) < REST && !state.closing {
+        while sync::since(ended) < REST && !db.gate.has_ended() {
             state = db.monitor.wait(state);
         }
-        if state.closing {
+        if db.gate.has_ended() {
             return;
         }
     }
@@ -147,7 +147,7 @@ impl Pass<'_> {
     /// Counts bytes about to be read, or just read, and waits until the pace permits them.
     fn spend(&self, bytes: u64) -> GoOn {
         self.db.scrub.seen.lock().stats.bytes += bytes;
-        let leaves = || self.db.health.cancels() || self.db.health.is_leaving();
+        let leaves = || self.db.gate.cancels() || self.db.gate.is_leaving();
         self.pace.wait(Urgency::Compaction, bytes, &leaves);
         (!leaves()).then_some(())
     }
@@ -292,7 +292,7 @@ impl Pass<'_> {
             return;
         }
         let state = self.db.state();
-        if state.catalogue.unsettled().is_some() || self.db.is_waiting() {
+        if state.catalogue.unsettled().is_some() || self.db.gate.is_waiting() {
             // It is known to be unsound and will be rewritten.
             return;
         }
@@ -322,7 +322,7 @@ impl Pass<'_> {
 /// before may end anywhere.
 fn finished_logs(db: &DbInner) -> Vec<LogId> {
     let state = db.state();
-    if db.health.check().is_err() || db.is_waiting() {
+    if db.gate.check().is_err() || db.gate.is_waiting() {
         return Vec::new();
     }
     let floor = state.catalogue.tree().log_floor();

@@ -123,7 +123,7 @@ impl SnapshotPin {
     pub(crate) fn new(handle: &Arc<Handle>, transaction: bool) -> Arc<SnapshotPin> {
         let db = &handle.inner;
         let taken = db.now();
-        if !db.health.is_ours() {
+        if !db.gate.is_ours() {
             // Nobody reads from it.
             let held =
                 PinnedViews { taken, transaction, expired: Default::default(), views: OnceLock::new() };
@@ -166,7 +166,7 @@ fn views_to_hold(directory: &Sorted, all: bool) -> Views {
 
 impl Drop for SnapshotPin {
     fn drop(&mut self) {
-        if !self.handle.inner.health.is_ours() {
+        if !self.handle.inner.gate.is_ours() {
             // Whoever holds a view last gives its memory back, under a lock that nobody may release here.
             std::mem::forget(self.held.clone());
             return;

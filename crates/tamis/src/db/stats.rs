@@ -313,7 +313,7 @@ impl Stats {
                 let (batches, count) = reads.counts();
                 OverlapStats { method: reads.method(), depth: reads.depth(), batches, reads: count }
             }),
-            log_files: state.logs.rolled().0 + usize::from(!db.read_only && !db.is_waiting()),
+            log_files: state.logs.rolled().0 + usize::from(!db.gate.is_read_only() && !db.gate.is_waiting()),
             log_bytes: db.log.bytes(&state.logs),
             log_allocated_bytes: db.log.allocated(&state.logs),
             memtable_bytes: sum(|k| k.memtable_bytes) + db.chunks.bytes() as u64,
@@ -335,8 +335,8 @@ impl Stats {
             retained_logs,
             retained_log_bytes,
             change_consumers,
-            poisoned: db.health.stopped().cloned(),
-            suspended: db.health.suspended().or_else(|| db.waits_because()),
+            poisoned: db.gate.stopped().cloned(),
+            suspended: db.gate.held_up(),
             troubles: db.troubles(&state),
             reserve_bytes: db.reserve.held(),
             damaged_tables: db.damaged_tables(),

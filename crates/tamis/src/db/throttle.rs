@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 use crate::compaction::policy::Pressure;
 use crate::db::counters::WriteCounters;
 use crate::db::filled::Filled;
-use crate::db::health::Health;
+use crate::db::gate::Gate;
 use crate::db::inner::{KeyspaceInner, State};
 use crate::db::log::{Current, Log};
 use crate::db::monitor::Monitor;
@@ -66,7 +66,7 @@ pub(crate) struct Throttle {
     /// The recent rate at which flushes turn memtable bytes into tables, in bytes per second; 0: unknown.
     flush_rate: AtomicU64,
     monitor: Arc<Monitor>,
-    health: Arc<Health>,
+    gate: Arc<Gate>,
     counters: Arc<WriteCounters>,
     observer: Arc<Observer>,
 }
@@ -80,7 +80,7 @@ impl Throttle {
         (memory, filled): (&Arc<ChunkPool>, &Arc<Filled>),
         share: Option<WriteMembership>,
         monitor: &Arc<Monitor>,
-        health: &Arc<Health>,
+        gate: &Arc<Gate>,
         counters: &Arc<WriteCounters>,
         observer: &Arc<Observer>,
     ) -> Throttle {
@@ -94,7 +94,7 @@ impl Throttle {
             slowed_until: AtomicU64::new(0),
             flush_rate: AtomicU64::new(0),
             monitor: monitor.clone(),
-            health: health.clone(),
+            gate: gate.clone(),
             counters: counters.clone(),
             observer: observer.clone(),
         }
@@ -151,7 +151,7 @@ impl Throttle {
             let stopped = || keyspace.pressure.get() == Pressure::Stop && !keyspace.is_dropped();
             let check = |state: &State| state.scheduler.check_compactions(keyspace.id);
             match self.stall_while(StallCause::Compactions, stopped, check) {
-                Err(WriteError::Suspended { .. }) if self.health.check().is_ok() && frees() => {}
+                Err(WriteError::Suspended { .. }) if self.gate.check().is_ok() && frees() => {}
                 waited => waited?,
             }
         }
@@ -185,7 +185,7 @@ impl Throttle {
         }
         // Closing the database waits for the log: release it soon.
         let left = || until.saturating_sub(sync::since(self.opened));
-        while !left().is_zero() && self.health.check_writable().is_ok() {
+        while !left().is_zero() && self.gate.check_writable().is_ok() {
             sync::thread::sleep(left().min(Duration::from_millis(50)));
         }
         let took = sync::since(self.opened) - now;
@@ -328,7 +328,7 @@ impl Throttle {
         let mut waits = || {
             let mut state = self.monitor.lock();
             while condition() {
-                self.health.check_writable()?;
+                self.gate.check_writable()?;
                 check(&state)?;
                 state = self.monitor.wait(state);
             }

@@ -98,7 +98,7 @@ impl VerifiedKind {
 
 impl DbInner {
     pub(crate) fn verify(&self) -> Result<VerifyReport, Error> {
-        self.health.check_process()?;
+        self.gate.check_process()?;
         let mut report = VerifyReport::default();
         let manifest = manifest_name(self.state().catalogue.manifest_number());
         report.note(manifest, VerifiedKind::Manifest, "", 0, Vec::new());
@@ -170,7 +170,7 @@ impl DbInner {
                 state.logs.rolled_from(floor).chain(log.is_open().then(|| log.id())).collect()
             };
             let (mut logs, mut writes) = (needed(), BTreeMap::<LogId, u64>::new());
-            if self.read_only {
+            if self.gate.is_read_only() {
                 // A writer elsewhere removes logs whose contents are in tables.
                 logs.retain(|id| self.fs.exists(&log_path(&self.dir, *id)).unwrap_or(true));
             }

@@ -95,7 +95,7 @@ impl Inner {
 impl DbInner {
     /// Saves the hotness if no edit has done so for a while. For an otherwise idle background thread, which holds no lock.
     pub(crate) fn save_hotness(&self) {
-        if self.read_only || !self.elastic.is_save_due() || !self.may_save_hotness(&self.state()) {
+        if self.gate.is_read_only() || !self.elastic.is_save_due() || !self.may_save_hotness(&self.state()) {
             return;
         }
         let hotness = self.elastic.hotness_to_save();
@@ -115,7 +115,7 @@ impl DbInner {
 
     fn may_save_hotness(&self, state: &State) -> bool {
         let full = self.reserve.is_full() || self.room.free().is_some_and(|free| free < LEAST_ROOM);
-        !state.closing && state.catalogue.is_open() && self.health.check_writable().is_ok() && !full
+        state.catalogue.is_open() && self.gate.check_writable().is_ok() && !full
     }
 }
 

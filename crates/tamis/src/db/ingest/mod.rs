@@ -221,7 +221,7 @@ impl DbInner {
                 && !keyspace.is_dropped()
                 && keyspace.pressure.get() == Pressure::Stop
             {
-                self.health.check_writable()?;
+                self.gate.check_writable()?;
                 state.scheduler.check_compactions(keyspace.id)?;
                 state = self.monitor.wait(state);
             }
@@ -244,7 +244,7 @@ impl DbInner {
         staging: Staging<'_>,
     ) -> Result<IngestReport, AdminError> {
         let mut log = self.lock_log();
-        self.health.check_writable()?;
+        self.gate.check_writable()?;
         let keyspaces: Vec<_> = groups.iter().map(|group| group.keyspace.clone()).collect();
         keyspaces.iter().try_for_each(|keyspace| check_alive(keyspace))?;
         if keyspaces.iter().any(|keyspace| !keyspace.view.load().memtables.active.memtable.is_empty()) {
@@ -271,7 +271,7 @@ impl DbInner {
     ) -> Result<IngestReport, AdminError> {
         let mut state = self.state();
         loop {
-            self.health.check_writable()?;
+            self.gate.check_writable()?;
             // The memtables of a dropped keyspace are no longer flushed.
             groups.iter().try_for_each(|group| check_alive(&group.keyspace))?;
             if !groups.iter().any(|group| group.must_wait(&state)) {
@@ -332,7 +332,7 @@ impl DbInner {
         });
         // The next opening may find that the files were ingested after all. No later write may be acknowledged until that is
         // ruled out.
-        ingested.inspect_err(|error| self.health.suspend(error))?;
+        ingested.inspect_err(|error| self.gate.suspend(error))?;
         // Before the state lock is released: see the module documentation.
         self.committer.publish(seq);
         self.expiry.note_visible();

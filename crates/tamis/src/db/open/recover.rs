@@ -39,18 +39,20 @@ pub(super) fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
         (tree.last_seq, tree.log_floor())
     };
     // Salvage sets files aside and leaves tables out, which must not be done halfway.
-    let may_wait = !db.read_only && !db.options.salvage && db.state().catalogue.manifest_number() > 0;
+    let may_wait =
+        !db.gate.is_read_only() && !db.options.salvage && db.state().catalogue.manifest_number() > 0;
     let full = |e: &StorageError| may_wait && e.is_out_of_space();
     let mut flushed = Flushed::default();
     let mut has_room = true;
-    let replayed = match replay_into_memtables(db, logs, covered, (!db.read_only).then_some(&mut flushed)) {
-        Err(OpenError::Storage(error)) if full(&error) => {
-            has_room = false;
-            std::mem::take(&mut flushed).discard(db);
-            replay_into_memtables(db, logs, covered, None)?
-        }
-        replayed => replayed?,
-    };
+    let replayed =
+        match replay_into_memtables(db, logs, covered, (!db.gate.is_read_only()).then_some(&mut flushed)) {
+            Err(OpenError::Storage(error)) if full(&error) => {
+                has_room = false;
+                std::mem::take(&mut flushed).discard(db);
+                replay_into_memtables(db, logs, covered, None)?
+            }
+            replayed => replayed?,
+        };
     if floor == 0 && (has_tables || replayed.last_seq > 0) && !rebuilt {
         let manifest = manifest_path(&db.dir, db.state().catalogue.manifest_number());
         doubt(db, StorageError::corrupt(&manifest, None, "its edits are missing"))?;
@@ -72,7 +74,7 @@ pub(super) fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
     if let Some(salvage) = &salvage {
         *db.salvaged.lock() = Some(salvage.report.clone());
     }
-    if db.read_only {
+    if db.gate.is_read_only() {
         return note_logs(db, logs);
     }
     let preserved = match &salvage {
@@ -191,7 +193,7 @@ fn replay_into_memtables(
     replay(&*db.fs, &db.dir, logs, ReplayOptions { salvage, until: db.options.recover_to }, |log, seq, op| {
         let id = op.keyspace();
         // A reader without the lock may see writes to a keyspace created in the meantime.
-        if id >= next_keyspace && !salvage && !db.read_only {
+        if id >= next_keyspace && !salvage && !db.gate.is_read_only() {
             let what = format!("it holds a write to keyspace {id}, which is not in the manifest");
             return Err(StorageError::corrupt(&log_path(&db.dir, log), None, what).into());
         }
@@ -299,7 +301,7 @@ fn wrong_end(
         return Some(StorageError::corrupt(&last, None, what));
     }
     // A reader without the lock may have listed the files before the successor was created.
-    if replayed.last_closed && !db.read_only {
+    if replayed.last_closed && !db.gate.is_read_only() {
         let manifest = manifest_path(&db.dir, db.state().catalogue.manifest_number());
         if let Some(End::Torn { offset }) = manifest_end {
             let what = "a record is damaged, though the database was closed";

@@ -101,7 +101,7 @@ struct Held {
 impl Drop for Held {
     fn drop(&mut self) {
         let db = &self.db.handle().inner;
-        if !self.passed_on && db.health.is_ours() {
+        if !self.passed_on && db.gate.is_ours() {
             db.locks.release(self.owner);
         }
     }

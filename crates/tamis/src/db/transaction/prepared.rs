@@ -100,7 +100,7 @@ impl PreparedTransaction {
         and: impl FnOnce(&[u8], &mut WriteBatch) -> Result<(), TransactionError>,
     ) -> Result<(), TransactionError> {
         let inner = &self.db.handle().inner;
-        inner.health.check_process().map_err(WriteError::from)?;
+        inner.gate.check_process().map_err(WriteError::from)?;
         let not_prepared = || TransactionError::NotPrepared { name: self.name.clone() };
         match inner.prepared.names.lock().by_name.get_mut(&self.name) {
             Some((owner, phase @ Phase::Prepared)) if *owner == self.owner => *phase = Phase::Busy,

@@ -80,7 +80,7 @@ impl Writes {
         if self.instance != keyspace.handle.inner.instance {
             return Err(WriteError::ForeignKeyspace { name: name() });
         }
-        keyspace.handle.inner.health.check_process()?;
+        keyspace.handle.inner.gate.check_process()?;
         if keyspace.inner.is_dropped() {
             return Err(WriteError::Dropped { name: name() });
         }

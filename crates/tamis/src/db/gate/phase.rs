@@ -1,0 +1,226 @@
+//! The phase that a session is in, in one byte, and the only changes that it makes.
+
+#[cfg(all(test, loom))]
+use loom::sync::atomic::AtomicU8;
+#[cfg(not(all(test, loom)))]
+use std::sync::atomic::AtomicU8;
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
+
+/// What a session can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Condition {
+    Open,
+    /// Opened to be read.
+    ReadOnly,
+    /// The disk had no room for it to begin.
+    Waiting,
+    /// A log, or the record of which logs count, may not be on disk as it should be.
+    Suspended,
+    /// After a panic.
+    Stopped,
+}
+
+/// How far a session has come on its way out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(super) enum Stage {
+    Here,
+    /// `close` was called: who holds a lock and waits gives up.
+    Leaving,
+    /// No write is accepted any more.
+    Closed,
+    /// Background work ends.
+    Ending,
+}
+
+/// What changes a phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Wait,
+    Begin,
+    Suspend,
+    Resume,
+    Stop,
+    Leave,
+    Close,
+    End,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Phase {
+    pub(super) condition: Condition,
+    pub(super) stage: Stage,
+}
+
+impl Phase {
+    const CONDITIONS: [Condition; 5] =
+        [Condition::Open, Condition::ReadOnly, Condition::Waiting, Condition::Suspended, Condition::Stopped];
+    const STAGES: [Stage; 4] = [Stage::Here, Stage::Leaving, Stage::Closed, Stage::Ending];
+
+    fn of(byte: u8) -> Phase {
+        let (condition, stage) = (usize::from(byte & 7), usize::from(byte >> 3));
+        Phase { condition: Phase::CONDITIONS[condition], stage: Phase::STAGES[stage] }
+    }
+
+    fn byte(self) -> u8 {
+        self.condition as u8 | (self.stage as u8) << 3
+    }
+
+    /// The table of transitions. `None`: the step is no change here.
+    fn after(self, step: Step) -> Option<Phase> {
+        use {Condition::*, Stage::*};
+        let to = |condition| Some(Phase { condition, ..self });
+        let at = |stage| Some(Phase { stage, ..self });
+        match (step, self.condition, self.stage) {
+            (Step::Wait, Open, Here) => to(Waiting),
+            (Step::Begin, Waiting, _) => to(Open),
+            // A session that waits has a log only when it is about to begin.
+            (Step::Suspend, Open | Waiting, _) => to(Suspended),
+            (Step::Resume, Suspended, _) => to(Open),
+            (Step::Stop, Open | Waiting | Suspended, _) => to(Stopped),
+            (Step::Leave, _, Here) => at(Leaving),
+            (Step::Close, _, Leaving) => at(Closed),
+            (Step::End, _, Closed) => at(Ending),
+            _ => None,
+        }
+    }
+}
+
+/// The phase of a session that several threads look at and change.
+///
+/// Each change is one exchange, so two threads that take the same step at the same time find out
+/// which of them was first. `AcqRel` and `Acquire`: who sees a phase sees what was stored for it,
+/// such as the cause.
+#[derive(Debug)]
+pub(super) struct Phases(AtomicU8);
+
+impl Phases {
+    pub(super) fn new(condition: Condition) -> Phases {
+        Phases(AtomicU8::new(Phase { condition, stage: Stage::Here }.byte()))
+    }
+
+    /// Reports whether nothing is in the way of a write.
+    #[inline]
+    pub(super) fn is_open(&self) -> bool {
+        // The byte of `Open` and `Here`.
+        self.0.load(Acquire) == 0
+    }
+
+    #[inline]
+    pub(super) fn get(&self) -> Phase {
+        Phase::of(self.0.load(Acquire))
+    }
+
+    /// Takes a step; `false` if it is no change.
+    pub(super) fn take(&self, step: Step) -> bool {
+        let next = |byte| Phase::of(byte).after(step).map(Phase::byte);
+        self.0.fetch_update(AcqRel, Acquire, next).is_ok()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const STEPS: [Step; 8] = [
+        Step::Wait,
+        Step::Begin,
+        Step::Suspend,
+        Step::Resume,
+        Step::Stop,
+        Step::Leave,
+        Step::Close,
+        Step::End,
+    ];
+
+    fn all() -> impl Iterator<Item = Phase> {
+        let of = |condition| Phase::STAGES.into_iter().map(move |stage| Phase { condition, stage });
+        Phase::CONDITIONS.into_iter().flat_map(of)
+    }
+
+    #[test]
+    fn a_byte_is_a_phase() {
+        all().for_each(|phase| assert_eq!(Phase::of(phase.byte()), phase));
+        assert!(Phases::new(Condition::Open).is_open());
+        assert!(all().filter(|phase| phase.byte() == 0).count() == 1);
+    }
+
+    /// What must hold of the table, whatever it says.
+    #[test]
+    fn no_step_leads_back() {
+        for (phase, step) in all().flat_map(|phase| STEPS.map(|step| (phase, step))) {
+            let Some(next) = phase.after(step) else { continue };
+            assert!(next != phase && next.stage >= phase.stage, "{phase:?} {step:?}");
+            let stopped = phase.condition == Condition::Stopped;
+            assert!(!stopped || next.condition == Condition::Stopped, "{phase:?} {step:?}");
+            let opens = next.condition == Condition::Open && phase.condition != Condition::Open;
+            assert!(!opens || matches!(step, Step::Begin | Step::Resume), "{phase:?} {step:?}");
+            let is_reader = phase.condition == Condition::ReadOnly;
+            assert!(!is_reader || next.condition == Condition::ReadOnly, "{phase:?} {step:?}");
+        }
+    }
+
+    #[test]
+    fn every_phase_ends() {
+        for phase in all() {
+            let leave = [Step::Leave, Step::Close, Step::End].into_iter();
+            let end = leave.fold(phase, |phase, step| phase.after(step).unwrap_or(phase));
+            assert_eq!(end.stage, Stage::Ending, "{phase:?}");
+        }
+    }
+}
+
+/// Threads that suspend, resume, stop and close at the same time.
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::sync::atomic::AtomicBool;
+    use loom::sync::atomic::Ordering::Relaxed;
+    use loom::thread;
+
+    #[test]
+    fn what_stops_stays_and_one_thread_closes() {
+        loom::model(|| {
+            let phases = Arc::new(Phases::new(Condition::Open));
+            let closer = {
+                let phases = phases.clone();
+                thread::spawn(move || phases.take(Step::Leave) && phases.take(Step::Close))
+            };
+            let stopper = {
+                let phases = phases.clone();
+                thread::spawn(move || assert!(phases.take(Step::Stop)))
+            };
+            phases.take(Step::Suspend);
+            let before = phases.get();
+            phases.take(Step::Resume);
+            let after = phases.get();
+            assert!(after.stage >= before.stage);
+            assert!(before.condition != Condition::Stopped || after == before || after.stage > before.stage);
+            let mine = phases.take(Step::Leave) && phases.take(Step::Close);
+            stopper.join().unwrap();
+            assert_eq!(u8::from(closer.join().unwrap()) + u8::from(mine), 1);
+            assert_eq!(phases.get(), Phase { condition: Condition::Stopped, stage: Stage::Closed });
+        });
+    }
+
+    #[test]
+    fn who_sees_a_phase_sees_its_cause() {
+        loom::model(|| {
+            let phases = Arc::new(Phases::new(Condition::Open));
+            let cause = Arc::new(AtomicBool::new(false));
+            let stopper = {
+                let (phases, cause) = (phases.clone(), cause.clone());
+                thread::spawn(move || {
+                    cause.store(true, Relaxed);
+                    phases.take(Step::Stop);
+                })
+            };
+            if phases.get().condition == Condition::Stopped {
+                assert!(cause.load(Relaxed));
+            }
+            stopper.join().unwrap();
+        });
+    }
+}
