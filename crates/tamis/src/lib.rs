@@ -64,7 +64,6 @@ macro_rules! debug_as {
 mod batch;
 mod blob;
 mod codec;
-mod collections;
 mod compaction;
 mod db;
 mod error;
@@ -74,7 +73,6 @@ mod external;
 pub mod fuzzing;
 mod hotness;
 mod idle;
-mod ids;
 mod images;
 mod interrupt;
 pub mod io;
@@ -85,10 +83,11 @@ pub mod simulation {
 
     pub use tamis_env::sync::simulated::{Point, Scheduler, TaskId, point, run_in};
 }
-mod key;
 mod memory;
 mod memtable;
 mod observe;
+#[cfg(feature = "serde")]
+mod serial;
 #[cfg(feature = "metrics")]
 pub mod metrics {
     //! Export of the statistics through the crate `metrics`, with the feature `metrics`.
@@ -214,13 +213,13 @@ pub use error::{
     AdminError, Corruption, Error, ExternalTableError, IoFailure, OpenError, OptionsError, ReadError,
     StorageError, TransactionError, WriteError,
 };
-pub use key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use options::definition::{KeyspaceOptions, Options};
 pub use options::values::Durability;
 pub use read::{Iter, Keys};
 #[doc(hidden)]
 pub use select::without_rejection_checks;
 pub use slice::Slice;
+pub use tamis_base::key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
 /// A default build has no entry points for fuzzers:
 ///

@@ -1,10 +1,10 @@
 //! The fixed-size end of a blob file.
 
+use tamis_base::ids::BlobFileId;
 use tamis_env::memory::PageVec;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::codec::{Decoder, Encode};
-use crate::ids::BlobFileId;
 use crate::table::Damage;
 
 /// Bytes of the footer.

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tamis_base::ids::BlobFileId;
+
 use super::format::{FOOTER_BYTES, Footer};
 use super::reference::Reference;
 use crate::error::StorageError;
-use crate::ids::BlobFileId;
 use crate::io::FileSystem;
 use crate::io::batch::{BatchReader, Stretch};
 use crate::options::{ChecksumMode, Compression};

@@ -1,8 +1,9 @@
 //! What a table has in place of a large value.
 
+use tamis_base::ids::BlobFileId;
+use tamis_base::key::MAX_VALUE_BYTES;
+
 use crate::codec::{Decoder, Encode};
-use crate::ids::BlobFileId;
-use crate::key::MAX_VALUE_BYTES;
 use crate::table::Damage;
 use crate::table::frame::TRAILER_BYTES;
 

@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
+use tamis_base::ids::BlobFileId;
+
 use super::format::Footer;
 use super::reference::Reference;
 use crate::error::StorageError;
-use crate::ids::BlobFileId;
 use crate::io::WriteFile;
 use crate::options::Compression;
 use crate::table::frame::{self, Sealer};

@@ -31,13 +31,13 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
+use tamis_base::collections::HashSet;
+use tamis_base::ids::{RunId, TableId};
+use tamis_base::key::{KeyBytes, KeyEnd};
 use tamis_filter::theory::Division;
 
-use crate::collections::HashSet;
 use crate::compaction::plan::{OutputRun, Plan};
 use crate::hotness::{Range, reaches, share};
-use crate::ids::{RunId, TableId};
-use crate::key::{KeyBytes, KeyEnd};
 use crate::options::KeyspaceOptions;
 use crate::tree::accesses::Asked;
 use crate::tree::open_table::OpenTable;

@@ -18,15 +18,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use tamis_base::collections::{HashMap, HashSet};
+use tamis_base::ids::BlobFileId;
+
 use crate::blob::{BlobWriter, Reference};
-use crate::collections::{HashMap, HashSet};
 use crate::compaction::plan::{Plan, Reason};
 use crate::compaction::released;
 use crate::compaction::shape::{Shape, TableShape};
 use crate::compaction::versions::SeparatedValues;
 use crate::compaction::writer::TableSink;
 use crate::error::StorageError;
-use crate::ids::BlobFileId;
 use crate::io::Usage;
 use crate::options::KeyspaceOptions;
 use crate::table::PinnedValue;

@@ -33,14 +33,15 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::collections::HashSet;
+use tamis_base::collections::HashSet;
+use tamis_base::ids::TableId;
+use tamis_base::key::SeqNo;
+use tamis_base::meta::OldestDelete;
+
 use crate::compaction::plan::{Plan, Reason, Work};
 use crate::compaction::policy::CompactionPolicy;
 use crate::compaction::released;
 use crate::compaction::shape::{Shape, Spot, TableShape};
-use crate::ids::TableId;
-use crate::key::SeqNo;
-use crate::tree::meta::OldestDelete;
 use crate::tree::open_table::OpenTable;
 
 /// Fewer deletes do not make a table dense: reads pass them in about a tenth of a millisecond.

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use tamis_base::key::{KeyBytes, KeyEnd};
 use tamis_env::memory::PageVec;
 use tamis_filter::{
     BlockedBloom, Bloom, BloomScheme, Digest, Filter, FilterError, IndependentDigests, KeyList, PointFilter,
@@ -11,7 +12,6 @@ use tamis_filter::{
 
 use crate::compaction::allocation::{ByAccess, MOST_BITS};
 use crate::compaction::plan::{OutputRun, Plan};
-use crate::key::{KeyBytes, KeyEnd};
 use crate::options::{BloomHashing, FilterAllocation, FilterChoice, KeyspaceOptions};
 use crate::select::AccessSampler;
 use crate::table::{
@@ -331,7 +331,7 @@ impl FilterBits {
 /// The entries of each run as they will be after `plan`, at most: merges may drop some. The last run is the one that it writes;
 /// the others keep their order.
 pub(crate) fn runs_after(version: &Version, plan: &Plan) -> Vec<u64> {
-    let inputs: crate::collections::HashSet<u64> = plan.tables().collect();
+    let inputs: tamis_base::collections::HashSet<u64> = plan.tables().collect();
     let (mut runs, mut output) = (Vec::new(), 0);
     for run in &version.runs {
         let tables = &version.tables[run.tables.clone()];

@@ -1,11 +1,11 @@
 //! Compaction plans.
 
+use tamis_base::ids::{RunId, TableId};
+use tamis_base::key::KeyBytes;
+use tamis_base::meta::Stretch;
 use tamis_filter::Digest;
 
 use crate::compaction::shape::{KeyRange, Shape, TableShape};
-use crate::ids::{RunId, TableId};
-use crate::key::KeyBytes;
-use crate::tree::meta::Stretch;
 
 /// Tables of one run that a plan reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,7 +101,7 @@ pub(crate) struct Plan {
     /// For levels with guards: an output table also ends before each key whose digest ends in this many zero bits.
     pub(crate) guard_bits: Option<u32>,
     /// No older data overlaps the inputs' range: deletes that every reader sees may be dropped, and the outputs' epochs
-    /// may [reach down](crate::tree::epochs::EpochMap::reaching_down).
+    /// may [reach down](tamis_base::epochs::EpochMap::reaching_down).
     pub(crate) bottommost: bool,
     /// What the outputs' records say about the lengths of blocks from now on.
     pub(crate) stretch: Option<Stretch>,

@@ -2,7 +2,7 @@
 //!
 //! A merge keeps the versions that only a live snapshot sees. When the snapshot is released, they stay in the table
 //! until the next merge, which may never come in a cold part of the last level. Tables therefore record how many bytes
-//! they hold for which snapshot ([`TableExtra::pinned`](crate::tree::meta::TableExtra::pinned)), and once enough of
+//! they hold for which snapshot ([`TableExtra::pinned`](tamis_base::meta::TableExtra::pinned)), and once enough of
 //! them are no longer needed the table is rewritten in place.
 //!
 //! This terminates: the new table records only bytes pinned by live snapshots, and these do not count while their
@@ -101,9 +101,9 @@ mod tests {
 
     use super::*;
     use crate::compaction::shape::{LevelShape, RunShape, RunningJob};
-    use crate::key::KeyEnd;
-    use crate::tree::epochs::EpochMap;
-    use crate::tree::meta::{TableExtra, TableMeta};
+    use tamis_base::epochs::EpochMap;
+    use tamis_base::key::KeyEnd;
+    use tamis_base::meta::{TableExtra, TableMeta};
 
     fn table(id: u64, from: &str, to: &str, pinned: &[(u64, u64)]) -> TableShape {
         let meta = TableMeta {

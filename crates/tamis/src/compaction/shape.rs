@@ -11,10 +11,11 @@
 
 use std::sync::Arc;
 
+use tamis_base::ids::{RunId, TableId};
+use tamis_base::key::{KeyBytes, KeyEnd, SeqNo};
+use tamis_base::meta::TableMeta;
+
 use crate::compaction::plan::OutputRun;
-use crate::ids::{RunId, TableId};
-use crate::key::{KeyBytes, KeyEnd, SeqNo};
-use crate::tree::meta::TableMeta;
 
 /// A table, and whether it may be compacted.
 #[derive(Clone, Debug)]

@@ -2,21 +2,21 @@
 //! in any order. After every step it checks that no two jobs conflict and that runs stay sorted; on request, it checks
 //! that every key reads back and that epochs are disjoint.
 
-use crate::collections::{HashMap, HashSet};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use tamis_base::collections::{HashMap, HashSet};
 
+use tamis_base::epochs::EpochMap;
+use tamis_base::ids::{RunId, TableId};
+use tamis_base::key::{KeyBytes, KeyEnd};
+use tamis_base::meta::{OldestDelete, TableExtra, TableMeta};
 use tamis_filter::Digest;
 
 use crate::compaction::plan::{OutputRun, Plan, Work, is_guard};
 use crate::compaction::policy::layered::Layered;
 use crate::compaction::policy::{CompactionPolicy, Pressure};
 use crate::compaction::shape::{KeyRange, LevelShape, RunShape, RunningJob, Shape, TableShape};
-use crate::ids::{RunId, TableId};
-use crate::key::{KeyBytes, KeyEnd};
 use crate::options::KeyspaceOptions;
-use crate::tree::epochs::EpochMap;
-use crate::tree::meta::{OldestDelete, TableExtra, TableMeta};
 
 /// Bytes of an entry on the simulated disk.
 pub(crate) const ENTRY: u64 = 10;

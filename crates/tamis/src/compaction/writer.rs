@@ -7,6 +7,10 @@ use std::sync::Arc;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use tamis_base::epochs::EpochMap;
+use tamis_base::ids::{BlobFileId, KeyspaceId, TableId};
+use tamis_base::key::{KeyBytes, KeyEnd, Kind, MAX_SEQNO, SeqNo, prefix_of};
+use tamis_base::meta::{TableExtra, TableMeta};
 use tamis_filter::Digest;
 
 use crate::blob::Reference;
@@ -17,15 +21,11 @@ use crate::compaction::filters::{FilterBits, FilterBuilder, NewKeys};
 use crate::compaction::plan::is_guard;
 use crate::compaction::versions::{Kept, Rules, SeparatedValues, Surroundings, Versions};
 use crate::error::StorageError;
-use crate::ids::{BlobFileId, KeyspaceId, TableId};
 use crate::io::{FileSystem, Usage};
-use crate::key::{KeyBytes, KeyEnd, Kind, MAX_SEQNO, SeqNo, prefix_of};
 use crate::options::{FilterChoice, KeyspaceOptions};
 use crate::read::merge::MergeCursor;
 use crate::table::{ExtraProperties, Merged, Origin, TableBuilder, TableOptions};
-use crate::tree::epochs::EpochMap;
 use crate::tree::files::table_path;
-use crate::tree::meta::{TableExtra, TableMeta};
 use crate::tree::open_table::OpenTable;
 use crate::tree::tombstones::Tombstones;
 

@@ -26,11 +26,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use tamis_base::ids::{DEFAULT_KEYSPACE, KeyspaceId, LogId};
+
 use crate::db::catalogue::Directory;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::log::NextLog;
 use crate::error::{StorageError, WriteError};
-use crate::ids::{DEFAULT_KEYSPACE, KeyspaceId, LogId};
 use crate::io::write_file_atomically;
 use crate::read::Memtables;
 use crate::sync::{self, Mutex};

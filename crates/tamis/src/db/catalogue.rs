@@ -25,16 +25,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
+use tamis_base::collections::{HashMap, HashSet, SharedMap};
+use tamis_base::ids::{FilterFileId, KeyspaceId, TableId};
+use tamis_base::key::SeqNo;
 
-use crate::collections::{HashMap, HashSet, SharedMap};
 use crate::db::begin::NotBegun;
 use crate::db::health::Health;
 use crate::db::images::FilterFiles;
 use crate::db::inner::KeyspaceInner;
 use crate::error::StorageError;
-use crate::ids::{FilterFileId, KeyspaceId, TableId};
 use crate::io::FileSystem;
-use crate::key::SeqNo;
 use crate::read::{Memtables, View};
 use crate::tree::edit::VersionEdit;
 use crate::tree::files::manifest_path;

@@ -18,6 +18,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tamis_base::key::SeqNo;
+
 use crate::batch::{BatchOp, GroupHeader, Ops};
 use crate::db::catalogue::Sorted;
 use crate::db::inner::DbInner;
@@ -25,7 +27,6 @@ use crate::db::log::Place;
 use crate::db::{Db, Handle};
 use crate::error::{ChangesError, OpenError, StorageError, WriteError};
 use crate::io::{Access, FileSystem};
-use crate::key::SeqNo;
 use crate::sync;
 use crate::tree::files::log_path;
 use crate::wal::{LogKind, LogReader, ReadOptions};

@@ -11,10 +11,12 @@
 //! time, or until there is clearly more room. Either case warns once, until a merge of the keyspace succeeds again. Nothing
 //! is lost: reads continue, and so do writes until level 0 is full; then they are refused with the cause.
 
-use crate::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
+use tamis_base::collections::HashSet;
+
+use tamis_base::ids::TableId;
 
 use crate::compaction::blobs::{self, BlobInputs};
 use crate::compaction::deletes::{self, DeleteTimes};
@@ -30,7 +32,6 @@ use crate::db::pressure::pressure_of;
 use crate::db::room::human;
 use crate::db::scheduler::Job;
 use crate::error::StorageError;
-use crate::ids::TableId;
 use crate::observe::events::{CompactionInfo, CompactionOutcome, Event};
 use crate::observe::latency::Operation;
 use crate::observe::span;

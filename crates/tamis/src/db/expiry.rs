@@ -32,6 +32,8 @@
 //! a keyspace that has it reads the clock (on common systems without a system call: about 25 ns), each group takes the lock,
 //! and reads take it once a second altogether. Nothing under the lock can fail; samples lost by a panic make entries live longer.
 
+use tamis_base::key::SeqNo;
+
 use crate::sync::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -42,7 +44,6 @@ use crate::compaction::shape::{Shape, TableShape};
 use crate::db::catalogue::Catalogue;
 use crate::db::commit::Committer;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
-use crate::key::SeqNo;
 use crate::options::KeyspaceOptions;
 use crate::read::Memtables;
 use crate::tree::edit::{Ages, VersionEdit};

@@ -10,15 +10,16 @@
 
 use std::sync::Arc;
 
-use crate::collections::{HashMap, HashSet};
+use tamis_base::collections::{HashMap, HashSet};
+use tamis_base::ids::{FilterFileId, KeyspaceId};
+use tamis_base::key::KeyBytes;
+
 use crate::db::catalogue::Catalogue;
 use crate::db::images::{LiveImage, NewImage, NotSaved, Reclaim};
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::scheduler::Rounds;
 use crate::error::{AdminError, StorageError, WriteError};
-use crate::ids::{FilterFileId, KeyspaceId};
 use crate::images::ImageKind;
-use crate::key::KeyBytes;
 use crate::select::{Grf, Moment, Part, Restored, Span, Task, Turn};
 
 /// About the most bytes of partitions per filter file: they are in memory twice while they are written.

@@ -7,6 +7,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use tamis_base::epochs::EpochMap;
+use tamis_base::ids::LogId;
+use tamis_base::meta::TableMeta;
+
 use crate::compaction::blobs::BlobInputs;
 use crate::compaction::deletes::{self, DeleteTimes};
 use crate::compaction::filters::FilterBits;
@@ -17,7 +21,6 @@ use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::FlushControl;
 use crate::db::log::Current;
 use crate::error::StorageError;
-use crate::ids::LogId;
 use crate::observe::events::{Event, FlushInfo, FlushOutcome};
 use crate::observe::latency::Operation;
 use crate::observe::{Explained, span};
@@ -27,9 +30,7 @@ use crate::select::TakenEpoch;
 use crate::sync;
 use crate::table::CursorOptions;
 use crate::tree::edit::VersionEdit;
-use crate::tree::epochs::EpochMap;
 use crate::tree::files::{blob_path, table_path};
-use crate::tree::meta::TableMeta;
 use crate::tree::open_table::OpenTable;
 use crate::tree::tombstones::Tombstones;
 

@@ -54,9 +54,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tamis_base::collections::{HashMap, HashSet};
+use tamis_base::ids::{KeyspaceId, LogId, TableId};
+use tamis_base::key::SeqNo;
+
 use self::logs::FollowedLogs;
 use super::background::{Workers, guarded};
-use crate::collections::{HashMap, HashSet};
 use crate::db::Db;
 use crate::db::beside::{ATTEMPTS, Doubts, pause};
 use crate::db::consumers::CONSUMERS_KEYSPACE;
@@ -64,9 +67,7 @@ use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::live_files::Ends;
 use crate::db::open;
 use crate::error::{OpenError, StorageError};
-use crate::ids::{KeyspaceId, LogId, TableId};
 use crate::io::read_file;
-use crate::key::SeqNo;
 use crate::options::Options;
 use crate::sync;
 use crate::tree::files::{manifest_path, options_path};

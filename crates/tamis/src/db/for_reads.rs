@@ -16,13 +16,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::collections::HashMap;
+use tamis_base::collections::HashMap;
+use tamis_base::ids::KeyspaceId;
+use tamis_base::key::SeqNo;
+
 use crate::compaction::plan::{Plan, Reason, Work};
 use crate::db::compact::input_bytes;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::idle::IdleTimer;
-use crate::ids::KeyspaceId;
-use crate::key::SeqNo;
 use crate::options::{CompactionChoice, KeyspaceOptions};
 use crate::sync;
 use crate::table::ReadCost;

@@ -32,11 +32,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
+use tamis_base::ids::{KeyspaceId, LogId};
+
 use crate::db::counters::WriteCounters;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::scheduler::{Backoff, RETRY};
 use crate::error::{StorageError, WriteError};
-use crate::ids::{KeyspaceId, LogId};
 use crate::observe::Observer;
 use crate::observe::events::Event;
 use crate::read::{MemtableSlot, Memtables};

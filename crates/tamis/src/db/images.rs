@@ -25,15 +25,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use crate::collections::{HashMap, HashSet};
 use crate::db::health::Warnings;
 use crate::db::inner::{DbInner, KeyspaceInner};
 use crate::db::scheduler::Backoff;
 use crate::error::StorageError;
-use crate::ids::{FilterFileId, KeyspaceId};
 use crate::images::{Image, ImageFile, ImageKind, ImageWriter, newest};
 use crate::io::FileSystem;
-use crate::key::KeyBytes;
 use crate::sync::Mutex;
 use crate::tree::edit::VersionEdit;
 use crate::tree::files::filter_path;
@@ -44,6 +41,9 @@ mod reclaim;
 mod tests;
 
 use reclaim::{Stored, plan};
+use tamis_base::collections::{HashMap, HashSet};
+use tamis_base::ids::{FilterFileId, KeyspaceId};
+use tamis_base::key::KeyBytes;
 
 /// The backoff after a failed save: initial and maximum.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));

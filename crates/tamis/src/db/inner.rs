@@ -68,6 +68,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
+use tamis_base::ids::{KeyspaceId, LogId};
+use tamis_base::key::SeqNo;
 use tamis_model::engine::Workload;
 
 use crate::compaction::filters::FilterBits;
@@ -106,9 +108,7 @@ use crate::db::transaction::prepared::Prepared;
 use crate::db::tune::Decisions;
 use crate::error::{StorageError, WriteError};
 use crate::hotness::Sampler;
-use crate::ids::{KeyspaceId, LogId};
 use crate::io::{DirLock, FileSystem};
-use crate::key::SeqNo;
 use crate::memtable::{ChunkPool, Memtable};
 use crate::observe::Observer;
 use crate::observe::events::Event;

@@ -5,6 +5,7 @@
 use std::io::Write;
 use std::path::Path;
 
+use tamis_base::key::Kind;
 use tamis_filter::BloomScheme;
 
 use crate::batch::{BatchOp, GroupHeader, Ops};
@@ -12,7 +13,6 @@ use crate::blob::{BlobFile, Reference};
 use crate::error::{Error, StorageError};
 use crate::images::ImageFile;
 use crate::io::{Access, FileSystem};
-use crate::key::Kind;
 use crate::table::{
     CursorOptions, ELASTIC, GLOBAL, KEY_LIST, KeyListReader, ReaderConfig, Table, TableCursor, UnitDirectory,
 };

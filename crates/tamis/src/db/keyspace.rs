@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arc_swap::Guard;
+use tamis_base::key::{KeyEnd, SeqNo};
 use tamis_filter::Digest;
 
 use crate::batch::{WriteBatch, check_value};
@@ -19,7 +20,6 @@ use crate::db::snapshot::SnapshotPin;
 use crate::db::stats::KeyspaceStats;
 use crate::db::{Db, Handle, IngestOptions, IngestReport};
 use crate::error::{AdminError, ReadError, WriteError};
-use crate::key::{KeyEnd, SeqNo};
 use crate::observe::Explained;
 use crate::observe::latency::Operation;
 use crate::options::KeyspaceOptions;

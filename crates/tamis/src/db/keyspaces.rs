@@ -9,11 +9,12 @@
 
 use std::sync::Arc;
 
+use tamis_base::ids::DEFAULT_KEYSPACE;
+
 use crate::db::expiry::Age;
 use crate::db::inner::{DbInner, KeyspaceInner, SharedParts};
 use crate::db::{Db, Keyspace};
 use crate::error::{AdminError, StorageError, WriteError};
-use crate::ids::DEFAULT_KEYSPACE;
 use crate::operators::Unregistered;
 use crate::options::KeyspaceOptions;
 use crate::tree::edit::VersionEdit;

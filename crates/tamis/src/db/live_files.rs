@@ -17,12 +17,13 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use tamis_base::ids::{FilterFileId, LogId};
+use tamis_base::key::SeqNo;
+
 use crate::db::Db;
 use crate::db::inner::DbInner;
 use crate::error::{AdminError, OpenError, StorageError, WriteError};
-use crate::ids::{FilterFileId, LogId};
 use crate::io::{Access, ReadFile, read_file};
-use crate::key::SeqNo;
 use crate::read::View;
 use crate::tree::blobs::OpenBlob;
 use crate::tree::files::{

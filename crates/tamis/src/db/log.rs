@@ -54,6 +54,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
+use tamis_base::ids::{KeyspaceId, LogId};
+use tamis_base::key::SeqNo;
 
 use crate::batch::{GroupHeader, WriteBatch};
 use crate::db::catalogue::FileNumbers;
@@ -63,9 +65,7 @@ use crate::db::monitor::Monitor;
 use crate::db::room::Room;
 use crate::error::StorageError;
 use crate::idle::IdleTimer;
-use crate::ids::{KeyspaceId, LogId};
 use crate::io::{FileSystem, Usage};
-use crate::key::SeqNo;
 use crate::observe::Observer;
 use crate::observe::latency::Operation;
 use crate::options::Options;

@@ -67,7 +67,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::batch::WriteBatch;
 use crate::error::{AdminError, Error, OpenError, ReadError, StorageError, WriteError};
-use crate::ids::DEFAULT_KEYSPACE;
 use crate::options::{Durability, Options};
 use crate::read::{Explanation, RangeExplanation};
 use crate::tree::edit::VersionEdit;
@@ -91,6 +90,7 @@ pub use scrub::{DamagedTable, ScrubStats};
 pub use snapshot::{Snapshot, SnapshotView};
 pub use stats::ConsumerStats;
 pub use stats::{KeyspaceStats, LevelStats, OverlapStats, RunStats, SnapshotStats, Stats};
+use tamis_base::ids::DEFAULT_KEYSPACE;
 pub use transaction::{
     Isolation, LockOptions, LockTransaction, PreparedTransaction, Savepoint, Transaction, TransactionOptions,
     TransactionView,

@@ -2,8 +2,11 @@
 
 mod recover;
 
+use tamis_base::collections::HashMap;
+use tamis_base::ids::{DEFAULT_KEYSPACE, KeyspaceId, LogId, TableId};
+use tamis_base::key::{MAX_SEQNO, SeqNo};
+
 use crate::clock::SystemClock;
-use crate::collections::HashMap;
 use crate::sync::{Mutex, Process};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -34,10 +37,8 @@ use crate::db::scheduler::Scheduler;
 use crate::db::throttle::{OwnMemtables, Throttle};
 use crate::db::tune;
 use crate::error::{OpenError, OptionsError, StorageError};
-use crate::ids::{DEFAULT_KEYSPACE, KeyspaceId, LogId, TableId};
 use crate::io::batch::BatchReader;
 use crate::io::{DirectFs, DiskFs, FileSystem};
-use crate::key::{MAX_SEQNO, SeqNo};
 use crate::memtable::ChunkPool;
 use crate::observe::{Observer, span};
 use crate::operators::{Names, Unregistered};

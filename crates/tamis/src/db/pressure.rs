@@ -59,7 +59,7 @@ mod tests {
     use crate::compaction::shape::{LevelShape, RunShape, TableShape};
     use crate::options::KeyspaceOptions;
     use crate::tree::edit::tests::table;
-    use crate::tree::epochs::{EpochMap, EpochSegment};
+    use tamis_base::epochs::{EpochMap, EpochSegment};
 
     /// Writers waited forever for a compaction of two runs of which the one with the earlier epoch was the newer, since an
     /// ingestion had overtaken a flush.

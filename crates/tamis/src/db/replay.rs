@@ -13,11 +13,12 @@
 
 use std::path::Path;
 
+use tamis_base::ids::LogId;
+use tamis_base::key::SeqNo;
+
 use crate::batch::{BatchOp, GroupHeader, Ops};
 use crate::error::{OpenError, StorageError};
-use crate::ids::LogId;
 use crate::io::{Access, FileSystem};
-use crate::key::SeqNo;
 use crate::tree::files::log_path;
 use crate::wal::{End, LogKind, LogReader, ReadOptions};
 

@@ -12,15 +12,15 @@
 
 use std::sync::Arc;
 
+use tamis_base::collections::HashMap;
+use tamis_base::ids::KeyspaceId;
 use tamis_model::engine::Workload;
 
-use crate::collections::HashMap;
 use crate::compaction::plan::Plan;
 use crate::compaction::policy::{CompactionPolicy, policy_for};
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::tune::Tuning;
 use crate::error::{AdminError, OptionsError};
-use crate::ids::KeyspaceId;
 use crate::options::KeyspaceOptions;
 use crate::tree::edit::VersionEdit;
 

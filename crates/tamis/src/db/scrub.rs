@@ -17,20 +17,21 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tamis_base::ids::LogId;
+use tamis_base::key::KeyEnd;
+use tamis_base::meta::TableMeta;
+
 use crate::blob::BlobFile;
 use crate::compaction::shape::KeyRange;
 use crate::db::inner::{DbInner, KeyspaceInner};
 use crate::db::pace::{Pace, Urgency};
 use crate::error::{OpenError, StorageError};
-use crate::ids::LogId;
 use crate::io::{Access, DirectFs, FileSystem};
-use crate::key::KeyEnd;
 use crate::sync::{self, Mutex};
 use crate::table::{ReaderConfig, Table};
 use crate::tree::blobs;
 use crate::tree::files::{log_path, manifest_path};
 use crate::tree::manifest::Manifest;
-use crate::tree::meta::TableMeta;
 use crate::tree::open_table::OpenTable;
 use crate::wal::{End, LogKind, LogReader, ReadOptions};
 
@@ -389,15 +390,15 @@ pub struct DamagedTable {
     /// The table's number.
     pub table: u64,
     /// Its file.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::path"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::path"))]
     pub path: PathBuf,
     /// The level that it lies in.
     pub level: usize,
     /// The smallest key that it covers.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::bytes"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub smallest: Vec<u8>,
     /// The largest key that it covers (empty if it is unbounded).
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::bytes"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub largest: Vec<u8>,
     /// Key versions that it holds, or held.
     pub entries: u64,

@@ -1,8 +1,12 @@
 //! Statistics of an open database.
 
-use crate::collections::{HashMap, HashSet};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use tamis_base::collections::{HashMap, HashSet};
+
+use tamis_base::ids::{KeyspaceId, TableId};
+use tamis_base::key::KeyEnd;
+use tamis_base::key::SeqNo;
 
 use crate::compaction::Promise;
 use crate::db::counters::WriteCost;
@@ -14,9 +18,6 @@ use crate::db::memory_report::MemoryReport;
 use crate::db::readers::{ReaderStats, Readers};
 use crate::db::scrub::{DamagedTable, ScrubStats};
 use crate::db::tune::TuningDecision;
-use crate::ids::{KeyspaceId, TableId};
-use crate::key::KeyEnd;
-use crate::key::SeqNo;
 use crate::observe::StallStats;
 use crate::observe::latency::Latencies;
 use crate::select::{AutoFilterStats, GlobalFilterStats, QueryStats};
@@ -275,10 +276,10 @@ pub struct RunStats {
     /// global filter.
     pub filters: Vec<String>,
     /// Its smallest key.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::bytes"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub smallest: Vec<u8>,
     /// Its largest key (empty if it is unbounded).
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::bytes"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub largest: Vec<u8>,
     /// The flush epochs whose data it may hold, as a half-open range.
     pub epochs: (u64, u64),

@@ -4,14 +4,14 @@ mod unopened;
 
 use std::collections::BTreeMap;
 
+use tamis_base::ids::{BlobFileId, LogId};
+use tamis_base::key::prefix_of;
 use tamis_filter::{BloomScheme, ElasticSet, IndependentDigests};
 
 use crate::db::inner::DbInner;
 use crate::db::replay::{ReplayOptions, replay};
 use crate::error::{AdminError, Corruption, Error, StorageError};
-use crate::ids::{BlobFileId, LogId};
 use crate::interrupt;
-use crate::key::prefix_of;
 use crate::select::{Probe, key_list_problem};
 use crate::table::ReadCost;
 use crate::table::{CursorOptions, ELASTIC, TableCursor, UnitDirectory};
@@ -241,7 +241,7 @@ fn check_epochs(keyspace: &str, version: &Version, problems: &mut Vec<String>) {
     });
     let cuts: std::collections::BTreeSet<&[u8]> = cuts.map(|key| &key[..]).collect();
     for key in cuts {
-        let prefix = crate::key::prefix_of(key);
+        let prefix = tamis_base::key::prefix_of(key);
         let covering = version.runs.iter().filter_map(|run| version.table_for(run, key, prefix));
         let mut newer: Option<(u64, u64)> = None;
         for table in covering.map(|table| &version.tables[table].meta) {

@@ -4,6 +4,7 @@ use std::ops::RangeBounds;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tamis_base::key::{Kind, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use tamis_filter::Digest;
 
 use crate::batch::normalize_range;
@@ -11,7 +12,6 @@ use crate::compaction::{FilterBuilder, NewKeys};
 use crate::error::{ExternalTableError, StorageError, WriteError, excerpt_of_key};
 use crate::external::{EXTERNAL_VERSION, ExternalTableInfo, describe};
 use crate::io::{DiskFs, FileSystem, Usage};
-use crate::key::{Kind, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use crate::options::KeyspaceOptions;
 use crate::table::{ExtraProperties, TableBuilder, TableOptions};
 use crate::tree::tombstones::{EXTERNAL_TOMBSTONE_SEQ, RangeTombstone, Tombstones};

@@ -4,6 +4,7 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
+use tamis_base::key::{Entry, Kind};
 use tamis_testkit::{FaultPlan, FaultyFs, OpClass};
 
 use super::*;
@@ -12,7 +13,6 @@ use crate::db::{Db, IngestOptions};
 use crate::error::{AdminError, StorageError};
 use crate::fuzzing::reseal;
 use crate::io::{MemFs, Usage, read_file};
-use crate::key::{Entry, Kind};
 use crate::options::{FilterChoice, KeyspaceOptions, Options, PerLevel};
 use crate::table::{ExtraProperties, TableBuilder, TableOptions};
 use crate::tree::tombstones::{RangeTombstone, Tombstones};
@@ -334,8 +334,8 @@ fn ingested_table(db: &Db) -> (Arc<crate::tree::open_table::OpenTable>, u64) {
 
 #[test]
 fn everything_in_an_ingested_table_has_its_sequence_number() {
-    use crate::key::MAX_SEQNO;
     use crate::table::{CursorOptions, TableCursor};
+    use tamis_base::key::MAX_SEQNO;
     let db = ingest(&sample(&KeyspaceOptions::default()), true).unwrap();
     let (table, seq) = ingested_table(&db);
     assert!(seq > 0 && (table.meta.min_seq, table.meta.max_seq) == (seq, seq));

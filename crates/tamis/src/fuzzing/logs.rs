@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use tamis_base::key::{Kind, MAX_SEQNO, SeqNo};
 use tamis_filter::Digest;
 
 use super::{empty_fs, put, reseal};
@@ -11,7 +12,6 @@ use crate::db::inspect::{dump_log, dump_manifest};
 use crate::db::replay::{ReplayOptions, replay};
 use crate::error::{OpenError, StorageError};
 use crate::io::{Access, FileSystem, MemFs};
-use crate::key::{Kind, MAX_SEQNO, SeqNo};
 use crate::memtable::Memtable;
 use crate::options::{KeyspaceOptions, Options};
 use crate::tree::edit::VersionEdit;

@@ -1,5 +1,6 @@
 //! The small formats: batches, data blocks, filters, key lists, range tombstones.
 
+use tamis_base::key::{KeyBytes, MAX_KEY_BYTES, MAX_SEQNO, SeqNo};
 use tamis_filter::{
     Digest, ElasticUnit, ElasticUnitRef, Filter, FilterError, KeyRange, Next, PointFilter, RangeFilter,
     RangeFilterRef, RangeProbe,
@@ -7,7 +8,6 @@ use tamis_filter::{
 
 use super::reseal;
 use crate::batch::{BatchOp, GroupHeader, Ops, WriteBatch};
-use crate::key::{KeyBytes, MAX_KEY_BYTES, MAX_SEQNO, SeqNo};
 use crate::table::{BlockView, InBlock, KeyListBuilder, KeyListReader};
 use crate::tree::tombstones::{RangeTombstone, Tombstones};
 

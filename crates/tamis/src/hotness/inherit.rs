@@ -15,9 +15,10 @@
 
 use std::ops::Bound;
 
+use tamis_base::ids::TableId;
+use tamis_base::key::{BorderKey, KeyEnd, common_prefix_len, prefix_of};
+
 use super::{Hotness, Manager, Segments, Table, TableSpec};
-use crate::ids::TableId;
-use crate::key::{BorderKey, KeyEnd, common_prefix_len, prefix_of};
 
 /// The minimum weight of a merged segment's sources, in keys: where no keys seem to be shared, all runs count alike.
 const LEAST: f64 = 1e-9;

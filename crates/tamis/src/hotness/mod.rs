@@ -56,8 +56,8 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::ids::TableId;
-use crate::key::{BorderKey, KeyEnd};
+use tamis_base::ids::TableId;
+use tamis_base::key::{BorderKey, KeyEnd};
 
 pub(crate) use inherit::{Origin, Range, reaches, share};
 pub(crate) use persist::decode_hotness;

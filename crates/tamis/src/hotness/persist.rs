@@ -3,8 +3,9 @@
 //!
 //! A byte encodes a frequency in steps of 9 %: 255 is 1, each lower value divides by 1.09, 1 is 3 · 10⁻¹⁰, 0 is none.
 
+use tamis_base::ids::TableId;
+
 use super::{Hotness, Manager};
-use crate::ids::TableId;
 
 const VERSION: u8 = 1;
 

@@ -18,8 +18,9 @@
 
 use std::cmp::Ordering;
 
+use tamis_base::ids::TableId;
+
 use super::{Load, Manager, Segment, SegmentId, Segments, Table, Unload};
-use crate::ids::TableId;
 
 /// By how much a unit must be worth more than one in memory to take its place.
 pub(super) const HYSTERESIS: f64 = 1.25;

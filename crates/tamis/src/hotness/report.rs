@@ -1,7 +1,8 @@
 //! Statistics of the filters, the marginal value of their bytes, and the continuous bound.
 
+use tamis_base::ids::TableId;
+
 use super::{MAX_UNITS, Manager, SegmentId};
-use crate::ids::TableId;
 
 /// Counters since the start.
 #[derive(Debug, Default)]

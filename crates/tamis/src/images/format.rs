@@ -1,10 +1,10 @@
 //! The bytes of a filter file's index and footer.
 
+use tamis_base::ids::{FilterFileId, KeyspaceId};
+use tamis_base::key::{KeyBytes, MAX_KEY_BYTES};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::codec::{Decoder, Encode};
-use crate::ids::{FilterFileId, KeyspaceId};
-use crate::key::{KeyBytes, MAX_KEY_BYTES};
 
 /// Bytes of the footer.
 pub(super) const FOOTER_BYTES: usize = 56;

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use tamis_base::ids::FilterFileId;
+use tamis_base::key::KeyBytes;
+
 use super::format::{Image, ImageKind};
-use crate::ids::FilterFileId;
-use crate::key::KeyBytes;
 
 /// A key range and the newest image of it.
 #[derive(Debug, PartialEq, Eq)]

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tamis_base::ids::{FilterFileId, KeyspaceId};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::format::{FOOTER_BYTES, Footer, Image, decode_index};
 use crate::error::StorageError;
-use crate::ids::{FilterFileId, KeyspaceId};
 use crate::io::{Access, FileSystem, ReadFile};
 
 /// A filter file whose index was read and is sound. It keeps no descriptor: each read opens the file.

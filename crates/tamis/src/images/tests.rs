@@ -1,11 +1,11 @@
 use std::path::Path;
 
 use proptest::prelude::*;
+use tamis_base::key::KeyBytes;
 
 use super::*;
 use crate::error::StorageError;
 use crate::io::{FileSystem, MemFs, Usage, read_file};
-use crate::key::KeyBytes;
 
 const PATH: &str = "/000009.flt";
 

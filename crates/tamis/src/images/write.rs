@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use tamis_base::ids::{FilterFileId, KeyspaceId};
+use tamis_base::key::KeyBytes;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::format::{Footer, Image, ImageKind};
 use super::read::ImageFile;
 use crate::error::StorageError;
-use crate::ids::{FilterFileId, KeyspaceId};
 use crate::io::{FileSystem, Usage, WriteFile};
-use crate::key::KeyBytes;
 
 /// Writes a filter file, image by image. After an error the file is incomplete: whoever created the writer removes it.
 #[derive(Debug)]

@@ -75,7 +75,7 @@ debug_as!(SharedReadMemory, "SharedReadMemory", memory => "bytes": memory.bytes(
 #[non_exhaustive]
 pub struct ReadMemoryShare {
     /// The database's directory.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::path"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::path"))]
     pub path: PathBuf,
     /// Its share: the sum of the next two, or more by what rounding leaves.
     pub bytes: u64,

@@ -1,7 +1,7 @@
 //! The newest versions of a keyspace, in memory, until a flush writes them to a table.
 //!
 //! A memtable is a skip list in arena memory with optional filters in front of it and the [range tombstones](ranges)
-//! beside it. Versions are ordered by [`crate::key::compare_versions`]: user key ascending, sequence
+//! beside it. Versions are ordered by [`tamis_base::key::compare_versions`]: user key ascending, sequence
 //! number descending.
 //!
 //! # Invariants
@@ -63,11 +63,11 @@ use crossbeam_utils::CachePadded;
 use tamis_env::memory::PageBox;
 use tamis_filter::{AtomicBlockedBloom, AtomicLine, Digest};
 
-use crate::key::{Cover, Entry, Kind, MAX_KEY_BYTES, MAX_SEQNO, MAX_VALUE_BYTES, RangeTombstone, SeqNo};
 use chunks::Account;
 use node::{Target, Version};
 use ranges::Ranges;
 use skiplist::{ListWriter, SkipList};
+use tamis_base::key::{Cover, Entry, Kind, MAX_KEY_BYTES, MAX_SEQNO, MAX_VALUE_BYTES, RangeTombstone, SeqNo};
 
 /// The last filter's size is the budget divided by this.
 const FILTER_SHARE: usize = 50;

@@ -9,9 +9,9 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+use tamis_base::ids::BlobFileId;
 
 use crate::error::StorageError;
-use crate::ids::BlobFileId;
 use crate::slice::Slice;
 use crate::table::{BlockSource, BlockTouch, ReadCost, ReadTrace};
 use crate::tree::open_table::OpenTable;

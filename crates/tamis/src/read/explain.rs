@@ -128,7 +128,7 @@ pub enum ExplainOutcome {
 #[non_exhaustive]
 pub struct Explanation {
     /// The key looked up.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::bytes"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub key: Vec<u8>,
     /// The filter that named the tables to search: one `per table`, one `for the tree`, or `external`. With `filter = auto`, also why.
     pub filter: String,
@@ -179,10 +179,10 @@ pub enum RangeSource {
 #[non_exhaustive]
 pub struct RangeExplanation {
     /// The first key of the range.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::bytes"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub start: Vec<u8>,
     /// The first key behind the range; `None` if it has no end.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::bytes_or_none"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes_or_none"))]
     pub end: Option<Vec<u8>>,
     /// The filter that can rule out runs: one `per table`, one `for the tree`, or `external`.
     pub filter: String,
@@ -191,7 +191,7 @@ pub struct RangeExplanation {
     /// Number of entries returned.
     pub entries: u64,
     /// The last of their keys.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::bytes_or_none"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes_or_none"))]
     pub last: Option<Vec<u8>>,
     /// The cost.
     pub cost: ReadCost,

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::error::{ReadError, StorageError};
-use crate::key::{MAX_SEQNO, SeqNo, prefix_successor};
 use crate::observe::Explained;
 use crate::observe::latency::Operation;
 use crate::operators::MergeOperator;
@@ -32,6 +31,7 @@ mod moving;
 
 pub use keys::Keys;
 use last::LastKey;
+use tamis_base::key::{MAX_SEQNO, SeqNo, prefix_successor};
 
 /// How many versions of one key are stepped over, one by one, before a seek passes the rest.
 const STEPS: u64 = 4;

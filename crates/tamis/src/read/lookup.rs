@@ -6,12 +6,12 @@
 use std::ops::Range;
 
 use smallvec::SmallVec;
+use tamis_base::key::{Entry, Kind, SeqNo};
 use tamis_filter::Digest;
 
 use crate::error::ReadError;
 use crate::hotness::BlockRead;
 use crate::io::batch::BatchReader;
-use crate::key::{Entry, Kind, SeqNo};
 use crate::read::operands::{Base, Operands, Order};
 use crate::read::{Counted, FilterAnswer, MemtableSlot, ReadAt};
 use crate::select::{Candidate, Candidates, LeanKey, Probe, next_step};

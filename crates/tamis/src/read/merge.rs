@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+use tamis_base::key::{Kind, MAX_SEQNO, SeqNo, compare_versions, prefix_of};
 
 use crate::error::StorageError;
-use crate::key::{Kind, MAX_SEQNO, SeqNo, compare_versions, prefix_of};
 use crate::memtable::MemCursor;
 use crate::read::covers::{Border, Covers};
 pub(crate) use crate::read::run_cursor::Tables;

@@ -14,10 +14,10 @@
 use std::ops::Range;
 
 use smallvec::SmallVec;
+use tamis_base::key::SeqNo;
 
 use crate::error::ReadError;
 use crate::io::batch::BatchReader;
-use crate::key::SeqNo;
 use crate::read::ReadAt;
 use crate::read::lookup::{KeyLookup, Lookup};
 use crate::select::{Candidate, Candidates, LeanKey, MAX_BATCH, next_step};

@@ -10,8 +10,9 @@
 //!
 //! A chain belongs to one read of one thread.
 
+use tamis_base::key::{Kind, SeqNo};
+
 use crate::error::{ReadError, StorageError};
-use crate::key::{Kind, SeqNo};
 use crate::operators::{MergeOperator, merge, partial_merge};
 use crate::read::MemtableSlot;
 use crate::slice::Slice;

@@ -20,10 +20,10 @@
 
 use std::ops::Range;
 
+use tamis_base::key::{KeyEnd, MAX_SEQNO, SeqNo};
 use tamis_filter::Next;
 
 use crate::error::StorageError;
-use crate::key::{KeyEnd, MAX_SEQNO, SeqNo};
 use crate::read::covers::{Border, Covers};
 use crate::table::ReadCost;
 use crate::table::{Place, TableCursor, TouchCounts, is_beyond};

@@ -5,13 +5,13 @@ use std::ops::{Bound, Range};
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+use tamis_base::key::MAX_SEQNO;
 use tamis_filter::{
     BlockedBloom, BloomScheme, Digest, Filter, KeyRange, Next, PointFilter, RangeFilter, probe_pairs,
     probe_selected,
 };
 
 use crate::hotness::{Sampler, SegmentId};
-use crate::key::MAX_SEQNO;
 use crate::select::elastic::{self, Segments};
 use crate::select::{AccessSampler, Candidate, Candidates, LeanKey, MAX_BATCH, MAX_STEP, Probe, RunSelector};
 use crate::table::ReadCost;

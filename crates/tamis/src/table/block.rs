@@ -10,11 +10,11 @@
 
 use std::cmp::Ordering;
 
+use tamis_base::key::{Kind, SeqNo};
 use tamis_filter::Digest;
 
 use super::compare::{compare, equal};
 use super::frame::Damage;
-use crate::key::{Kind, SeqNo};
 
 /// Bytes of the fixed-size footer of a block.
 pub(crate) const BLOCK_FOOTER_BYTES: usize = 24;

@@ -1,12 +1,12 @@
 //! Writing data blocks. The layout is in `docs/table-format.md`.
 
+use tamis_base::key::{Kind, SeqNo, common_prefix_len};
 use tamis_env::memory::PageVec;
 use tamis_filter::Digest;
 
 use super::block::{BLOCK_FOOTER_BYTES, MAX_HASHED_ENTRIES, fingerprint};
 use super::frame::TRAILER_BYTES;
 use crate::codec::Encode;
-use crate::key::{Kind, SeqNo, common_prefix_len};
 
 /// Collects the entries of one data block; reusable through [`reset`](BlockBuilder::reset). Values go straight to the output,
 /// where the block begins with them; the rest of the block follows when it is finished.

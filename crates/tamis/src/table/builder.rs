@@ -5,6 +5,8 @@
 
 use std::path::PathBuf;
 
+use tamis_base::ids::BlobFileId;
+use tamis_base::key::{Kind, SeqNo, compare_versions};
 use tamis_env::memory::PageVec;
 use tamis_filter::Digest;
 
@@ -15,9 +17,7 @@ use super::index::{IndexBuilder, separator};
 use super::origin::Origin;
 use super::properties::{DIGEST_FUNCTION, Properties};
 use crate::error::StorageError;
-use crate::ids::BlobFileId;
 use crate::io::WriteFile;
-use crate::key::{Kind, SeqNo, compare_versions};
 use crate::options::Compression;
 
 /// Appends end at multiples of this offset in the file, except for the last one and those next to a huge value. For a write

@@ -1,5 +1,6 @@
 //! Examines a whole table: every checksum, the order of all entries, and whether the properties are true.
 
+use tamis_base::key::{Kind, MAX_KEY_BYTES, MAX_SEQNO, SeqNo, compare_versions};
 use tamis_filter::Digest;
 
 use super::block::{BlockView, InBlock, fingerprint};
@@ -8,7 +9,6 @@ use super::index::{BlockAt, Index};
 use super::properties::Properties;
 use super::reader::Table;
 use crate::error::StorageError;
-use crate::key::{Kind, MAX_KEY_BYTES, MAX_SEQNO, SeqNo, compare_versions};
 
 /// The maximum number of problems listed.
 const MAX_PROBLEMS: usize = 100;

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 /// The first eight bytes as a big-endian number, padded with zeros: the same as
-/// [`prefix_of`](crate::key::prefix_of), without a copy of variable length.
+/// [`prefix_of`](tamis_base::key::prefix_of), without a copy of variable length.
 #[inline]
 fn head(bytes: &[u8]) -> u64 {
     if let Some(head) = bytes.first_chunk::<8>() {
@@ -42,7 +42,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::key::prefix_of;
+    use tamis_base::key::prefix_of;
 
     fn bytes() -> impl Strategy<Value = Vec<u8>> {
         proptest::collection::vec(prop_oneof![Just(0u8), Just(1), Just(255), any::<u8>()], 0..12)

@@ -11,6 +11,8 @@
 
 use std::sync::Arc;
 
+use tamis_base::key::{Kind, MAX_SEQNO, SeqNo};
+
 use super::block::{BlockShape, BlockView, Span};
 use super::data::{BlockRef, HeapBlock, PinnedValue};
 use super::frame::Damage;
@@ -19,7 +21,6 @@ use super::overlap::{Coming, ScanAhead};
 use super::reader::Table;
 use super::trace::{BlockSource, BlockTouch, ReadTrace, TouchCounts};
 use crate::error::StorageError;
-use crate::key::{Kind, MAX_SEQNO, SeqNo};
 
 /// The minimum readahead, in bytes.
 const MIN_READ_AHEAD: u64 = 256 << 10;

@@ -13,13 +13,13 @@
 
 use std::cmp::Ordering;
 
+use tamis_base::key::{MAX_KEY_BYTES, common_prefix_len, prefix_of};
 use tamis_env::memory::PageVec;
 
 use super::compare::equal;
 use super::frame::{Damage, TRAILER_BYTES};
 use super::search::SearchTree;
 use crate::codec::{Decoder, Encode};
-use crate::key::{MAX_KEY_BYTES, common_prefix_len, prefix_of};
 
 /// Collects separators and stored lengths while a table is written.
 #[derive(Debug, Default)]

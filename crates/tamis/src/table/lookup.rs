@@ -1,5 +1,6 @@
 //! Point lookups in a table: index, block, value. Either in one call, or in steps for many keys at once.
 
+use tamis_base::key::{Entry, SeqNo};
 use tamis_filter::Digest;
 
 use super::block::{BlockView, InBlock};
@@ -9,7 +10,6 @@ use super::prefetch::prefetch;
 use super::reader::Table;
 use super::trace::{BlockSource, BlockTouch, ReadTrace};
 use crate::error::StorageError;
-use crate::key::{Entry, SeqNo};
 
 impl Table {
     /// The first block that may hold `key`, or `None` if the table ends before it. Cost: one search of the in-memory index; no

@@ -1,9 +1,10 @@
 //! The origin of a table: facts that the manifest records and the table's contents do not. It is written into the table's
 //! properties in case the manifest is lost ([`salvage`](crate::db)); nothing else reads it.
 
+use tamis_base::key::SeqNo;
+
 use super::frame::Damage;
 use crate::codec::{Decoder, Encode};
-use crate::key::SeqNo;
 
 const CUT: Damage = Damage("an origin that ends within a field");
 

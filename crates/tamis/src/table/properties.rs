@@ -3,11 +3,12 @@
 //! A record of tagged fields: varint tag, varint length, that many bytes. A reader skips unknown tags, so that later versions
 //! may add fields; a missing field has its default.
 
+use tamis_base::ids::BlobFileId;
+use tamis_base::key::SeqNo;
+
 use super::frame::Damage;
 use super::origin::{Merged, Origin};
 use crate::codec::{Decoder, Encode};
-use crate::ids::BlobFileId;
-use crate::key::SeqNo;
 
 /// The name of the digest function.
 pub(crate) const DIGEST_FUNCTION: &str = "xxh3-64";

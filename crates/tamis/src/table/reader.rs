@@ -17,6 +17,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tamis_base::key::SeqNo;
+
 use super::block::Span;
 use super::data::{BlockData, BlockRef, HeapBlock, PinnedValue, Pins};
 use super::files::{OpenFiles, TableFile};
@@ -30,7 +32,6 @@ use super::trace::{BlockSource, BlockTouch, ReadTrace};
 use crate::error::StorageError;
 use crate::io::batch::{BatchReader, Stretch};
 use crate::io::{Access, FileSystem, Mapping, ReadFile};
-use crate::key::SeqNo;
 use crate::options::{ChecksumMode, Compression};
 use crate::table::cache::{BlockCache, CacheEntry, CacheKey};
 

@@ -11,16 +11,17 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
+use tamis_base::collections::HashMap;
+use tamis_base::ids::BlobFileId;
+use tamis_base::key::Kind;
+use tamis_base::meta::TableMeta;
+
 use crate::blob::{BlobFile, Reference};
-use crate::collections::HashMap;
 use crate::error::StorageError;
-use crate::ids::BlobFileId;
 use crate::io::FileSystem;
-use crate::key::Kind;
 use crate::sync::Mutex;
 use crate::table::{CursorOptions, PinnedValue, ReadTrace, ReaderConfig, Table, TableCursor};
 use crate::tree::files::blob_path;
-use crate::tree::meta::TableMeta;
 use crate::tree::open_table::Garbage;
 
 /// The maximum number of problems listed.

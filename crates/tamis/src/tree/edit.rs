@@ -7,11 +7,12 @@
 //! Decoding trusts nothing: every length is checked against the available bytes before memory is allocated, and counters are
 //! rejected from 2^56, so that adding one to them never overflows.
 
+use tamis_base::epochs::{Epoch, EpochMap, EpochSegment};
+use tamis_base::ids::{BlobFileId, FilterFileId, KeyspaceId, LogId, RunId, TableId};
+use tamis_base::key::{KeyBytes, KeyEnd, MAX_KEY_BYTES, MAX_SEQNO, SeqNo};
+use tamis_base::meta::{OldestDelete, Stretch, TableExtra, TableMeta};
+
 use crate::codec::{Decoder, Encode};
-use crate::ids::{BlobFileId, FilterFileId, KeyspaceId, LogId, RunId, TableId};
-use crate::key::{KeyBytes, KeyEnd, MAX_KEY_BYTES, MAX_SEQNO, SeqNo};
-use crate::tree::epochs::{Epoch, EpochMap, EpochSegment};
-use crate::tree::meta::{OldestDelete, Stretch, TableExtra, TableMeta};
 use crate::tree::times::{self, Sample};
 use crate::wal::DecodeError;
 

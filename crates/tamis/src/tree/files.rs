@@ -5,7 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::ids::{BlobFileId, FilterFileId, LogId, TableId};
+use tamis_base::ids::{BlobFileId, FilterFileId, LogId, TableId};
+
 use crate::io::SCRATCH_PREFIX;
 use crate::tree::edit::NUMBER_LIMIT;
 

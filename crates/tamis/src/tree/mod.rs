@@ -3,11 +3,9 @@
 pub(crate) mod accesses;
 pub(crate) mod blobs;
 pub(crate) mod edit;
-pub(crate) mod epochs;
 pub(crate) mod files;
 pub(crate) mod identify;
 pub(crate) mod manifest;
-pub(crate) mod meta;
 pub(crate) mod open_table;
 pub(crate) mod pinned_filter;
 pub(crate) mod state;

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use tamis_base::meta::TableMeta;
 use tamis_filter::{Filter, FilterKind};
 
 use crate::error::StorageError;
@@ -18,7 +19,6 @@ use crate::table::{
 use crate::tree::accesses::Accesses;
 use crate::tree::blobs::{BlobFiles, TableBlobs};
 use crate::tree::files::table_path;
-use crate::tree::meta::TableMeta;
 use crate::tree::pinned_filter::{FilterLoadError, PinnedFilter, read_filter};
 use crate::tree::tombstones::{EXTERNAL_TOMBSTONE_SEQ, Tombstones};
 
@@ -434,9 +434,9 @@ mod tests {
 
     use super::*;
     use crate::io::{DiskFs, MemFs, Usage};
-    use crate::key::{KeyEnd, Kind};
     use crate::table::{ExtraProperties, TableBuilder, TableOptions};
-    use crate::tree::epochs::EpochMap;
+    use tamis_base::epochs::EpochMap;
+    use tamis_base::key::{KeyEnd, Kind};
 
     const KEY: &[u8] = b"key";
 

@@ -13,12 +13,13 @@
 use std::collections::{BTreeMap, btree_map};
 use std::sync::Arc;
 
-use crate::collections::SharedMap;
-use crate::ids::{DEFAULT_KEYSPACE, FilterFileId, KeyspaceId, LogId, RunId, TableId};
-use crate::key::{KeyBytes, SeqNo};
+use tamis_base::collections::SharedMap;
+use tamis_base::epochs::Epoch;
+use tamis_base::ids::{DEFAULT_KEYSPACE, FilterFileId, KeyspaceId, LogId, RunId, TableId};
+use tamis_base::key::{KeyBytes, SeqNo};
+use tamis_base::meta::TableMeta;
+
 use crate::tree::edit::{Ages, MAX_LEVEL, NUMBER_LIMIT, VersionEdit};
-use crate::tree::epochs::Epoch;
-use crate::tree::meta::TableMeta;
 use crate::tree::times::SeqTimes;
 
 /// One keyspace as the manifest records it.

@@ -15,8 +15,9 @@
 //!
 //! Plain data: the owner locks it.
 
+use tamis_base::key::{MAX_SEQNO, SeqNo};
+
 use crate::codec::{Decoder, Encode};
-use crate::key::{MAX_SEQNO, SeqNo};
 use crate::wal::DecodeError;
 
 /// The reciprocal of the relative error of expiry times.

@@ -18,9 +18,9 @@ use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
 
 use crate::codec::{Decoder, Encode};
-use crate::key::{Cover, KeyBytes, MAX_SEQNO, SeqNo};
 
-pub(crate) use crate::key::RangeTombstone;
+pub(crate) use tamis_base::key::RangeTombstone;
+use tamis_base::key::{Cover, KeyBytes, MAX_SEQNO, SeqNo};
 
 /// The sequence number of range tombstones in a table built outside a database, until it is ingested.
 pub(crate) const EXTERNAL_TOMBSTONE_SEQ: SeqNo = 1;

@@ -1,9 +1,9 @@
 //! The encoding of a log's header and of a record's head, as specified in `docs/log-format.md`.
 
+use tamis_base::ids::LogId;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::codec::{Decoder, Encode};
-use crate::ids::LogId;
 
 /// The length of a log's header, in bytes. The first record starts here.
 pub(crate) const HEADER_BYTES: u64 = 32;

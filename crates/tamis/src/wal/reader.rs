@@ -14,6 +14,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use tamis_base::ids::LogId;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::format::{
@@ -22,7 +23,6 @@ use super::format::{
 };
 use super::window::{CHUNK_BYTES, Window};
 use crate::error::{OpenError, StorageError};
-use crate::ids::LogId;
 use crate::io::ReadFile;
 
 /// How to read a log.

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use tamis_base::ids::LogId;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 
 use super::format::{HEADER_BYTES, LogHeader, RecordHead, RecordType, seed};
 use crate::error::StorageError;
-use crate::ids::LogId;
 use crate::io::WriteFile;
 
 /// Records up to this size are assembled in memory and written with one call. Longer ones are written in parts, so

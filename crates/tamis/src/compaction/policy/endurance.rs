@@ -6,14 +6,14 @@
 
 use std::sync::Arc;
 
+use tamis_base::epochs::{EpochMap, EpochSegment};
+use tamis_base::key::{KeyBytes, KeyEnd};
+use tamis_base::meta::{TableExtra, TableMeta};
 use tamis_filter::Digest;
 
 use crate::compaction::plan::{OutputRun, Plan, Reason, Work, is_guard};
 use crate::compaction::policy::{CompactionPolicy, Pressure, Promise};
 use crate::compaction::shape::{KeyRange, LevelShape, RunShape, Shape, Spot, TableShape};
-use crate::key::{KeyBytes, KeyEnd};
-use crate::tree::epochs::{EpochMap, EpochSegment};
-use crate::tree::meta::{TableExtra, TableMeta};
 
 /// Bytes of an entry.
 const ENTRY: f64 = 16.0;

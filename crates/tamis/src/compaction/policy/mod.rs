@@ -4,8 +4,8 @@
 //! adds the plan to the running jobs before the next call. Every policy accepts any shape, including one left by
 //! another policy, and leads it step by step to one of its own.
 
-use crate::collections::HashSet;
 use std::fmt::Debug;
+use tamis_base::collections::HashSet;
 
 use crate::compaction::plan::{Plan, Reason};
 use crate::compaction::shape::{KeyRange, Shape, Spot, TableShape};

@@ -27,10 +27,11 @@
 
 use std::ops::Range;
 
+use tamis_base::key::KeyBytes;
+
 use crate::compaction::plan::{OutputRun, Plan, PlanInput, Reason, Work};
 use crate::compaction::released::nothing_older;
 use crate::compaction::shape::{KeyRange, Shape, TableShape};
-use crate::key::KeyBytes;
 
 /// Tables that a run may have beyond what its bytes and walls allow. Each costs a file handle and some memory; fewer would have
 /// each byte rewritten more often.

@@ -14,14 +14,14 @@
 
 use std::fmt::Write;
 
+use tamis_base::epochs::EpochMap;
+use tamis_base::key::{KeyBytes, KeyEnd};
+use tamis_base::meta::TableMeta;
 use tamis_testkit::script::{self, Case};
 
 use super::*;
 use crate::compaction::plan::{OutputRun, PlanInput, Reason, Work};
 use crate::compaction::simulator::{Entries, Sim};
-use crate::key::{KeyBytes, KeyEnd};
-use crate::tree::epochs::EpochMap;
-use crate::tree::meta::TableMeta;
 
 /// The policy that the options name.
 #[derive(Debug)]

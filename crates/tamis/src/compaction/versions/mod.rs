@@ -42,8 +42,9 @@
 #[cfg(test)]
 mod tests;
 
+use tamis_base::key::{Kind, MAX_SEQNO, MAX_VALUE_BYTES, SeqNo};
+
 use crate::error::StorageError;
-use crate::key::{Kind, MAX_SEQNO, MAX_VALUE_BYTES, SeqNo};
 use crate::operators::{CompactionFilter, Decision, MergeOperator, merge, partial_merge};
 use crate::table::PinnedValue;
 use crate::tree::tombstones::Tombstones;

@@ -28,7 +28,6 @@ mod save;
 mod share;
 mod worker;
 
-use crate::collections::{HashMap, HashSet};
 use crate::sync::thread::JoinHandle;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use std::path::Path;
@@ -42,8 +41,6 @@ use crate::db::read_memory::Divider;
 use crate::hotness::{
     Hotness, HotnessConfig, Manager, Origin, Sampler, SegmentId, Segments, TableSpec, decode_hotness,
 };
-use crate::ids::TableId;
-use crate::key::BorderKey;
 use crate::memory::Membership;
 use crate::options::Options;
 use crate::read::AllReads;
@@ -56,6 +53,9 @@ use crate::tree::version::{Run, Version};
 
 pub use report::{ElasticStats, SegmentStats};
 use save::Saved;
+use tamis_base::collections::{HashMap, HashSet};
+use tamis_base::ids::TableId;
+use tamis_base::key::BorderKey;
 
 /// The part of the budget that units which nobody finds any more may take.
 const SLACK: u64 = 64;

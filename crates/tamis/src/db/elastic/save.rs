@@ -16,9 +16,10 @@
 //! The hotness is encoded under the elastic filters' own lock, before `state` is taken for the edit. A table that goes in between
 //! does no harm: the hotness of unknown tables is ignored.
 
+use tamis_base::ids::TableId;
+
 use super::{Elastic, Inner};
 use crate::db::inner::{DbInner, State};
-use crate::ids::TableId;
 use crate::read::Memtables;
 use crate::tree::edit::VersionEdit;
 

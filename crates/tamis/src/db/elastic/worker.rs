@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use tamis_base::ids::TableId;
+
 use super::{Elastic, Inner, Known, Shared, Worker};
 use crate::db::read_memory::Split;
 use crate::error::OptionsError;
 use crate::hotness::{Adjustment, Load, Outcome, Sample, SegmentId, Unload};
-use crate::ids::TableId;
 use crate::sync::{self, Mutex, thread};
 use crate::table::{Retired, retire};
 

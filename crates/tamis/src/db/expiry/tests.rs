@@ -4,6 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tamis_base::meta::TableMeta;
+
 use super::*;
 use crate::clock::{Clock, ManualClock};
 use crate::compaction::plan::{OutputRun, PlanInput, Work};
@@ -12,7 +14,6 @@ use crate::compaction::shape::{KeyRange, Shape, Spot};
 use crate::compaction::writer::MergeOutput;
 use crate::db::reshape::Shaping;
 use crate::io::{FileSystem, MemFs};
-use crate::tree::meta::TableMeta;
 use crate::{Db, Keyspace, Options};
 
 const START: u64 = 1_700_000_000;

@@ -2,9 +2,10 @@
 
 use std::cmp::Reverse;
 
+use tamis_base::collections::HashSet;
+use tamis_base::ids::FilterFileId;
+
 use super::NewImage;
-use crate::collections::HashSet;
-use crate::ids::FilterFileId;
 use crate::images::{Image, ImageKind, newest};
 
 /// Files of a keyspace of this many bytes together are left as they are, however little of them counts.

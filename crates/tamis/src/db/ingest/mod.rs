@@ -44,8 +44,6 @@ use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::log::Current;
 use crate::error::{AdminError, ExternalTableError, WriteError};
 use crate::external::{Described, describe};
-use crate::ids::{KeyspaceId, RunId};
-use crate::key::{MAX_SEQNO, SeqNo};
 use crate::observe::events::Event;
 use crate::observe::latency::Operation;
 use crate::observe::span;
@@ -55,6 +53,8 @@ use crate::tree::edit::VersionEdit;
 
 use place::{Depth, place};
 use stage::{Staged, Staging};
+use tamis_base::ids::{KeyspaceId, RunId};
+use tamis_base::key::{MAX_SEQNO, SeqNo};
 
 /// How files are ingested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ pub struct IngestReport {
     /// The bytes of all tables.
     pub bytes: u64,
     /// Files to be moved whose original name could not be removed; they were ingested all the same.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::paths"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::paths"))]
     pub left: Vec<PathBuf>,
 }
 
@@ -98,7 +98,7 @@ pub struct IngestReport {
 #[non_exhaustive]
 pub struct IngestedTable {
     /// Where it came from.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::path"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::path"))]
     pub source: PathBuf,
     /// The keyspace that it went into.
     pub keyspace: String,

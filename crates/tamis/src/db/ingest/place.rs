@@ -1,7 +1,8 @@
 //! Choosing where in the tree an ingested table goes.
 
+use tamis_base::ids::RunId;
+
 use crate::compaction::shape::{KeyRange, Shape};
-use crate::ids::RunId;
 use crate::options::{CompactionChoice, KeyspaceOptions};
 
 /// A place in the tree.
@@ -90,8 +91,8 @@ mod tests {
     use super::*;
     use crate::compaction::plan::OutputRun;
     use crate::compaction::shape::{LevelShape, RunShape, RunningJob, TableShape};
-    use crate::key::KeyEnd;
     use crate::tree::edit::tests::table;
+    use tamis_base::key::KeyEnd;
 
     fn range(from: &str, to: &str) -> KeyRange {
         KeyRange { smallest: from.as_bytes().into(), largest: KeyEnd::Included(to.as_bytes().into()) }

@@ -4,11 +4,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tamis_base::ids::TableId;
+
 use crate::db::inner::DbInner;
 use crate::db::verify::{VerifyReport, check_table};
 use crate::error::{AdminError, ExternalTableError, StorageError};
 use crate::external::{Described, describe};
-use crate::ids::TableId;
 use crate::io::{Access, FileSystem, Usage};
 use crate::tree::files::table_path;
 use crate::tree::open_table::OpenTable;

@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use tamis_base::collections::{HashMap, HashSet};
+use tamis_base::ids::{KeyspaceId, LogId};
+use tamis_base::key::SeqNo;
 use tamis_filter::Digest;
 
 use super::check_last_seq;
-use crate::collections::{HashMap, HashSet};
 use crate::db::begin::{Flushed, NotBegun, Pending};
 use crate::db::changes::first_write;
 use crate::db::commit::insert;
@@ -14,9 +16,7 @@ use crate::db::inner::{DbInner, KeyspaceInner};
 use crate::db::replay::{ReplayOptions, Replayed, replay};
 use crate::db::salvage::{self, Salvage, SalvageReport};
 use crate::error::{OpenError, StorageError, WriteError};
-use crate::ids::{KeyspaceId, LogId};
 use crate::io::FileSystem;
-use crate::key::SeqNo;
 use crate::observe::span;
 use crate::read::{MemtableSlot, Memtables};
 use crate::tree::edit::VersionEdit;

@@ -35,14 +35,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::blob::BlobFile;
-use crate::collections::{HashMap, HashSet};
 use crate::db::foreign::{self, Place};
 use crate::db::open::{file_system, locked};
 use crate::db::replay::{ReplayOptions, replay};
 use crate::error::{OpenError, StorageError};
-use crate::ids::{BlobFileId, KeyspaceId, LogId, TableId};
 use crate::io::FileSystem;
-use crate::key::SeqNo;
 use crate::options::Options;
 use crate::table::ReaderConfig;
 use crate::tree::edit::VersionEdit;
@@ -51,12 +48,15 @@ use crate::tree::files::{
     name_of, options_path, table_path,
 };
 use crate::tree::manifest::{LoadedManifest, is_damage};
-use crate::tree::meta::TableMeta;
 use crate::tree::state::ManifestState;
 use crate::wal::End;
 
 pub use report::{SalvageReport, SalvagedKeyspace, SalvagedLog, SalvagedTable, TableFate};
 use survey::{Base, Described, Files, LogScan, find_base, scan_log};
+use tamis_base::collections::{HashMap, HashSet};
+use tamis_base::ids::{BlobFileId, KeyspaceId, LogId, TableId};
+use tamis_base::key::SeqNo;
+use tamis_base::meta::TableMeta;
 
 /// A salvage plan.
 #[derive(Debug)]

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
+use tamis_base::epochs::{EpochMap, EpochSegment};
+use tamis_base::key::{KeyEnd, Kind};
+
 use super::tree::place;
 use super::*;
 use crate::Db;
 use crate::io::{FileSystem, MemFs, Usage};
-use crate::key::{KeyEnd, Kind};
 use crate::options::KeyspaceOptions;
 use crate::table::{ExtraProperties, Merged, Origin, TableBuilder, TableOptions};
 use crate::tree::edit::tests::table;
-use crate::tree::epochs::{EpochMap, EpochSegment};
 use tamis_filter::Digest;
 
 fn options(fs: &MemFs) -> Options {

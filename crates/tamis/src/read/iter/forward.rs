@@ -1,8 +1,9 @@
 //! The front of an iteration: the newest visible version of each key comes first.
 
+use tamis_base::key::{Kind, MAX_SEQNO, SeqNo, prefix_of};
+
 use super::{Found, Iter, STEPS, Sampled, counted};
 use crate::error::{ReadError, StorageError};
-use crate::key::{Kind, MAX_SEQNO, SeqNo, prefix_of};
 use crate::operators::MergeOperator;
 use crate::read::blobs::BlobScan;
 use crate::read::gaps::Jump;

@@ -1,8 +1,8 @@
 //! The cost of iterators under a global filter.
 
-use crate::collections::HashSet;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use tamis_base::collections::HashSet;
 
 use super::truth::{Manner, install};
 use crate::io::MemFs;

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use tamis_base::key::{Kind, MAX_SEQNO, SeqNo};
 use tamis_testkit::script::{self, Case};
 
 use super::model::options;
 use super::truth::{Manner, install};
-use crate::key::{Kind, MAX_SEQNO, SeqNo};
 use crate::read::iter::Bounds;
 use crate::read::merge::{MergeCursor, Tables};
 use crate::read::{Iter, View};

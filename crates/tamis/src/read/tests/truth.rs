@@ -5,10 +5,10 @@ use std::ops::{Bound, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use tamis_base::key::MAX_SEQNO;
 use tamis_filter::Digest;
 
 use crate::Db;
-use crate::key::MAX_SEQNO;
 use crate::read::View;
 use crate::select::{Candidate, Candidates, Probe, RunSelector, Selector};
 use crate::selector::RangeRuns;

@@ -65,22 +65,22 @@
 //!   that has loaded that view (Acquire) therefore sees them.
 //! * [`Grf::alive`], [`Grf::unread`] and [`Grf::unpublished`] are leaf locks, held briefly; so is [`Grf::missing`], under [`Grf::unseen`].
 
-use crate::collections::HashSet;
 use crate::sync::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Weak};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use tamis_base::collections::HashSet;
+use tamis_base::epochs::EpochMap;
+use tamis_base::ids::TableId;
+use tamis_base::key::{KeyBytes, prefix_of};
+use tamis_base::meta::TableMeta;
 use tamis_filter::global::{Cuts, Epoch, Epochs, MapChoice, Partition};
 
 use crate::error::StorageError;
-use crate::ids::TableId;
-use crate::key::{KeyBytes, prefix_of};
 use crate::options::{KeyMapChoice, KeyspaceOptions, PrefixFilter};
 use crate::select::keys::KeysRead;
 use crate::select::{QuerySampler, Warnings};
-use crate::tree::epochs::EpochMap;
-use crate::tree::meta::TableMeta;
 use crate::tree::open_table::OpenTable;
 
 mod gather;

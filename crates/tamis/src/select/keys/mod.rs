@@ -9,8 +9,9 @@
 use std::cmp::Ordering;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use tamis_base::key::MAX_SEQNO;
+
 use crate::error::StorageError;
-use crate::key::MAX_SEQNO;
 use crate::select::GlobalFilterStats;
 use crate::table::{CursorOptions, Damage, KeyListCursor, KeyListReader, TableCursor};
 use crate::tree::open_table::OpenTable;

@@ -28,13 +28,13 @@
 //! Costs: a branch per hit; that is why hits are not counted here but by the readers, in per-thread counters. Memory: some 100
 //! bytes per tracked block, for at least 256 of them if the step has as many.
 
-use crate::collections::HashMap;
 use crate::sync::{Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crossbeam_utils::CachePadded;
+use tamis_base::collections::HashMap;
 
 use super::{CacheKey, ENTRY_OVERHEAD, Mix};
 

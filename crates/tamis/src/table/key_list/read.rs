@@ -1,10 +1,10 @@
 //! Reads a key list.
 
+use tamis_base::key::MAX_KEY_BYTES;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{LONG, MAGIC, TRAILER_BYTES, VERSION};
 use crate::codec::Decoder;
-use crate::key::MAX_KEY_BYTES;
 use crate::table::frame::Damage;
 
 const BAD_DIRECTORY: Damage = Damage("a key list whose directory does not decode");

@@ -1,8 +1,8 @@
 use proptest::prelude::*;
+use tamis_base::key::MAX_KEY_BYTES;
 
 use super::*;
 use crate::codec::Encode;
-use crate::key::MAX_KEY_BYTES;
 
 fn encoded<K: AsRef<[u8]>>(keys: &[K]) -> Vec<u8> {
     let mut builder = KeyListBuilder::new();

@@ -1,5 +1,7 @@
 //! Damaged and hostile bytes: an error or the right answer, never a wrong one, never a panic.
 
+use tamis_base::key::{Kind, MAX_SEQNO};
+
 use crate::options::Compression;
 use proptest::prelude::*;
 use tamis_env::memory::PageVec;
@@ -7,7 +9,6 @@ use tamis_filter::Digest;
 
 use super::support::*;
 use crate::error::StorageError;
-use crate::key::{Kind, MAX_SEQNO};
 use crate::table::block::{BlockView, Span};
 use crate::table::block_builder::BlockBuilder;
 use crate::table::*;

@@ -3,11 +3,11 @@
 use crate::options::Compression;
 use std::path::Path;
 
+use tamis_base::key::MAX_SEQNO;
 use tamis_filter::Digest;
 
 use super::support::*;
 use crate::io::{FileSystem, Usage};
-use crate::key::MAX_SEQNO;
 use crate::table::*;
 
 const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/table-v1.tam");

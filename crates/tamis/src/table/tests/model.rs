@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use tamis_base::key::{Kind, MAX_SEQNO, SeqNo, compare_versions};
+
 use crate::io::batch::BatchReader;
 use crate::options::{ChecksumMode, Compression};
 use proptest::prelude::*;
 use tamis_filter::Digest;
 
 use super::support::*;
-use crate::key::{Kind, MAX_SEQNO, SeqNo, compare_versions};
 use crate::table::*;
 
 fn key() -> impl Strategy<Value = Vec<u8>> {

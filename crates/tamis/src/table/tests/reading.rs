@@ -4,10 +4,10 @@ use crate::options::{ChecksumMode, Compression};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use tamis_base::key::{Entry, MAX_SEQNO};
 use tamis_filter::Digest;
 
 use super::support::*;
-use crate::key::{Entry, MAX_SEQNO};
 use crate::table::block::{BlockView, HashAnswer};
 use crate::table::cache::BlockCache;
 use crate::table::*;

@@ -1,6 +1,5 @@
 //! Shared test helpers: an in-memory file system, and short ways to write and read tables.
 
-use crate::collections::HashMap;
 use crate::sync::Mutex;
 use std::io;
 use std::ops::Range;
@@ -8,11 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use tamis_base::collections::HashMap;
+use tamis_base::key::{Entry, Kind, SeqNo};
 use tamis_filter::Digest;
 
 use crate::error::StorageError;
 use crate::io::{Access, DirLock, FileSystem, MappedPages, Mapping, ReadFile, Usage, WriteFile};
-use crate::key::{Entry, Kind, SeqNo};
 use crate::table::cache::BlockCache;
 use crate::table::*;
 

@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
+use tamis_base::key::{Kind, prefix_of};
 use tamis_filter::{BloomScheme, Digest, ElasticSet, IndependentDigests, Verify};
 use tamis_testkit::{FaultPlan, FaultyFs, OpClass};
 
 use super::support::*;
 use crate::error::StorageError;
 use crate::io::{DirectFs, DiskFs, FileSystem, Usage};
-use crate::key::{Kind, prefix_of};
 use crate::table::*;
 
 /// Four blocks per unit, 4 bits per key: 256 keys per segment.

@@ -19,7 +19,8 @@
 
 use std::cmp::Ordering;
 
-use crate::key::{BorderKey, common_prefix_len, prefix_of};
+use tamis_base::key::{BorderKey, common_prefix_len, prefix_of};
+
 use crate::table::search::SearchTree;
 
 /// Numbers compared at once.

@@ -3,13 +3,13 @@
 use crate::sync::channel::{Receiver, Sender, bounded};
 use crate::sync::thread::{self, JoinHandle};
 
+use tamis_base::key::common_prefix_len;
 use tamis_filter::{BloomScheme, Digest, ElasticGroup, ElasticSpec, FilterError, IndependentDigests, Verify};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::directory::Trailer;
 use super::{VERSION, group_salt, layout_of, segment_keys};
 use crate::codec::Encode;
-use crate::key::common_prefix_len;
 
 /// The number of segments queued for the building thread; when the queue is full, adding keys waits.
 const QUEUE: usize = 2;

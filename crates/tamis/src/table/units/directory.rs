@@ -1,5 +1,6 @@
 //! The directory of an elastic filter: which keys form a segment, and where its units are.
 
+use tamis_base::key::{BorderKey, MAX_KEY_BYTES};
 use tamis_filter::format::TRAILER_LEN as UNIT_TRAILER;
 use tamis_filter::{BloomScheme, ElasticLayout, ElasticSpec, ElasticStack, MAX_ELASTIC_UNITS, theory};
 use xxhash_rust::xxh3::xxh3_64;
@@ -7,7 +8,6 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::borders::Borders;
 use super::{MAGIC, VERSION, group_salt, layout_of, unit_granule};
 use crate::codec::{Decoder, Encode};
-use crate::key::{BorderKey, MAX_KEY_BYTES};
 use crate::table::frame::Damage;
 
 const BAD_DIRECTORY: Damage = Damage("an elastic filter whose directory does not decode");
@@ -244,7 +244,7 @@ impl UnitDirectory {
         self.probes.into()
     }
 
-    /// The segment that `key`, whose [`prefix_of`](crate::key::prefix_of) is `prefix`, belongs to if the table holds it: the
+    /// The segment that `key`, whose [`prefix_of`](tamis_base::key::prefix_of) is `prefix`, belongs to if the table holds it: the
     /// last one that starts at or before it, or the first.
     #[inline(always)]
     pub(crate) fn segment_of(&self, key: &[u8], prefix: u64) -> usize {

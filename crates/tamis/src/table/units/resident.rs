@@ -78,7 +78,7 @@ impl ElasticFilter {
         &self.directory
     }
 
-    /// The segment that `key`, whose [`prefix_of`](crate::key::prefix_of) is `prefix`, belongs to, if it is in the table.
+    /// The segment that `key`, whose [`prefix_of`](tamis_base::key::prefix_of) is `prefix`, belongs to, if it is in the table.
     #[inline]
     pub(crate) fn segment_of(&self, key: &[u8], prefix: u64) -> usize {
         self.directory.segment_of(key, prefix)

@@ -209,7 +209,7 @@ fn stored_filters_of_all_versions_are_read() {
         assert_eq!((directory.units(), directory.total_keys()), (2, 300));
         assert!(directory.segments() > 1);
         for i in 0..300 {
-            let segment = directory.segment_of(&key(i), crate::key::prefix_of(&key(i)));
+            let segment = directory.segment_of(&key(i), tamis_base::key::prefix_of(&key(i)));
             for unit in 0..2 {
                 let (offset, len) = directory.unit_span(segment, unit);
                 let bytes = &stored[offset as usize..(offset + len) as usize];

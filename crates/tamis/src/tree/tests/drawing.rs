@@ -8,7 +8,7 @@
 //! one      |         b alone
 //! ```
 
-use crate::key::{KeyBytes, KeyEnd};
+use tamis_base::key::{KeyBytes, KeyEnd};
 
 /// The ruler: the keys, and the column of the first one.
 #[derive(Clone, Debug)]

@@ -1,11 +1,11 @@
 use std::fmt::Write;
 
+use tamis_base::epochs::EpochMap;
+use tamis_base::meta::TableMeta;
 use tamis_testkit::script::{self, Case};
 
 use super::drawing::{range, show_range};
 use crate::tree::edit::{Ages, VersionEdit};
-use crate::tree::epochs::EpochMap;
-use crate::tree::meta::TableMeta;
 use crate::tree::state::ManifestState;
 use crate::tree::times::Sample;
 

@@ -1,10 +1,10 @@
 use std::collections::BTreeMap;
 
+use tamis_base::epochs::{Epoch, EpochMap, EpochSegment};
+use tamis_base::key::{KeyBytes, KeyEnd};
 use tamis_testkit::script::{self, Case};
 
 use super::drawing::{Ruler, range, show};
-use crate::key::{KeyBytes, KeyEnd};
-use crate::tree::epochs::{Epoch, EpochMap, EpochSegment};
 
 struct Table {
     map: EpochMap,

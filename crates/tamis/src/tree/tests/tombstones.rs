@@ -1,9 +1,9 @@
 use std::collections::BTreeMap;
 
+use tamis_base::key::{KeyEnd, SeqNo};
 use tamis_testkit::script::{self, Case};
 
 use super::drawing::{Ruler, range};
-use crate::key::{KeyEnd, SeqNo};
 use crate::tree::tombstones::{Fragment, RangeTombstone, Tombstones};
 
 /// The fragments, one in each line, with the numbers of the deletes over it.

@@ -34,8 +34,8 @@ fn a_run_without_sequence_numbers_expires_by_its_flush_time() {
     sim.policy.retention.time_to_live = Some(Duration::from_secs(100));
     sim.now = 1000;
     sim.flush(0..32, 0);
-    let without_numbers = |table: &std::sync::Arc<crate::tree::meta::TableMeta>| {
-        std::sync::Arc::new(crate::tree::meta::TableMeta { min_seq: 0, max_seq: 0, ..(**table).clone() })
+    let without_numbers = |table: &std::sync::Arc<tamis_base::meta::TableMeta>| {
+        std::sync::Arc::new(tamis_base::meta::TableMeta { min_seq: 0, max_seq: 0, ..(**table).clone() })
     };
     let table = without_numbers(&sim.levels[0][0].1[0]);
     sim.levels[0][0].1[0] = table;

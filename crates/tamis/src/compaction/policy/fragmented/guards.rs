@@ -9,10 +9,10 @@
 //! moved here unchanged, may straddle guards; such a table belongs to the group it starts in, and counts as one more
 //! table in the groups it reaches into.
 
+use tamis_base::key::{KeyBytes, KeyEnd};
 use tamis_filter::Digest;
 
 use crate::compaction::shape::{KeyRange, LevelShape, Shape, TableShape};
-use crate::key::{KeyBytes, KeyEnd};
 
 /// The table starts that are guards of some level, by key.
 #[derive(Debug)]

@@ -57,11 +57,12 @@ mod build;
 mod guards;
 mod layout;
 
+use tamis_base::key::KeyBytes;
+
 use crate::compaction::plan::{Plan, Reason};
 use crate::compaction::policy::small::{Joiner, Part, SPARE};
 use crate::compaction::policy::{CompactionPolicy, Pressure, Promise};
 use crate::compaction::shape::{KeyRange, Shape, Spot, TableShape};
-use crate::key::KeyBytes;
 use crate::options::{KeyspaceOptions, PerLevel};
 use build::oldest_run;
 use guards::Group;

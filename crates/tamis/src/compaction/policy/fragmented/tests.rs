@@ -1,13 +1,13 @@
 //! The policy on the simulated tree.
 
 use proptest::prelude::*;
+use tamis_base::key::KeyEnd;
 
 use super::build::place;
 use super::*;
 use crate::compaction::plan::{OutputRun, Work};
 use crate::compaction::policy::layered::Layered;
 use crate::compaction::simulator::{ENTRY, FLUSH, Sim, small_leveling};
-use crate::key::KeyEnd;
 
 const BATCH: u64 = FLUSH as u64 * ENTRY;
 
@@ -267,9 +267,7 @@ fn a_fragment_goes_into_the_oldest_run_that_is_free_and_has_only_free_runs_above
     let mut run = |id, spans: &[(u16, u16)]| {
         let tables = spans.iter().map(|&(from, to)| {
             let entries = vec![(from, (1, false)), (to, (1, false))];
-            sim.table(entries, (0, 0), |smallest, _| {
-                crate::tree::epochs::EpochMap::flush(smallest.clone(), 1)
-            })
+            sim.table(entries, (0, 0), |smallest, _| tamis_base::epochs::EpochMap::flush(smallest.clone(), 1))
         });
         let tables = tables.collect();
         sim.levels[1].insert(0, (id, tables));

@@ -1,10 +1,11 @@
 //! Turns chosen tables into a plan: which tables of the output level join, whether a running job conflicts, and whether
 //! a move is enough.
 
+use tamis_base::meta::Stretch;
+
 use super::*;
 use crate::compaction::plan::{PlanInput, Work};
 use crate::compaction::shape::RunningJob;
-use crate::tree::meta::Stretch;
 
 /// Tables of one run to be compacted.
 #[derive(Clone)]

@@ -31,9 +31,10 @@
 //! the next round to have its full length. E is at most [`MOST`]: if updates stop, levels exceed their capacity by that
 //! factor until the round ends. Tiering levels keep T runs, however small, as reads pay for runs.
 
+use tamis_base::epochs::Epoch;
+use tamis_base::meta::Stretch;
+
 use super::*;
-use crate::tree::epochs::Epoch;
-use crate::tree::meta::Stretch;
 
 /// The largest factor by which updates and deletes lengthen blocks.
 pub(super) const MOST: u64 = 4;

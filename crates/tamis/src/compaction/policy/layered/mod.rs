@@ -42,15 +42,13 @@
 //!
 //! All functions are pure; a plan costs O(tables · log tables).
 
-use crate::collections::HashSet;
 use std::ops::Range;
+use tamis_base::collections::HashSet;
 
 use crate::compaction::plan::{OutputRun, Plan, Reason};
 use crate::compaction::policy::small::{Joiner, Part, SPARE};
 use crate::compaction::policy::{CompactionPolicy, Pressure, Promise};
 use crate::compaction::shape::{KeyRange, LevelShape, RunShape, Shape, Spot, TableShape};
-use crate::ids::TableId;
-use crate::key::KeyBytes;
 use crate::options::{CompactionChoice, FilePicker, KeyspaceOptions, MergeGranularity, PerLevel};
 
 mod build;
@@ -66,6 +64,8 @@ mod promise;
 
 use build::{Draft, Place, Selected};
 use layout::{Kind, Layout};
+use tamis_base::ids::TableId;
+use tamis_base::key::KeyBytes;
 
 /// A layered policy and its parameters.
 #[derive(Clone, Debug)]

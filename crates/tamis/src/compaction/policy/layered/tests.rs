@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use tamis_base::epochs::EpochMap;
+use tamis_base::key::{KeyBytes, KeyEnd};
+use tamis_base::meta::TableMeta;
 
 use super::layout::BASE_BATCHES;
 use super::*;
 use crate::compaction::simulator::{ENTRY, Entries, FLUSH, Sim};
-use crate::key::{KeyBytes, KeyEnd};
-use crate::tree::epochs::EpochMap;
-use crate::tree::meta::TableMeta;
 
 /// Leveling by partial merges, with tables of one flush's size.
 fn policy(size_ratio: u64, levels: usize) -> Layered {

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use tamis_base::key::prefix_of;
 use tamis_filter::{BloomScheme, Digest, ElasticUnit, Verify};
 
 use super::*;
-use crate::key::prefix_of;
 use crate::table::units::{ElasticBuilder, pin, retire};
 
 const UNITS: u32 = 3;

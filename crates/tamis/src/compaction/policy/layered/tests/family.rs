@@ -1,10 +1,11 @@
 //! All policies of the family with all parameters: random histories, policy switches, manual compactions.
 
+use tamis_base::meta::TableMeta;
+
 use super::*;
 use crate::compaction::plan::Work;
 use crate::compaction::shape::RunShape;
 use crate::options::{CompactionChoice, FilePicker, MergeGranularity};
-use crate::tree::meta::TableMeta;
 
 /// The parameters that distinguish the policies of the family.
 #[derive(Clone, Copy, Debug)]

@@ -6,13 +6,14 @@
 
 use std::sync::Arc;
 
+use tamis_base::epochs::EpochSegment;
+use tamis_base::key::KeyBytes;
+use tamis_base::meta::{TableExtra, TableMeta};
+
 use super::family::{Way, layered};
 use super::*;
 use crate::compaction::plan::{OutputRun, Work};
-use crate::key::KeyBytes;
 use crate::options::{CompactionChoice, FilePicker, MergeGranularity};
-use crate::tree::epochs::EpochSegment;
-use crate::tree::meta::{TableExtra, TableMeta};
 
 /// Keys of a flush.
 const KEYS: f64 = 100.0;

@@ -152,7 +152,7 @@ fn updates_cause_fewer_rewrites_than_with_blocks_of_plain_length() {
 /// A record of another tree, or a crafted one, must neither stop compaction nor end in a panic.
 #[test]
 fn any_stretch_in_a_record_is_survived() {
-    use crate::tree::meta::Stretch;
+    use tamis_base::meta::Stretch;
     let stretches = [
         (u64::MAX >> 8, vec![]),
         (0, vec![u64::MAX; 64]),

@@ -18,20 +18,23 @@
 use crate::key::{KeyBytes, KeyEnd};
 
 /// The number of a flush; flushes are numbered in time order.
-pub(crate) type Epoch = u64;
+pub type Epoch = u64;
 
 /// One step of an [`EpochMap`]: epochs `[lo, hi)` from `start` to the next segment's start. In a gap, where the table covers
 /// keys but holds nothing, both are 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct EpochSegment {
-    pub(crate) start: KeyBytes,
-    pub(crate) lo: Epoch,
-    pub(crate) hi: Epoch,
+pub struct EpochSegment {
+    /// The first key.
+    pub start: KeyBytes,
+    /// The first epoch.
+    pub lo: Epoch,
+    /// The first epoch behind the last one.
+    pub hi: Epoch,
 }
 
 /// The epochs that a table may hold at each key of its range. Has at least one segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct EpochMap {
+pub struct EpochMap {
     segments: Vec<EpochSegment>,
 }
 
@@ -55,17 +58,17 @@ fn border(end: &KeyEnd) -> Option<KeyBytes> {
 
 impl EpochMap {
     /// The memory besides this value.
-    pub(crate) fn memory_bytes(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         self.segments.iter().map(|segment| size_of_val(segment) + segment.start.len()).sum()
     }
 
     /// Creates the map of a table written by flush `epoch` that starts at `smallest`.
-    pub(crate) fn flush(smallest: KeyBytes, epoch: Epoch) -> Self {
+    pub fn flush(smallest: KeyBytes, epoch: Epoch) -> Self {
         EpochMap { segments: vec![EpochSegment { start: smallest, lo: epoch, hi: epoch + 1 }] }
     }
 
     /// Creates a map read from disk; `None` if the segments violate an invariant.
-    pub(crate) fn from_segments(segments: Vec<EpochSegment>) -> Option<Self> {
+    pub fn from_segments(segments: Vec<EpochSegment>) -> Option<Self> {
         let is_valid = |s: &EpochSegment| s.lo < s.hi || (s.lo, s.hi) == GAP;
         let is_step =
             |w: &[EpochSegment]| w[0].start < w[1].start && (w[0].lo, w[0].hi) != (w[1].lo, w[1].hi);
@@ -73,29 +76,31 @@ impl EpochMap {
             .then_some(EpochMap { segments })
     }
 
-    pub(crate) fn segments(&self) -> &[EpochSegment] {
+    /// Returns the steps, in the order of their keys.
+    pub fn segments(&self) -> &[EpochSegment] {
         &self.segments
     }
 
     /// Returns the epochs `[lo, hi)` at `key`; empty in a gap. A key before the first segment gets that segment's epochs. O(log
     /// segments).
-    pub(crate) fn at(&self, key: &[u8]) -> (Epoch, Epoch) {
+    pub fn at(&self, key: &[u8]) -> (Epoch, Epoch) {
         let next = self.segments.partition_point(|s| &s.start[..] <= key);
         let segment = &self.segments[next.saturating_sub(1)];
         (segment.lo, segment.hi)
     }
 
     /// Returns the smallest interval that contains all epochs of the table.
-    pub(crate) fn hull(&self) -> (Epoch, Epoch) {
+    pub fn hull(&self) -> (Epoch, Epoch) {
         self.segments.iter().fold(GAP, |hull, s| hull_of(hull, (s.lo, s.hi)))
     }
 
-    /// Extends each segment down to epoch 0: for a table below which nothing older overlaps it (the output of a
-    /// [bottommost](crate::compaction::plan::Plan::bottommost) compaction). This costs no precision, as no older version can be
-    /// mistaken for one of this table, and keeps the map short: the borders of old compactions differ only in `lo`, are never
-    /// erased by a hull, and would pile up in the last level. (In the simulation of the tests, with flushes all over the key
-    /// space: 14 segments per table of the last level after 400 flushes and 20 after 1500, and less than 2 with this.)
-    pub(crate) fn reaching_down(mut self) -> EpochMap {
+    /// Extends each segment down to epoch 0: for a table below which nothing older overlaps it, the output of a
+    /// bottommost compaction. This costs no precision, as no older version can be mistaken for one of this
+    /// table, and keeps the map short: the borders of old compactions differ only in `lo`, are never erased
+    /// by a hull, and would pile up in the last level. (In the simulation of the tests, with flushes all
+    /// over the key space: 14 segments per table of the last level after 400 flushes and 20 after 1500, and
+    /// less than 2 with this.)
+    pub fn reaching_down(mut self) -> EpochMap {
         for segment in self.segments.iter_mut().filter(|s| (s.lo, s.hi) != GAP) {
             segment.lo = 0;
         }
@@ -108,7 +113,7 @@ impl EpochMap {
     ///
     /// Cost: O(c · i · log s) for the `i` inputs that overlap the output and their `c` borders and segments within it, with at
     /// most `s` segments each.
-    pub(crate) fn merge(
+    pub fn merge(
         inputs: &[(&EpochMap, &[u8], &KeyEnd)],
         out_smallest: &[u8],
         out_largest: &KeyEnd,

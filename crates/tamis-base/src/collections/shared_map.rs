@@ -13,7 +13,7 @@ use std::sync::Arc;
 const MOST: usize = 64;
 
 /// See the module documentation.
-pub(crate) struct SharedMap<K, V> {
+pub struct SharedMap<K, V> {
     /// Ascending, and none of them is empty.
     chunks: Arc<Vec<Chunk<K, V>>>,
     len: usize,
@@ -23,20 +23,27 @@ type Chunk<K, V> = Arc<Vec<(K, V)>>;
 
 impl<K, V> SharedMap<K, V> {
     /// Returns the number of entries.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.len
     }
 
+    /// Reports whether there are no entries.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     /// Iterates over the entries in the order of their keys.
-    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (&K, &V)> + Clone {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&K, &V)> + Clone {
         self.chunks.iter().flat_map(|chunk| chunk.iter().map(|(key, value)| (key, value)))
     }
 
-    pub(crate) fn keys(&self) -> impl DoubleEndedIterator<Item = &K> + Clone {
+    /// Iterates over the keys, ascending.
+    pub fn keys(&self) -> impl DoubleEndedIterator<Item = &K> + Clone {
         self.iter().map(|(key, _)| key)
     }
 
-    pub(crate) fn values(&self) -> impl DoubleEndedIterator<Item = &V> + Clone {
+    /// Iterates over the values in the order of their keys.
+    pub fn values(&self) -> impl DoubleEndedIterator<Item = &V> + Clone {
         self.iter().map(|(_, value)| value)
     }
 }
@@ -50,7 +57,8 @@ impl<K: Ord, V> SharedMap<K, V> {
         self.chunks.partition_point(|chunk| chunk.last().is_some_and(|(last, _)| last.borrow() < key))
     }
 
-    pub(crate) fn get<Q: Ord + ?Sized>(&self, key: &Q) -> Option<&V>
+    /// Returns the value of a key.
+    pub fn get<Q: Ord + ?Sized>(&self, key: &Q) -> Option<&V>
     where
         K: Borrow<Q>,
     {
@@ -59,7 +67,8 @@ impl<K: Ord, V> SharedMap<K, V> {
         Some(&chunk[at].1)
     }
 
-    pub(crate) fn contains_key<Q: Ord + ?Sized>(&self, key: &Q) -> bool
+    /// Reports whether there is an entry of this key.
+    pub fn contains_key<Q: Ord + ?Sized>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
     {
@@ -67,7 +76,7 @@ impl<K: Ord, V> SharedMap<K, V> {
     }
 
     /// Iterates over the entries whose keys are greater than `key`.
-    pub(crate) fn after<'m>(&'m self, key: &K) -> impl Iterator<Item = (&'m K, &'m V)> {
+    pub fn after<'m>(&'m self, key: &K) -> impl Iterator<Item = (&'m K, &'m V)> {
         let first = self.chunk_of(key);
         let skipped =
             self.chunks.get(first).map_or(0, |chunk| chunk.partition_point(|(known, _)| known <= key));
@@ -80,7 +89,8 @@ impl<K: Ord, V> SharedMap<K, V> {
 }
 
 impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
-    pub(crate) fn get_mut<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
+    /// Returns the value of a key, to be changed.
+    pub fn get_mut<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
     where
         K: Borrow<Q>,
     {
@@ -90,13 +100,13 @@ impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
     }
 
     /// Iterates over all values, to change them.
-    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
         let chunks = Arc::make_mut(&mut self.chunks).iter_mut();
         chunks.flat_map(|chunk| Arc::make_mut(chunk).iter_mut().map(|(_, value)| value))
     }
 
     /// Adds an entry; returns the value that the key had.
-    pub(crate) fn insert(&mut self, key: K, value: V) -> Option<V> {
+    pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         let place = self.chunk_of(&key);
         let chunks = Arc::make_mut(&mut self.chunks);
         let end = place == chunks.len();
@@ -121,7 +131,7 @@ impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
     }
 
     /// Removes an entry; returns its value.
-    pub(crate) fn remove<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<V>
+    pub fn remove<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
     {

@@ -1,84 +1,84 @@
 //! What the tree knows about a table without opening it.
 
+use crate::epochs::{Epoch, EpochMap};
 use crate::ids::{BlobFileId, TableId};
 use crate::key::{KeyBytes, KeyEnd, SeqNo};
-use crate::tree::epochs::{Epoch, EpochMap};
 
 /// One table as the manifest records it.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct TableMeta {
+pub struct TableMeta {
     /// The file's number.
-    pub(crate) id: TableId,
+    pub id: TableId,
     /// The file's length in bytes.
-    pub(crate) file_bytes: u64,
+    pub file_bytes: u64,
     /// The smallest key that the table covers (by a version, or the start of a range tombstone).
-    pub(crate) smallest: KeyBytes,
+    pub smallest: KeyBytes,
     /// The end of the keys that the table covers.
-    pub(crate) largest: KeyEnd,
+    pub largest: KeyEnd,
     /// The number of key versions, including deletes but not range tombstones.
-    pub(crate) entries: u64,
+    pub entries: u64,
     /// The number of deletes among the entries.
-    pub(crate) deletes: u64,
+    pub deletes: u64,
     /// Range tombstones in the table (after fragmentation).
-    pub(crate) range_tombstones: u64,
+    pub range_tombstones: u64,
     /// Bytes of all user keys and values before compression.
-    pub(crate) raw_bytes: u64,
+    pub raw_bytes: u64,
     /// The smallest sequence number in the table (0 where the engine dropped it because no reader can need it).
-    pub(crate) min_seq: SeqNo,
+    pub min_seq: SeqNo,
     /// The largest sequence number in the table.
-    pub(crate) max_seq: SeqNo,
+    pub max_seq: SeqNo,
     /// The flushes that the table's versions may come from, as a step function over its key range.
-    pub(crate) epochs: EpochMap,
+    pub epochs: EpochMap,
     /// Optional parts of the record.
-    pub(crate) extra: TableExtra,
+    pub extra: TableExtra,
 }
 
 /// The parts of a table's record that not every table has; the default is the meaning of their absence.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct TableExtra {
+pub struct TableExtra {
     /// When the oldest and the newest of its data was flushed or ingested, in seconds since 1970; 0: unknown.
-    pub(crate) written: (u64, u64),
+    pub written: (u64, u64),
     /// The sequence number of entries stored with number 0 (in an ingested table). `min_seq` and `max_seq` already include it.
-    pub(crate) global_seq: Option<SeqNo>,
+    pub global_seq: Option<SeqNo>,
     /// Bytes of keys and values that were kept only for snapshots when the table was written: the sequence number of the
     /// snapshot that still needed them, ascending, and the number of bytes.
-    pub(crate) pinned: Vec<(SeqNo, u64)>,
+    pub pinned: Vec<(SeqNo, u64)>,
     /// In the last level of a deterministic tree: how much longer blocks of flushes are than the size ratio says.
-    pub(crate) stretch: Option<Stretch>,
+    pub stretch: Option<Stretch>,
     /// The oldest of its deletes and range tombstones, where that is recorded.
-    pub(crate) oldest_delete: Option<OldestDelete>,
+    pub oldest_delete: Option<OldestDelete>,
     /// The blob files that its entries refer to, by ascending number, with the bytes of the records referred to.
-    pub(crate) blobs: Vec<(BlobFileId, u64)>,
+    pub blobs: Vec<(BlobFileId, u64)>,
 }
 
 /// The oldest of the deletes and range tombstones of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct OldestDelete {
+pub struct OldestDelete {
     /// Its sequence number.
-    pub(crate) seq: SeqNo,
+    pub seq: SeqNo,
     /// It was not written before this time, in seconds since 1970.
-    pub(crate) since: u64,
+    pub since: u64,
 }
 
 /// Blocks of flushes that are longer than the size ratio says, since updates and deletes keep levels small. In force from the
 /// merge that wrote the table until the next merge into its level.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Stretch {
+pub struct Stretch {
     /// Blocks are counted from behind this flush.
-    pub(crate) from: Epoch,
+    pub from: Epoch,
     /// Per level from level 0: the length of its block divided by the length without superseded entries, in units of
     /// 1/[`UNIT`](Stretch::UNIT). Levels beyond the end are not stretched.
-    pub(crate) factors: Vec<u64>,
+    pub factors: Vec<u64>,
 }
 
 impl Stretch {
     /// A factor of 1.
-    pub(crate) const UNIT: u64 = 256;
+    pub const UNIT: u64 = 256;
 }
 
 impl TableMeta {
     /// The memory of this value.
-    pub(crate) fn memory_bytes(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         let largest = match &self.largest {
             KeyEnd::Included(key) | KeyEnd::Excluded(key) => key.len(),
             KeyEnd::Unbounded => 0,
@@ -89,30 +89,30 @@ impl TableMeta {
     }
 
     /// Reports whether the table's key range may hold `key`.
-    pub(crate) fn covers(&self, key: &[u8]) -> bool {
+    pub fn covers(&self, key: &[u8]) -> bool {
         key >= &self.smallest[..] && self.largest.reaches(key)
     }
 
     /// Bytes of the records in blob files that the table refers to.
-    pub(crate) fn blob_bytes(&self) -> u64 {
+    pub fn blob_bytes(&self) -> u64 {
         self.extra.blobs.iter().fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
     }
 
     /// Returns the oldest of the deletes and range tombstones, if there are any. Where it is not recorded, it counts as written with the
     /// oldest of the entries, and these as written when they were flushed.
-    pub(crate) fn oldest_delete(&self) -> Option<OldestDelete> {
+    pub fn oldest_delete(&self) -> Option<OldestDelete> {
         let has_any = self.deletes > 0 || self.range_tombstones > 0;
         let unrecorded = OldestDelete { seq: self.min_seq, since: self.extra.written.0 };
         has_any.then(|| self.extra.oldest_delete.unwrap_or(unrecorded))
     }
 
     /// Bytes of the file and of the values in blob files that it refers to.
-    pub(crate) fn whole_bytes(&self) -> u64 {
+    pub fn whole_bytes(&self) -> u64 {
         self.file_bytes.saturating_add(self.blob_bytes())
     }
 
     /// Reports whether the key ranges of two tables overlap.
-    pub(crate) fn overlaps(&self, other: &TableMeta) -> bool {
+    pub fn overlaps(&self, other: &TableMeta) -> bool {
         self.largest.reaches(&other.smallest) && other.largest.reaches(&self.smallest)
     }
 }

@@ -2,22 +2,22 @@
 //! depending on it.
 
 /// Names a table file within a database; never used twice.
-pub(crate) type TableId = u64;
+pub type TableId = u64;
 
 /// Names a sorted run within a keyspace. Of two runs in one level the one with the larger id is newer.
-pub(crate) type RunId = u64;
+pub type RunId = u64;
 
 /// Names a keyspace within a database; never used twice.
-pub(crate) type KeyspaceId = u32;
+pub type KeyspaceId = u32;
 
 /// Names a log file within a database; drawn from the same counter as [`TableId`].
-pub(crate) type LogId = u64;
+pub type LogId = u64;
 
 /// Names a filter file within a database; drawn from the same counter as [`TableId`].
-pub(crate) type FilterFileId = u64;
+pub type FilterFileId = u64;
 
 /// Names a blob file within a database; drawn from the same counter as [`TableId`].
-pub(crate) type BlobFileId = u64;
+pub type BlobFileId = u64;
 
 /// The default keyspace, which always exists.
-pub(crate) const DEFAULT_KEYSPACE: KeyspaceId = 0;
+pub const DEFAULT_KEYSPACE: KeyspaceId = 0;

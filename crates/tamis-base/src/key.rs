@@ -1,8 +1,5 @@
 //! Keys as the engine orders them: user key ascending, then sequence number descending.
 
-#[cfg(feature = "serde")]
-pub(crate) mod serial;
-
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -16,15 +13,15 @@ pub const MAX_VALUE_BYTES: usize = u32::MAX as usize;
 
 /// A sequence number: the position of one operation in the total order of a database's writes. 56 bits; 0 means
 /// "older than anything a reader can still ask for".
-pub(crate) type SeqNo = u64;
+pub type SeqNo = u64;
 
 /// The largest sequence number (2^56 − 1), used in seeks to mean "the newest version".
-pub(crate) const MAX_SEQNO: SeqNo = (1 << 56) - 1;
+pub const MAX_SEQNO: SeqNo = (1 << 56) - 1;
 
 /// The kind of one version of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// The key is deleted.
     Delete = 0,
     /// The key has the value that follows.
@@ -37,7 +34,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// Returns the kind with this byte, if there is one.
-    pub(crate) fn from_byte(byte: u8) -> Option<Kind> {
+    pub fn from_byte(byte: u8) -> Option<Kind> {
         match byte {
             0 => Some(Kind::Delete),
             1 => Some(Kind::Put),
@@ -50,25 +47,25 @@ impl Kind {
 
 /// One version of a key as found in a block, a table or a memtable, with its value in the form it has there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry<V> {
+pub struct Entry<V> {
     /// Its sequence number.
-    pub(crate) seq: SeqNo,
+    pub seq: SeqNo,
     /// Its kind.
-    pub(crate) kind: Kind,
+    pub kind: Kind,
     /// Its value; empty for a delete.
-    pub(crate) value: V,
+    pub value: V,
 }
 
 /// Orders two versions: by user key ascending, then by sequence number descending (newest first).
 #[inline]
-pub(crate) fn compare_versions(a_key: &[u8], a_seq: SeqNo, b_key: &[u8], b_seq: SeqNo) -> Ordering {
+pub fn compare_versions(a_key: &[u8], a_seq: SeqNo, b_key: &[u8], b_seq: SeqNo) -> Ordering {
     a_key.cmp(b_key).then(b_seq.cmp(&a_seq))
 }
 
 /// Returns the first eight bytes of `key` as a big-endian number, padded with zeros: an order-preserving digest of
 /// the key's start. `a < b` implies `prefix_of(a) <= prefix_of(b)`; equal prefixes say nothing.
 #[inline]
-pub(crate) fn prefix_of(key: &[u8]) -> u64 {
+pub fn prefix_of(key: &[u8]) -> u64 {
     if let Some(head) = key.first_chunk::<8>() {
         return u64::from_be_bytes(*head);
     }
@@ -79,7 +76,7 @@ pub(crate) fn prefix_of(key: &[u8]) -> u64 {
 
 /// Returns the number of leading bytes that `a` and `b` share.
 #[inline]
-pub(crate) fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
+pub fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
     let mut shared = 0;
     let words = a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0);
     for (x, y) in words {
@@ -94,7 +91,7 @@ pub(crate) fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
 
 /// Returns the smallest key greater than every key that starts with `prefix`, or `None` if there is none (the prefix
 /// is empty or consists of 0xFF bytes only).
-pub(crate) fn prefix_successor(prefix: &[u8]) -> Option<Vec<u8>> {
+pub fn prefix_successor(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&b| b != 0xFF)?;
     let mut next = prefix[..=last].to_vec();
     next[last] += 1;
@@ -102,23 +99,23 @@ pub(crate) fn prefix_successor(prefix: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// A shared, immutable key.
-pub(crate) type KeyBytes = Arc<[u8]>;
+pub type KeyBytes = Arc<[u8]>;
 
 /// One delete of a key range, as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RangeTombstone {
+pub struct RangeTombstone {
     /// The first key deleted.
-    pub(crate) start: KeyBytes,
+    pub start: KeyBytes,
     /// The first key behind the range; `None` if it is unbounded.
-    pub(crate) end: Option<KeyBytes>,
+    pub end: Option<KeyBytes>,
     /// The tombstone's sequence number: older versions are deleted.
-    pub(crate) seq: SeqNo,
+    pub seq: SeqNo,
 }
 
 impl RangeTombstone {
     /// Reports whether the range ends behind `key`.
     #[inline]
-    pub(crate) fn ends_behind(&self, key: &[u8]) -> bool {
+    pub fn ends_behind(&self, key: &[u8]) -> bool {
         self.end.as_ref().is_none_or(|end| **end > *key)
     }
 }
@@ -126,19 +123,19 @@ impl RangeTombstone {
 /// A stretch of keys over which the newest range tombstone is the same, or over which there is none. By default all
 /// keys, without one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Cover {
+pub struct Cover {
     /// The first key; `None`: that of all.
-    pub(crate) from: Option<KeyBytes>,
+    pub from: Option<KeyBytes>,
     /// The first key behind the stretch; `None`: it has no end.
-    pub(crate) until: Option<KeyBytes>,
+    pub until: Option<KeyBytes>,
     /// The tombstone's number, or 0.
-    pub(crate) seq: SeqNo,
+    pub seq: SeqNo,
 }
 
 impl Cover {
     /// Reports whether the stretch has `key`.
     #[inline]
-    pub(crate) fn holds(&self, key: &[u8]) -> bool {
+    pub fn holds(&self, key: &[u8]) -> bool {
         self.until.as_ref().is_none_or(|until| *key < **until)
             && self.from.as_ref().is_none_or(|from| **from <= *key)
     }
@@ -153,7 +150,7 @@ impl Cover {
     }
 
     /// Cuts the stretch around a key to the part that is also in another, under the newer of the two tombstones.
-    pub(crate) fn meet(&mut self, other: &Cover) {
+    pub fn meet(&mut self, other: &Cover) {
         self.cut(other.from.as_ref(), other.until.as_ref());
         self.seq = self.seq.max(other.seq);
     }
@@ -161,7 +158,7 @@ impl Cover {
     /// Cuts the stretch around `key` to the part under `tombstone`, if that is over `key`, or to the part beside it.
     /// Returns whether it is over `key`.
     #[inline]
-    pub(crate) fn narrow(&mut self, tombstone: &RangeTombstone, key: &[u8]) -> bool {
+    pub fn narrow(&mut self, tombstone: &RangeTombstone, key: &[u8]) -> bool {
         let RangeTombstone { start, end, seq } = tombstone;
         if *key < **start {
             self.cut(None, Some(start));
@@ -178,11 +175,11 @@ impl Cover {
 }
 
 /// A border between keys, put together where it is asked for; mostly short.
-pub(crate) type BorderKey = SmallVec<[u8; 24]>;
+pub type BorderKey = SmallVec<[u8; 24]>;
 
 /// The end of a key range.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum KeyEnd {
+pub enum KeyEnd {
     /// The last key of the range.
     Included(KeyBytes),
     /// The first key after the range.
@@ -194,7 +191,7 @@ pub(crate) enum KeyEnd {
 impl KeyEnd {
     /// Reports whether a range with this end, started early enough, holds keys at or after `key`.
     #[inline]
-    pub(crate) fn reaches(&self, key: &[u8]) -> bool {
+    pub fn reaches(&self, key: &[u8]) -> bool {
         match self {
             KeyEnd::Included(end) => key <= &end[..],
             KeyEnd::Excluded(end) => key < &end[..],

@@ -5,12 +5,14 @@
 
 mod shared_map;
 
-pub(crate) use shared_map::SharedMap;
+pub use shared_map::SharedMap;
 
 #[cfg(not(feature = "simulation"))]
 type State = std::hash::RandomState;
 #[cfg(feature = "simulation")]
 type State = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
 
-pub(crate) type HashMap<K, V, S = State> = std::collections::HashMap<K, V, S>;
-pub(crate) type HashSet<T, S = State> = std::collections::HashSet<T, S>;
+/// A hash map of the standard library.
+pub type HashMap<K, V, S = State> = std::collections::HashMap<K, V, S>;
+/// A hash set of the standard library.
+pub type HashSet<T, S = State> = std::collections::HashSet<T, S>;
