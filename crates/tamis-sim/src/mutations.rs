@@ -252,7 +252,7 @@ const MUTATIONS: &[Mutation] = &[
         name: "small-tables-pile-up",
         story: "tables that overlap nothing are moved and never joined",
         edits: &[Edit {
-            file: "crates/tamis/src/compaction/policy/small.rs",
+            file: "crates/tamis-policy/src/compaction/policy/small.rs",
             find: r#"if count <= self.most(bytes, 0) {"#,
             replace: r#"if count > 0 {"#,
         }],

@@ -71,7 +71,6 @@ mod external;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
-mod hotness;
 mod idle;
 mod images;
 mod interrupt;
@@ -97,6 +96,7 @@ pub mod metrics {
 pub mod operators;
 pub mod options;
 mod read;
+mod sampling;
 mod select;
 #[cfg(feature = "unstable-selector")]
 pub mod selector;
@@ -182,7 +182,6 @@ pub mod stats {
     //! fields beside a field `kind`. Keys and paths are strings: text as it is, but backslashes and control characters escaped
     //! (`\\`, `\t`, `\n`, `\r`, `\x00`), and bytes that are not UTF-8 as `\xff`; different bytes give different strings.
 
-    pub use crate::compaction::Promise;
     pub use crate::db::{
         ConsumerStats, DamagedTable, ElasticStats, JobStats, KeyspaceStats, LevelStats, MemoryReport,
         MetricInfo, MetricKind, OverlapStats, ReaderStats, RunStats, ScrubStats, SegmentStats, SnapshotStats,
@@ -194,6 +193,7 @@ pub mod stats {
     pub use crate::observe::{StallCause, StallStats};
     pub use crate::select::{AutoFilterStats, GlobalFilterStats, KeyMapStats, QueryStats};
     pub use crate::table::ReadCost;
+    pub use tamis_policy::compaction::Promise;
 }
 
 pub mod transactions {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use tamis_base::ids::BlobFileId;
+use tamis_env::memory::PageVec;
 
 use super::format::Footer;
 use super::reference::Reference;
@@ -10,7 +11,6 @@ use crate::error::StorageError;
 use crate::io::WriteFile;
 use crate::options::Compression;
 use crate::table::frame::{self, Sealer};
-use tamis_env::memory::PageVec;
 
 /// Appends end at multiples of this offset in the file, except for the last one and those next to a huge value: as in tables, so
 /// that the page cache may use huge pages.

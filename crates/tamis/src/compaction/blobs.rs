@@ -20,11 +20,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use tamis_base::collections::{HashMap, HashSet};
 use tamis_base::ids::BlobFileId;
+use tamis_policy::compaction::plan::{Plan, Reason};
+use tamis_policy::compaction::released;
+use tamis_policy::compaction::shape::{Shape, TableShape};
 
 use crate::blob::{BlobWriter, Reference};
-use crate::compaction::plan::{Plan, Reason};
-use crate::compaction::released;
-use crate::compaction::shape::{Shape, TableShape};
 use crate::compaction::versions::SeparatedValues;
 use crate::compaction::writer::TableSink;
 use crate::error::StorageError;

@@ -9,13 +9,13 @@ use tamis_base::collections::HashSet;
 use tamis_base::epochs::EpochMap;
 use tamis_base::ids::TableId;
 use tamis_base::key::{KeyBytes, KeyEnd};
+use tamis_policy::compaction::plan::Plan;
 
 use crate::sync::{Mutex, thread};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use crate::compaction::parts::Part;
-use crate::compaction::plan::Plan;
 use crate::compaction::writer::{JobControl, MergeOutput, Older, TableSink, write_tables};
 use crate::error::StorageError;
 use crate::read::merge::{MergeCursor, Tables};

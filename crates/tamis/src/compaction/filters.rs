@@ -9,9 +9,9 @@ use tamis_filter::{
     BlockedBloom, Bloom, BloomScheme, Digest, Filter, FilterError, IndependentDigests, KeyList, PointFilter,
     PointSpec, RangeFilter, RangeSpec, Verify, theory,
 };
+use tamis_policy::compaction::plan::{OutputRun, Plan};
 
 use crate::compaction::allocation::{ByAccess, MOST_BITS};
-use crate::compaction::plan::{OutputRun, Plan};
 use crate::options::{BloomHashing, FilterAllocation, FilterChoice, KeyspaceOptions};
 use crate::select::AccessSampler;
 use crate::table::{

@@ -12,13 +12,13 @@ use tamis_base::ids::{BlobFileId, KeyspaceId, TableId};
 use tamis_base::key::{KeyBytes, KeyEnd, Kind, MAX_SEQNO, SeqNo, prefix_of};
 use tamis_base::meta::{TableExtra, TableMeta};
 use tamis_filter::Digest;
+use tamis_policy::compaction::deletes::DeleteTimes;
+use tamis_policy::compaction::plan::is_guard;
 
 use crate::blob::Reference;
 use crate::codec::Encode;
 use crate::compaction::blobs::{BlobInputs, BlobOutput};
-use crate::compaction::deletes::DeleteTimes;
 use crate::compaction::filters::{FilterBits, FilterBuilder, NewKeys};
-use crate::compaction::plan::is_guard;
 use crate::compaction::versions::{Kept, Rules, SeparatedValues, Surroundings, Versions};
 use crate::error::StorageError;
 use crate::io::{FileSystem, Usage};

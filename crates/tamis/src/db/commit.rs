@@ -51,9 +51,9 @@ use smallvec::SmallVec;
 use tamis_base::ids::KeyspaceId;
 use tamis_base::key::{Kind, SeqNo};
 use tamis_filter::Digest;
+use tamis_policy::compaction::policy::Pressure;
 
 use crate::batch::{BatchOp, WriteBatch};
-use crate::compaction::policy::Pressure;
 use crate::db::catalogue::Directory;
 use crate::db::filled::Filled;
 use crate::db::inner::{DbInner, KeyspaceInner};

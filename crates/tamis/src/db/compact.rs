@@ -14,16 +14,17 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
-use tamis_base::collections::HashSet;
 
+use tamis_base::collections::HashSet;
 use tamis_base::ids::TableId;
+use tamis_policy::compaction::deletes::{self, DeleteTimes};
+use tamis_policy::compaction::plan::{OutputRun, Plan, Reason, Work};
+use tamis_policy::compaction::policy::Pressure;
+use tamis_policy::compaction::released;
 
 use crate::compaction::blobs::{self, BlobInputs};
-use crate::compaction::deletes::{self, DeleteTimes};
 use crate::compaction::filters::{self, FilterBits};
-use crate::compaction::plan::{OutputRun, Plan, Reason, Work};
-use crate::compaction::policy::Pressure;
-use crate::compaction::{Lineage, MergeLineage, NewKeys, TableSink, execute, parts, released};
+use crate::compaction::{Lineage, MergeLineage, NewKeys, TableSink, execute, parts};
 use crate::db::covered::covered_tables;
 use crate::db::expiry::expired_tables;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
@@ -384,7 +385,8 @@ impl DbInner {
                 let (mark, before) = (self.numbers.next(), self.still_there(keyspace, &inputs));
                 let room = self.room.free();
                 let blobs = BlobInputs::of(&inputs, &version, options, plan.max_table_bytes, room);
-                let deletes = DeleteTimes::of_merge(&inputs, self.now());
+                let known = inputs.iter().filter_map(|table| table.meta.oldest_delete());
+                let deletes = DeleteTimes::of_merge(known, self.now());
                 let sink = TableSink {
                     fs: &*self.fs,
                     dir: &self.dir,

@@ -13,9 +13,9 @@
 
 use tamis_base::key::{KeyEnd, SeqNo};
 use tamis_base::meta::TableMeta;
+use tamis_policy::compaction::plan::{Plan, Reason};
+use tamis_policy::compaction::shape::{KeyRange, Shape, TableShape};
 
-use crate::compaction::plan::{Plan, Reason};
-use crate::compaction::shape::{KeyRange, Shape, TableShape};
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::Version;
 

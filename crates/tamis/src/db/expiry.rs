@@ -33,14 +33,14 @@
 //! and reads take it once a second altogether. Nothing under the lock can fail; samples lost by a panic make entries live longer.
 
 use tamis_base::key::SeqNo;
+use tamis_policy::compaction::plan::{Plan, Reason};
+use tamis_policy::compaction::shape::{Shape, TableShape};
 
 use crate::sync::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::clock::Clock;
-use crate::compaction::plan::{Plan, Reason};
-use crate::compaction::shape::{Shape, TableShape};
 use crate::db::catalogue::Catalogue;
 use crate::db::commit::Committer;
 use crate::db::inner::{DbInner, KeyspaceInner, State};

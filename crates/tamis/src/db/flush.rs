@@ -10,9 +10,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use tamis_base::epochs::EpochMap;
 use tamis_base::ids::LogId;
 use tamis_base::meta::TableMeta;
+use tamis_policy::compaction::deletes::{self, DeleteTimes};
 
 use crate::compaction::blobs::BlobInputs;
-use crate::compaction::deletes::{self, DeleteTimes};
 use crate::compaction::filters::FilterBits;
 use crate::compaction::writer::MergeOutput;
 use crate::compaction::{Lineage, NewKeys, TableSink, writer};

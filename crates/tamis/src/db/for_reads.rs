@@ -19,8 +19,8 @@ use std::time::Duration;
 use tamis_base::collections::HashMap;
 use tamis_base::ids::KeyspaceId;
 use tamis_base::key::SeqNo;
+use tamis_policy::compaction::plan::{Plan, Reason, Work};
 
-use crate::compaction::plan::{Plan, Reason, Work};
 use crate::db::compact::input_bytes;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::idle::IdleTimer;

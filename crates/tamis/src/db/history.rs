@@ -34,8 +34,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use tamis_base::collections::HashMap;
 use tamis_base::ids::KeyspaceId;
 use tamis_base::key::SeqNo;
+use tamis_policy::compaction::shape::KeyRange;
 
-use crate::compaction::shape::KeyRange;
 use crate::db::inner::{DbInner, KeyspaceInner};
 use crate::db::transaction::bugs::{Bug, Bugs};
 use crate::read::MemtableSlot;

@@ -9,9 +9,9 @@ use std::time::Instant;
 use arc_swap::Guard;
 use tamis_base::key::{KeyEnd, SeqNo};
 use tamis_filter::Digest;
+use tamis_policy::compaction::shape::KeyRange;
 
 use crate::batch::{WriteBatch, check_value};
-use crate::compaction::shape::KeyRange;
 use crate::db::expiry::live_from;
 use crate::db::inner::{DbInner, KeyspaceInner};
 use crate::db::jobs::CompactOptions;

@@ -6,9 +6,9 @@ use std::sync::{Arc, Weak};
 use tamis_base::ids::{KeyspaceId, TableId};
 use tamis_base::key::SeqNo;
 use tamis_base::meta::TableMeta;
+use tamis_policy::compaction::plan::{OutputRun, Plan, PlanInput, Reason, Work};
+use tamis_policy::compaction::shape::{KeyRange, Shape, TableShape};
 
-use crate::compaction::plan::{OutputRun, Plan, PlanInput, Reason, Work};
-use crate::compaction::shape::{KeyRange, Shape, TableShape};
 use crate::db::compact::Ended;
 use crate::db::covered::covered_tables;
 use crate::db::expiry::expired_tables;

@@ -42,7 +42,6 @@ mod open;
 mod pace;
 mod pressure;
 mod publish;
-pub(crate) mod read_memory;
 mod readable;
 mod readers;
 pub(crate) mod replay;

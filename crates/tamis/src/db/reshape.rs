@@ -15,9 +15,9 @@ use std::sync::Arc;
 use tamis_base::collections::HashMap;
 use tamis_base::ids::KeyspaceId;
 use tamis_model::engine::Workload;
+use tamis_policy::compaction::plan::Plan;
+use tamis_policy::compaction::policy::{CompactionPolicy, policy_for};
 
-use crate::compaction::plan::Plan;
-use crate::compaction::policy::{CompactionPolicy, policy_for};
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::tune::Tuning;
 use crate::error::{AdminError, OptionsError};
@@ -33,7 +33,7 @@ pub(crate) struct Shaping {
 
 impl Shaping {
     pub(crate) fn new(options: KeyspaceOptions) -> Shaping {
-        Shaping { policy: policy_for(&options), options }
+        Shaping { policy: policy_for(&options.policy()), options }
     }
 }
 

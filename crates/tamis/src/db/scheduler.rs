@@ -28,9 +28,9 @@ use std::time::{Duration, Instant};
 
 use tamis_base::collections::{HashMap, HashSet};
 use tamis_base::ids::{KeyspaceId, LogId, TableId};
+use tamis_policy::compaction::plan::Plan;
+use tamis_policy::compaction::shape::RunningJob;
 
-use crate::compaction::plan::Plan;
-use crate::compaction::shape::RunningJob;
 use crate::db::catalogue::Directory;
 use crate::db::compact::input_bytes;
 use crate::db::inner::KeyspaceInner;

@@ -20,9 +20,9 @@ use std::time::Duration;
 use tamis_base::ids::LogId;
 use tamis_base::key::KeyEnd;
 use tamis_base::meta::TableMeta;
+use tamis_policy::compaction::shape::KeyRange;
 
 use crate::blob::BlobFile;
-use crate::compaction::shape::KeyRange;
 use crate::db::inner::{DbInner, KeyspaceInner};
 use crate::db::pace::{Pace, Urgency};
 use crate::error::{OpenError, StorageError};

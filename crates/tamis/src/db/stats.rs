@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
 use tamis_base::collections::{HashMap, HashSet};
-
 use tamis_base::ids::{KeyspaceId, TableId};
-use tamis_base::key::KeyEnd;
-use tamis_base::key::SeqNo;
+use tamis_base::key::{KeyEnd, SeqNo};
+use tamis_model::engine::{Workload, zipf_exponent};
+use tamis_policy::compaction::Promise;
 
-use crate::compaction::Promise;
 use crate::db::counters::WriteCost;
 use crate::db::elastic::ElasticStats;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
@@ -24,7 +24,6 @@ use crate::select::{AutoFilterStats, GlobalFilterStats, QueryStats};
 use crate::table::ReadCost;
 use crate::tree::open_table::TableFilter;
 use crate::tree::version::Version;
-use tamis_model::engine::{Workload, zipf_exponent};
 
 /// Counters and shape of a database at one moment. All sizes are in bytes.
 #[derive(Clone, Debug, Default, PartialEq)]

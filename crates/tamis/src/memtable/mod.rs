@@ -55,19 +55,19 @@ mod tests;
 pub(crate) use chunks::ChunkPool;
 pub(crate) use cursor::{MemCursor, PinnedMemValue};
 pub(crate) use ranges::RangeMap;
+use tamis_base::key::{Cover, Entry, Kind, MAX_KEY_BYTES, MAX_SEQNO, MAX_VALUE_BYTES, RangeTombstone, SeqNo};
+use tamis_env::memory::PageBox;
+use tamis_filter::{AtomicBlockedBloom, AtomicLine, Digest};
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crossbeam_utils::CachePadded;
-use tamis_env::memory::PageBox;
-use tamis_filter::{AtomicBlockedBloom, AtomicLine, Digest};
 
 use chunks::Account;
 use node::{Target, Version};
 use ranges::Ranges;
 use skiplist::{ListWriter, SkipList};
-use tamis_base::key::{Cover, Entry, Kind, MAX_KEY_BYTES, MAX_SEQNO, MAX_VALUE_BYTES, RangeTombstone, SeqNo};
 
 /// The last filter's size is the budget divided by this.
 const FILTER_SHARE: usize = 50;

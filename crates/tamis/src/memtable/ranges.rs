@@ -32,7 +32,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwapOption;
-
 use tamis_base::key::{Cover, KeyBytes, KeyEnd, RangeTombstone, SeqNo};
 
 /// The number of tombstones that a reader of old ones passes one by one.

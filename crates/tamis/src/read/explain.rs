@@ -3,7 +3,8 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::hotness::SegmentId;
+use tamis_policy::hotness::SegmentId;
+
 use crate::read::MemtableSlot;
 use crate::read::{Lookup, Recorder};
 use crate::select::{Candidate, Candidates, Probe};

@@ -8,9 +8,9 @@ use std::ops::Range;
 use smallvec::SmallVec;
 use tamis_base::key::{Entry, Kind, SeqNo};
 use tamis_filter::Digest;
+use tamis_policy::hotness::BlockRead;
 
 use crate::error::ReadError;
-use crate::hotness::BlockRead;
 use crate::io::batch::BatchReader;
 use crate::read::operands::{Base, Operands, Order};
 use crate::read::{Counted, FilterAnswer, MemtableSlot, ReadAt};

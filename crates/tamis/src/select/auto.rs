@@ -47,8 +47,8 @@ use tamis_base::collections::HashSet;
 use tamis_base::ids::TableId;
 use tamis_model::tree_filter::{self, Comparison, Costs, Reads, Runs, TreeFilter as Kind};
 
-use crate::hotness::Sampler;
 use crate::options::{KeyMapChoice, KeyspaceOptions};
+use crate::sampling::Sampler;
 use crate::select::global::{GlobalSelector, Grf, Task, Work};
 use crate::select::{QuerySampler, Selector, TableFilters};
 use crate::sync::{Mutex, MutexGuard};

@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tamis_filter::{BloomScheme, Digest, ElasticProbe};
+use tamis_policy::hotness::{BlockRead, SegmentId};
 
 use super::table_filters::check_rejection;
 use super::{Candidate, Candidates, LeanKey, MAX_BATCH, MAX_STEP, Probe};
-use crate::hotness::{Asked, BlockRead, SegmentId};
+use crate::sampling::Asked;
 use crate::table::{ElasticFilter, FoundUnits, ReadCost, pin};
 use crate::tree::version::Version;
 

@@ -26,9 +26,9 @@ use tamis_base::key::prefix_of;
 use tamis_filter::{Digest, IndependentDigests, KeyRange, Next};
 use tamis_model::tree_filter::Costs;
 
-use crate::hotness::Sampler;
 use crate::operators::KeyspaceOperators;
 use crate::options::{FilterAllocation, FilterChoice, KeyspaceOptions, Options, ReadMode};
+use crate::sampling::Sampler;
 use crate::selector::RangeRuns;
 use crate::table::ReadCost;
 use crate::tree::open_table::OpenTable;

@@ -21,11 +21,10 @@
 //! kept of gets is allocated in advance, as a get does not allocate: 70 KiB.
 
 use tamis_base::key::KeyBytes;
+use tamis_model::engine::Workload;
 use thread_local::ThreadLocal;
 
-use tamis_model::engine::Workload;
-
-use crate::hotness::Stride;
+use crate::sampling::Stride;
 use crate::sync::Mutex;
 
 /// One read in this many is sampled.

@@ -10,8 +10,9 @@ use tamis_filter::{
     BlockedBloom, BloomScheme, Digest, Filter, KeyRange, Next, PointFilter, RangeFilter, probe_pairs,
     probe_selected,
 };
+use tamis_policy::hotness::SegmentId;
 
-use crate::hotness::{Sampler, SegmentId};
+use crate::sampling::Sampler;
 use crate::select::elastic::{self, Segments};
 use crate::select::{AccessSampler, Candidate, Candidates, LeanKey, MAX_BATCH, MAX_STEP, Probe, RunSelector};
 use crate::table::ReadCost;

@@ -1,10 +1,10 @@
 //! The fixed-size end of a table file: the location of its parts.
 
+use tamis_env::memory::PageVec;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::frame::{Damage, TRAILER_BYTES};
 use crate::codec::{Decoder, Encode};
-use tamis_env::memory::PageVec;
 
 /// Bytes of the footer.
 pub(crate) const FOOTER_BYTES: usize = 64;

@@ -37,8 +37,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::compaction::policy::Pressure;
-use crate::compaction::shape::KeyRange;
 use crate::db::history::Ingested;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::log::Current;
@@ -55,6 +53,8 @@ use place::{Depth, place};
 use stage::{Staged, Staging};
 use tamis_base::ids::{KeyspaceId, RunId};
 use tamis_base::key::{MAX_SEQNO, SeqNo};
+use tamis_policy::compaction::policy::Pressure;
+use tamis_policy::compaction::shape::KeyRange;
 
 /// How files are ingested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

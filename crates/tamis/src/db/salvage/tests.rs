@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tamis_base::epochs::{EpochMap, EpochSegment};
 use tamis_base::key::{KeyEnd, Kind};
+use tamis_filter::Digest;
 
 use super::tree::place;
 use super::*;
@@ -12,7 +13,6 @@ use crate::io::{FileSystem, MemFs, Usage};
 use crate::options::KeyspaceOptions;
 use crate::table::{ExtraProperties, Merged, Origin, TableBuilder, TableOptions};
 use crate::tree::edit::tests::table;
-use tamis_filter::Digest;
 
 fn options(fs: &MemFs) -> Options {
     Options { file_system: Some(Arc::new(fs.clone())), ..Options::default() }

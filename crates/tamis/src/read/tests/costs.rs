@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
 use tamis_base::collections::HashSet;
 
 use super::truth::{Manner, install};

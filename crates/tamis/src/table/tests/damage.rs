@@ -1,11 +1,11 @@
 //! Damaged and hostile bytes: an error or the right answer, never a wrong one, never a panic.
 
 use tamis_base::key::{Kind, MAX_SEQNO};
+use tamis_env::memory::PageVec;
+use tamis_filter::Digest;
 
 use crate::options::Compression;
 use proptest::prelude::*;
-use tamis_env::memory::PageVec;
-use tamis_filter::Digest;
 
 use super::support::*;
 use crate::error::StorageError;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use tamis_base::key::{Kind, MAX_SEQNO, SeqNo, compare_versions};
+use tamis_filter::Digest;
 
 use crate::io::batch::BatchReader;
 use crate::options::{ChecksumMode, Compression};
 use proptest::prelude::*;
-use tamis_filter::Digest;
 
 use super::support::*;
 use crate::table::*;

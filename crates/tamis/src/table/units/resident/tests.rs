@@ -75,7 +75,7 @@ fn a_segment_takes_its_word_and_four_bytes_of_the_directory() {
     let (small, large) = (of(&filter(20_000).0), of(&filter(60_000).0));
     let (bytes, segments) = (large.0 - small.0, large.1 - small.1);
     assert!(segments > 400 && bytes <= 12 * segments + 64, "{bytes} bytes more for {segments} segments");
-    assert_eq!(crate::hotness::SEGMENT_BYTES, 12);
+    assert_eq!(tamis_policy::hotness::SEGMENT_BYTES, 12);
 }
 
 #[test]
