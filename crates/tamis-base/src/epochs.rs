@@ -58,16 +58,19 @@ fn border(end: &KeyEnd) -> Option<KeyBytes> {
 
 impl EpochMap {
     /// The memory besides this value.
+    #[inline]
     pub fn memory_bytes(&self) -> usize {
         self.segments.iter().map(|segment| size_of_val(segment) + segment.start.len()).sum()
     }
 
     /// Creates the map of a table written by flush `epoch` that starts at `smallest`.
+    #[inline]
     pub fn flush(smallest: KeyBytes, epoch: Epoch) -> Self {
         EpochMap { segments: vec![EpochSegment { start: smallest, lo: epoch, hi: epoch + 1 }] }
     }
 
     /// Creates a map read from disk; `None` if the segments violate an invariant.
+    #[inline]
     pub fn from_segments(segments: Vec<EpochSegment>) -> Option<Self> {
         let is_valid = |s: &EpochSegment| s.lo < s.hi || (s.lo, s.hi) == GAP;
         let is_step =
@@ -77,12 +80,14 @@ impl EpochMap {
     }
 
     /// Returns the steps, in the order of their keys.
+    #[inline]
     pub fn segments(&self) -> &[EpochSegment] {
         &self.segments
     }
 
     /// Returns the epochs `[lo, hi)` at `key`; empty in a gap. A key before the first segment gets that segment's epochs. O(log
     /// segments).
+    #[inline]
     pub fn at(&self, key: &[u8]) -> (Epoch, Epoch) {
         let next = self.segments.partition_point(|s| &s.start[..] <= key);
         let segment = &self.segments[next.saturating_sub(1)];
@@ -90,6 +95,7 @@ impl EpochMap {
     }
 
     /// Returns the smallest interval that contains all epochs of the table.
+    #[inline]
     pub fn hull(&self) -> (Epoch, Epoch) {
         self.segments.iter().fold(GAP, |hull, s| hull_of(hull, (s.lo, s.hi)))
     }
@@ -100,6 +106,7 @@ impl EpochMap {
     /// by a hull, and would pile up in the last level. (In the simulation of the tests, with flushes all
     /// over the key space: 14 segments per table of the last level after 400 flushes and 20 after 1500, and
     /// less than 2 with this.)
+    #[inline]
     pub fn reaching_down(mut self) -> EpochMap {
         for segment in self.segments.iter_mut().filter(|s| (s.lo, s.hi) != GAP) {
             segment.lo = 0;

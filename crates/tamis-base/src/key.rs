@@ -91,6 +91,7 @@ pub fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
 
 /// Returns the smallest key greater than every key that starts with `prefix`, or `None` if there is none (the prefix
 /// is empty or consists of 0xFF bytes only).
+#[inline]
 pub fn prefix_successor(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&b| b != 0xFF)?;
     let mut next = prefix[..=last].to_vec();
@@ -150,6 +151,7 @@ impl Cover {
     }
 
     /// Cuts the stretch around a key to the part that is also in another, under the newer of the two tombstones.
+    #[inline]
     pub fn meet(&mut self, other: &Cover) {
         self.cut(other.from.as_ref(), other.until.as_ref());
         self.seq = self.seq.max(other.seq);

@@ -89,17 +89,20 @@ impl TableMeta {
     }
 
     /// Reports whether the table's key range may hold `key`.
+    #[inline]
     pub fn covers(&self, key: &[u8]) -> bool {
         key >= &self.smallest[..] && self.largest.reaches(key)
     }
 
     /// Bytes of the records in blob files that the table refers to.
+    #[inline]
     pub fn blob_bytes(&self) -> u64 {
         self.extra.blobs.iter().fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
     }
 
     /// Returns the oldest of the deletes and range tombstones, if there are any. Where it is not recorded, it counts as written with the
     /// oldest of the entries, and these as written when they were flushed.
+    #[inline]
     pub fn oldest_delete(&self) -> Option<OldestDelete> {
         let has_any = self.deletes > 0 || self.range_tombstones > 0;
         let unrecorded = OldestDelete { seq: self.min_seq, since: self.extra.written.0 };
@@ -107,11 +110,13 @@ impl TableMeta {
     }
 
     /// Bytes of the file and of the values in blob files that it refers to.
+    #[inline]
     pub fn whole_bytes(&self) -> u64 {
         self.file_bytes.saturating_add(self.blob_bytes())
     }
 
     /// Reports whether the key ranges of two tables overlap.
+    #[inline]
     pub fn overlaps(&self, other: &TableMeta) -> bool {
         self.largest.reaches(&other.smallest) && other.largest.reaches(&self.smallest)
     }

@@ -13,7 +13,7 @@ const CRATES: [&str; 6] =
     ["tamis", "tamis-advisor", "tamis-env", "tamis-filter", "tamis-model", "tamis-testkit"];
 
 /// The crates that the engine is made of, whose items users reach through `tamis`.
-const PARTS: [&str; 2] = ["tamis-base", "tamis-policy"];
+const PARTS: [&str; 3] = ["tamis-base", "tamis-files", "tamis-policy"];
 
 /// What rustdoc writes about a crate.
 fn described(name: &str) -> Value {

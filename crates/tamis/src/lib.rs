@@ -62,8 +62,6 @@ macro_rules! debug_as {
 }
 
 mod batch;
-mod blob;
-mod codec;
 mod compaction;
 mod db;
 mod error;
@@ -72,7 +70,6 @@ mod external;
 #[doc(hidden)]
 pub mod fuzzing;
 mod idle;
-mod images;
 mod interrupt;
 pub mod io;
 #[cfg(feature = "simulation")]
@@ -104,9 +101,7 @@ pub mod selector;
 #[allow(unreachable_pub)]
 mod selector;
 mod slice;
-mod table;
 mod tree;
-mod wal;
 
 pub(crate) use tamis_env::sync;
 
@@ -189,10 +184,10 @@ pub mod stats {
     };
     pub use crate::memory::ReadMemoryShare;
     pub use crate::memory::writes::WriteMemoryUse;
+    pub use crate::observe::cost::ReadCost;
     pub use crate::observe::latency::{Latencies, LatencyHistogram, Operation};
     pub use crate::observe::{StallCause, StallStats};
     pub use crate::select::{AutoFilterStats, GlobalFilterStats, KeyMapStats, QueryStats};
-    pub use crate::table::ReadCost;
     pub use tamis_policy::compaction::Promise;
 }
 

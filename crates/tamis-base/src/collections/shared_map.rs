@@ -23,26 +23,31 @@ type Chunk<K, V> = Arc<Vec<(K, V)>>;
 
 impl<K, V> SharedMap<K, V> {
     /// Returns the number of entries.
+    #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
     /// Reports whether there are no entries.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// Iterates over the entries in the order of their keys.
+    #[inline]
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&K, &V)> + Clone {
         self.chunks.iter().flat_map(|chunk| chunk.iter().map(|(key, value)| (key, value)))
     }
 
     /// Iterates over the keys, ascending.
+    #[inline]
     pub fn keys(&self) -> impl DoubleEndedIterator<Item = &K> + Clone {
         self.iter().map(|(key, _)| key)
     }
 
     /// Iterates over the values in the order of their keys.
+    #[inline]
     pub fn values(&self) -> impl DoubleEndedIterator<Item = &V> + Clone {
         self.iter().map(|(_, value)| value)
     }
@@ -58,6 +63,7 @@ impl<K: Ord, V> SharedMap<K, V> {
     }
 
     /// Returns the value of a key.
+    #[inline]
     pub fn get<Q: Ord + ?Sized>(&self, key: &Q) -> Option<&V>
     where
         K: Borrow<Q>,
@@ -68,6 +74,7 @@ impl<K: Ord, V> SharedMap<K, V> {
     }
 
     /// Reports whether there is an entry of this key.
+    #[inline]
     pub fn contains_key<Q: Ord + ?Sized>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -90,6 +97,7 @@ impl<K: Ord, V> SharedMap<K, V> {
 
 impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
     /// Returns the value of a key, to be changed.
+    #[inline]
     pub fn get_mut<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
     where
         K: Borrow<Q>,
@@ -100,6 +108,7 @@ impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
     }
 
     /// Iterates over all values, to change them.
+    #[inline]
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
         let chunks = Arc::make_mut(&mut self.chunks).iter_mut();
         chunks.flat_map(|chunk| Arc::make_mut(chunk).iter_mut().map(|(_, value)| value))

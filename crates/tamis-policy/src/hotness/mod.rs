@@ -69,6 +69,7 @@ pub const MAX_UNITS: u8 = 16;
 
 /// The manager's memory per segment, in bytes.
 pub const SEGMENT_BYTES: u64 = size_of::<Segment>() as u64;
+const _: () = assert!(SEGMENT_BYTES == 12, "the documents name this number");
 
 /// One segment of one table. Table ids are unique in the database and never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

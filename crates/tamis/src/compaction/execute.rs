@@ -9,6 +9,9 @@ use tamis_base::collections::HashSet;
 use tamis_base::epochs::EpochMap;
 use tamis_base::ids::TableId;
 use tamis_base::key::{KeyBytes, KeyEnd};
+use tamis_files::table::CursorOptions;
+use tamis_files::tree::files::{blob_path, table_path};
+use tamis_files::tree::tombstones::Tombstones;
 use tamis_policy::compaction::plan::Plan;
 
 use crate::sync::{Mutex, thread};
@@ -19,10 +22,7 @@ use crate::compaction::parts::Part;
 use crate::compaction::writer::{JobControl, MergeOutput, Older, TableSink, write_tables};
 use crate::error::StorageError;
 use crate::read::merge::{MergeCursor, Tables};
-use crate::table::CursorOptions;
-use crate::tree::files::{blob_path, table_path};
 use crate::tree::open_table::OpenTable;
-use crate::tree::tombstones::Tombstones;
 use crate::tree::version::Version;
 
 /// How far a merge reads ahead in files that are not mapped, in bytes.

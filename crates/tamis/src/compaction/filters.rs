@@ -5,6 +5,9 @@ use std::sync::Arc;
 
 use tamis_base::key::{KeyBytes, KeyEnd};
 use tamis_env::memory::PageVec;
+use tamis_files::table::{
+    ELASTIC, ElasticBuilder, FilterBuildError, GLOBAL, KEY_LIST, KeyListBuilder, KeyListReader,
+};
 use tamis_filter::{
     BlockedBloom, Bloom, BloomScheme, Digest, Filter, FilterError, IndependentDigests, KeyList, PointFilter,
     PointSpec, RangeFilter, RangeSpec, Verify, theory,
@@ -14,9 +17,6 @@ use tamis_policy::compaction::plan::{OutputRun, Plan};
 use crate::compaction::allocation::{ByAccess, MOST_BITS};
 use crate::options::{BloomHashing, FilterAllocation, FilterChoice, KeyspaceOptions};
 use crate::select::AccessSampler;
-use crate::table::{
-    ELASTIC, ElasticBuilder, FilterBuildError, GLOBAL, KEY_LIST, KeyListBuilder, KeyListReader,
-};
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::Version;
 

@@ -27,6 +27,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tamis_base::ids::{DEFAULT_KEYSPACE, KeyspaceId, LogId};
+use tamis_files::tree::edit::VersionEdit;
+use tamis_files::tree::files::{self, FileKind, first_log_path, options_path, table_path};
 
 use crate::db::catalogue::Directory;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
@@ -35,8 +37,6 @@ use crate::error::{StorageError, WriteError};
 use crate::io::write_file_atomically;
 use crate::read::Memtables;
 use crate::sync::{self, Mutex};
-use crate::tree::edit::VersionEdit;
-use crate::tree::files::{self, FileKind, first_log_path, options_path, table_path};
 use crate::tree::open_table::OpenTable;
 
 /// How long the error of an attempt is repeated if the disk has no more room than it had then.

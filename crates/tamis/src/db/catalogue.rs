@@ -28,6 +28,10 @@ use arc_swap::{ArcSwap, Guard};
 use tamis_base::collections::{HashMap, HashSet, SharedMap};
 use tamis_base::ids::{FilterFileId, KeyspaceId, TableId};
 use tamis_base::key::SeqNo;
+use tamis_files::tree::edit::VersionEdit;
+use tamis_files::tree::files::manifest_path;
+use tamis_files::tree::manifest::{Manifest, prepare_current, set_current, switch_current};
+use tamis_files::tree::state::ManifestState;
 
 use crate::db::begin::NotBegun;
 use crate::db::health::Health;
@@ -36,11 +40,7 @@ use crate::db::inner::KeyspaceInner;
 use crate::error::StorageError;
 use crate::io::FileSystem;
 use crate::read::{Memtables, View};
-use crate::tree::edit::VersionEdit;
-use crate::tree::files::manifest_path;
-use crate::tree::manifest::{Manifest, prepare_current, set_current, switch_current};
 use crate::tree::open_table::{Garbage, OpenTable};
-use crate::tree::state::ManifestState;
 use crate::tree::version::Version;
 
 /// The keyspaces by id, in the order of their creation.

@@ -17,6 +17,8 @@ use std::time::Instant;
 
 use tamis_base::collections::HashSet;
 use tamis_base::ids::TableId;
+use tamis_files::tree::edit::VersionEdit;
+use tamis_files::tree::files::table_path;
 use tamis_policy::compaction::deletes::{self, DeleteTimes};
 use tamis_policy::compaction::plan::{OutputRun, Plan, Reason, Work};
 use tamis_policy::compaction::policy::Pressure;
@@ -37,8 +39,6 @@ use crate::observe::events::{CompactionInfo, CompactionOutcome, Event};
 use crate::observe::latency::Operation;
 use crate::observe::span;
 use crate::sync;
-use crate::tree::edit::VersionEdit;
-use crate::tree::files::table_path;
 use crate::tree::open_table::OpenTable;
 
 /// How a started plan ended.

@@ -33,6 +33,8 @@
 //! and reads take it once a second altogether. Nothing under the lock can fail; samples lost by a panic make entries live longer.
 
 use tamis_base::key::SeqNo;
+use tamis_files::tree::edit::{Ages, VersionEdit};
+use tamis_files::tree::times::{PRECISION, Sample, SeqTimes};
 use tamis_policy::compaction::plan::{Plan, Reason};
 use tamis_policy::compaction::shape::{Shape, TableShape};
 
@@ -46,8 +48,6 @@ use crate::db::commit::Committer;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::options::KeyspaceOptions;
 use crate::read::Memtables;
-use crate::tree::edit::{Ages, VersionEdit};
-use crate::tree::times::{PRECISION, Sample, SeqTimes};
 
 /// New samples are stored at least this often, in seconds, or every shortest time to live divided by [`SAVE_PART`] if that is longer.
 const SAVE_EVERY: u64 = 60;

@@ -10,6 +10,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use tamis_base::epochs::EpochMap;
 use tamis_base::ids::LogId;
 use tamis_base::meta::TableMeta;
+use tamis_files::table::CursorOptions;
+use tamis_files::tree::edit::VersionEdit;
+use tamis_files::tree::files::{blob_path, table_path};
+use tamis_files::tree::tombstones::Tombstones;
 use tamis_policy::compaction::deletes::{self, DeleteTimes};
 
 use crate::compaction::blobs::BlobInputs;
@@ -28,11 +32,7 @@ use crate::read::merge::{MergeCursor, Tables};
 use crate::read::{MemtableSlot, Memtables, key_range};
 use crate::select::TakenEpoch;
 use crate::sync;
-use crate::table::CursorOptions;
-use crate::tree::edit::VersionEdit;
-use crate::tree::files::{blob_path, table_path};
 use crate::tree::open_table::OpenTable;
-use crate::tree::tombstones::Tombstones;
 
 /// The open tables of memtables, and the bytes written.
 type Written = (Vec<Arc<OpenTable>>, u64);

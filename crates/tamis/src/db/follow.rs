@@ -57,6 +57,9 @@ use std::time::Duration;
 use tamis_base::collections::{HashMap, HashSet};
 use tamis_base::ids::{KeyspaceId, LogId, TableId};
 use tamis_base::key::SeqNo;
+use tamis_files::tree::files::{manifest_path, options_path};
+use tamis_files::tree::manifest::ManifestReader;
+use tamis_files::tree::state::{KeyspaceState, ManifestState};
 
 use self::logs::FollowedLogs;
 use super::background::{Workers, guarded};
@@ -70,10 +73,7 @@ use crate::error::{OpenError, StorageError};
 use crate::io::read_file;
 use crate::options::Options;
 use crate::sync;
-use crate::tree::files::{manifest_path, options_path};
-use crate::tree::manifest::ManifestReader;
 use crate::tree::open_table::OpenTable;
-use crate::tree::state::{KeyspaceState, ManifestState};
 
 /// Which epochs of a keyspace are those of flushes whose tables were in a published version.
 ///

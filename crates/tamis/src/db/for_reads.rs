@@ -24,9 +24,9 @@ use tamis_policy::compaction::plan::{Plan, Reason, Work};
 use crate::db::compact::input_bytes;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::idle::IdleTimer;
+use crate::observe::cost::ReadCost;
 use crate::options::{CompactionChoice, KeyspaceOptions};
 use crate::sync;
-use crate::table::ReadCost;
 
 /// Idle time before a read-triggered compaction.
 const IDLE_TIME: Duration = Duration::from_secs(1);

@@ -33,6 +33,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use tamis_base::ids::{KeyspaceId, LogId};
+use tamis_files::tree::edit::VersionEdit;
 
 use crate::db::counters::WriteCounters;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
@@ -43,7 +44,6 @@ use crate::observe::events::Event;
 use crate::read::{MemtableSlot, Memtables};
 use crate::select::TakenEpoch;
 use crate::sync::{Condvar, Mutex, Process};
-use crate::tree::edit::VersionEdit;
 use crate::tree::open_table::OpenTable;
 
 /// Whether writes may proceed, and if not, why.

@@ -70,6 +70,11 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwap;
 use tamis_base::ids::{KeyspaceId, LogId};
 use tamis_base::key::SeqNo;
+use tamis_files::table::ReaderConfig;
+use tamis_files::table::cache::BlockCache;
+use tamis_files::tree::edit::VersionEdit;
+use tamis_files::tree::files::current_path;
+use tamis_files::tree::state::KeyspaceState;
 use tamis_model::engine::Workload;
 use tamis_policy::compaction::shape::{LevelShape, RunShape, Shape, TableShape};
 
@@ -118,12 +123,7 @@ use crate::read::{AllReads, Gaps, Numbering, ReadCounters};
 use crate::read::{MemtableSlot, Memtables, View};
 use crate::sampling::Sampler;
 use crate::select::{Task, TreeFilter};
-use crate::table::ReaderConfig;
-use crate::table::cache::BlockCache;
-use crate::tree::edit::VersionEdit;
-use crate::tree::files::current_path;
 use crate::tree::open_table::{Garbage, OpenTable};
-use crate::tree::state::KeyspaceState;
 use crate::tree::version::Version;
 
 /// The names that a keyspace has had while it is open, the last one in use. Former names stay in memory, since callers may still

@@ -21,6 +21,7 @@ use crate::db::stats::KeyspaceStats;
 use crate::db::{Db, Handle, IngestOptions, IngestReport};
 use crate::error::{AdminError, ReadError, WriteError};
 use crate::observe::Explained;
+use crate::observe::cost::ReadCost;
 use crate::observe::latency::Operation;
 use crate::options::KeyspaceOptions;
 use crate::read::explain::{ExplainRecorder, summary};
@@ -29,7 +30,6 @@ use crate::read::filters_alone;
 use crate::read::{Bounds, Counted, Explanation, Iter, Lookup, OwnReads, RangeExplanation, ReadAt};
 use crate::slice::Slice;
 use crate::sync;
-use crate::table::ReadCost;
 
 /// A handle to one keyspace: cheap to clone, usable from any thread. Its reads are those of
 /// [`Readable`](crate::Readable), which need no import here.

@@ -56,6 +56,8 @@ use std::time::{Duration, Instant};
 use smallvec::SmallVec;
 use tamis_base::ids::{KeyspaceId, LogId};
 use tamis_base::key::SeqNo;
+use tamis_files::tree::files::{first_log_path, log_path};
+use tamis_files::wal::{LogHeader, LogKind, LogWriter};
 
 use crate::batch::{GroupHeader, WriteBatch};
 use crate::db::catalogue::FileNumbers;
@@ -71,8 +73,6 @@ use crate::observe::latency::Operation;
 use crate::options::Options;
 use crate::read::LastNumber;
 use crate::sync::{self, Mutex, MutexGuard};
-use crate::tree::files::{first_log_path, log_path};
-use crate::wal::{LogHeader, LogKind, LogWriter};
 pub(crate) use retained::Place;
 use retained::RetainedLogs;
 

@@ -68,7 +68,6 @@ use crate::batch::WriteBatch;
 use crate::error::{AdminError, Error, OpenError, ReadError, StorageError, WriteError};
 use crate::options::{Durability, Options};
 use crate::read::{Explanation, RangeExplanation};
-use crate::tree::edit::VersionEdit;
 
 pub use approximate::KeyRange;
 pub use atomic::Mismatch;
@@ -90,6 +89,7 @@ pub use snapshot::{Snapshot, SnapshotView};
 pub use stats::ConsumerStats;
 pub use stats::{KeyspaceStats, LevelStats, OverlapStats, RunStats, SnapshotStats, Stats};
 use tamis_base::ids::DEFAULT_KEYSPACE;
+use tamis_files::tree::edit::VersionEdit;
 pub use transaction::{
     Isolation, LockOptions, LockTransaction, PreparedTransaction, Savepoint, Transaction, TransactionOptions,
     TransactionView,
@@ -790,7 +790,7 @@ impl Options {
             foreign::Place::Free | foreign::Place::Others(_) => return Ok(None),
             _ => {}
         }
-        let path = crate::tree::files::options_path(path.as_ref());
+        let path = tamis_files::tree::files::options_path(path.as_ref());
         let failed = |e: std::io::Error| StorageError::io("read", &path, e);
         if !fs.exists(&path).map_err(failed)? {
             return Ok(None);

@@ -56,7 +56,7 @@ impl KnownPressure {
 mod tests {
     use super::*;
     use crate::options::KeyspaceOptions;
-    use crate::tree::edit::tests::table;
+    use crate::tree::tests::table;
     use tamis_base::epochs::{EpochMap, EpochSegment};
     use tamis_policy::compaction::policy::policy_for;
     use tamis_policy::compaction::shape::{LevelShape, RunShape, TableShape};

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use tamis_base::collections::HashMap;
 use tamis_base::ids::KeyspaceId;
+use tamis_files::tree::edit::VersionEdit;
 use tamis_model::engine::Workload;
 use tamis_policy::compaction::plan::Plan;
 use tamis_policy::compaction::policy::{CompactionPolicy, policy_for};
@@ -22,7 +23,6 @@ use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::tune::Tuning;
 use crate::error::{AdminError, OptionsError};
 use crate::options::KeyspaceOptions;
-use crate::tree::edit::VersionEdit;
 
 /// The current options of a keyspace, and the policy derived from them.
 #[derive(Debug)]

@@ -20,20 +20,21 @@ use std::time::Duration;
 use tamis_base::ids::LogId;
 use tamis_base::key::KeyEnd;
 use tamis_base::meta::TableMeta;
+use tamis_files::blob::BlobFile;
+use tamis_files::error::FileError;
+use tamis_files::table::{ReaderConfig, Table};
+use tamis_files::tree::files::{log_path, manifest_path};
+use tamis_files::tree::manifest::Manifest;
+use tamis_files::wal::{End, LogKind, LogReader, ReadOptions};
 use tamis_policy::compaction::shape::KeyRange;
 
-use crate::blob::BlobFile;
 use crate::db::inner::{DbInner, KeyspaceInner};
 use crate::db::pace::{Pace, Urgency};
 use crate::error::{OpenError, StorageError};
 use crate::io::{Access, DirectFs, FileSystem};
 use crate::sync::{self, Mutex};
-use crate::table::{ReaderConfig, Table};
 use crate::tree::blobs;
-use crate::tree::files::{log_path, manifest_path};
-use crate::tree::manifest::Manifest;
 use crate::tree::open_table::OpenTable;
-use crate::wal::{End, LogKind, LogReader, ReadOptions};
 
 /// The minimum pause between two passes.
 const REST: Duration = Duration::from_secs(1);
@@ -284,9 +285,10 @@ impl Pass<'_> {
     /// Checks the manifest as the next opening would read it. While it is being written, its last edit may seem torn.
     fn manifest(&self) {
         let read = || Manifest::open(&*self.db.fs, &self.db.dir);
-        let sound = |read: &Result<Option<_>, OpenError>| {
-            let end =
-                |loaded: &crate::tree::manifest::LoadedManifest| matches!(loaded.end, End::Clean { .. });
+        let sound = |read: &Result<Option<_>, FileError>| {
+            let end = |loaded: &tamis_files::tree::manifest::LoadedManifest| {
+                matches!(loaded.end, End::Clean { .. })
+            };
             read.as_ref().is_ok_and(|loaded| loaded.as_ref().is_some_and(end))
         };
         if sound(&read()) {

@@ -19,9 +19,9 @@ use crate::db::readers::{ReaderStats, Readers};
 use crate::db::scrub::{DamagedTable, ScrubStats};
 use crate::db::tune::TuningDecision;
 use crate::observe::StallStats;
+use crate::observe::cost::ReadCost;
 use crate::observe::latency::Latencies;
 use crate::select::{AutoFilterStats, GlobalFilterStats, QueryStats};
-use crate::table::ReadCost;
 use crate::tree::open_table::TableFilter;
 use crate::tree::version::Version;
 

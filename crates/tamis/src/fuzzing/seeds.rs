@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use tamis_base::key::KeyBytes;
+use tamis_files::images::{ImageKind, ImageWriter};
 
 use super::reseal;
 use crate::batch::{GroupHeader, WriteBatch};
-use crate::images::{ImageKind, ImageWriter};
 use crate::io::{MemFs, read_file};
 
 /// The parts of a table file with formats of their own.

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::ops::Range;
 
+use tamis_files::table::{BlockSource, BlockTouch, HashAnswer, ReadTrace};
 use tamis_policy::hotness::SegmentId;
 
+use crate::observe::cost::ReadCost;
 use crate::read::MemtableSlot;
 use crate::read::{Lookup, Recorder};
 use crate::select::{Candidate, Candidates, Probe};
-use crate::table::ReadCost;
-use crate::table::{BlockSource, BlockTouch, HashAnswer, ReadTrace};
 use crate::tree::open_table::{OpenTable, TableFilter};
 use crate::tree::version::Version;
 

@@ -21,12 +21,12 @@
 use std::ops::Range;
 
 use tamis_base::key::{KeyEnd, MAX_SEQNO, SeqNo};
+use tamis_files::table::{Place, TableCursor, TouchCounts, is_beyond};
 use tamis_filter::Next;
 
 use crate::error::StorageError;
+use crate::observe::cost::ReadCost;
 use crate::read::covers::{Border, Covers};
-use crate::table::ReadCost;
-use crate::table::{Place, TableCursor, TouchCounts, is_beyond};
 
 mod context;
 

@@ -14,6 +14,7 @@
 //!   rejection against the data.
 //! * A selector belongs to one version and is immutable once published; any thread may call it.
 
+use crate::observe::cost::ReadCost;
 use crate::sync::{Mutex, MutexGuard};
 use std::fmt::Debug;
 use std::ops::{Deref, Range};
@@ -30,7 +31,6 @@ use crate::operators::KeyspaceOperators;
 use crate::options::{FilterAllocation, FilterChoice, KeyspaceOptions, Options, ReadMode};
 use crate::sampling::Sampler;
 use crate::selector::RangeRuns;
-use crate::table::ReadCost;
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::Version;
 

@@ -16,10 +16,10 @@ use std::sync::Arc;
 use tamis_base::collections::HashSet;
 use tamis_base::ids::{BlobFileId, RunId, TableId};
 use tamis_base::key::{Cover, SeqNo, prefix_of};
+use tamis_files::tree::state::KeyspaceState;
 
 use crate::tree::blobs::OpenBlob;
 use crate::tree::open_table::OpenTable;
-use crate::tree::state::KeyspaceState;
 
 /// One sorted run of a version.
 #[derive(Clone, Debug, PartialEq, Eq)]

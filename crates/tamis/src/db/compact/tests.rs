@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use tamis_base::key::{Kind, MAX_SEQNO};
+use tamis_files::table::CursorOptions;
+use tamis_files::tree::tombstones::{RangeTombstone, Tombstones};
 use tamis_testkit::FaultyFs;
 
 use crate::read::merge::{MergeCursor, Tables};
-use crate::table::CursorOptions;
-use crate::tree::tombstones::{RangeTombstone, Tombstones};
 use crate::tree::version::Version;
 use crate::{Db, KeyspaceOptions, Options, Snapshot};
 

@@ -42,9 +42,6 @@ use crate::options::Options;
 use crate::read::AllReads;
 use crate::read::View;
 use crate::sampling::Sampler;
-use crate::table::Table;
-use crate::table::cache::{BlockCache, Resizing};
-use crate::table::{ElasticFilter, Retired, retire};
 use crate::tree::open_table::{OpenTable, TableFilter};
 use crate::tree::version::{Run, Version};
 
@@ -53,6 +50,8 @@ use save::Saved;
 use tamis_base::collections::{HashMap, HashSet};
 use tamis_base::ids::TableId;
 use tamis_base::key::BorderKey;
+use tamis_files::table::cache::{BlockCache, Resizing};
+use tamis_files::table::{ElasticFilter, Retired, Table, retire};
 use tamis_policy::hotness::{
     Hotness, HotnessConfig, Manager, Origin, SegmentId, Segments, TableSpec, decode_hotness,
 };

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use tamis_base::ids::TableId;
+use tamis_files::table::{Retired, retire};
 use tamis_policy::hotness::{Adjustment, Load, Outcome, Sample, SegmentId, Unload};
 use tamis_policy::memory::Ghosts;
 use tamis_policy::memory::division::Split;
@@ -14,7 +15,6 @@ use tamis_policy::memory::division::Split;
 use super::{Elastic, Inner, Known, Shared, Worker};
 use crate::error::OptionsError;
 use crate::sync::{self, Mutex, thread};
-use crate::table::{Retired, retire};
 
 /// The pause between turns while there is work: samples that arrive meanwhile are batched.
 const PAUSE: Duration = Duration::from_millis(2);

@@ -47,12 +47,12 @@ use crate::observe::latency::Operation;
 use crate::observe::span;
 use crate::read::{MemtableSlot, Memtables, key_range};
 use crate::sync;
-use crate::tree::edit::VersionEdit;
 
 use place::{Depth, place};
 use stage::{Staged, Staging};
 use tamis_base::ids::{KeyspaceId, RunId};
 use tamis_base::key::{MAX_SEQNO, SeqNo};
+use tamis_files::tree::edit::VersionEdit;
 use tamis_policy::compaction::policy::Pressure;
 use tamis_policy::compaction::shape::KeyRange;
 

@@ -89,7 +89,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::tree::edit::tests::table;
+    use crate::tree::tests::table;
     use tamis_base::key::KeyEnd;
     use tamis_policy::compaction::plan::OutputRun;
     use tamis_policy::compaction::shape::{LevelShape, RunShape, RunningJob, TableShape};

@@ -5,6 +5,10 @@ use std::path::{Path, PathBuf};
 use tamis_base::collections::{HashMap, HashSet};
 use tamis_base::ids::{KeyspaceId, LogId};
 use tamis_base::key::SeqNo;
+use tamis_files::tree::edit::VersionEdit;
+use tamis_files::tree::files::{FileKind, log_path, manifest_path, name_of, parse};
+use tamis_files::tree::state::ManifestState;
+use tamis_files::wal::End;
 use tamis_filter::Digest;
 
 use super::check_last_seq;
@@ -19,10 +23,6 @@ use crate::error::{OpenError, StorageError, WriteError};
 use crate::io::FileSystem;
 use crate::observe::span;
 use crate::read::{MemtableSlot, Memtables};
-use crate::tree::edit::VersionEdit;
-use crate::tree::files::{FileKind, log_path, manifest_path, name_of, parse};
-use crate::tree::state::ManifestState;
-use crate::wal::End;
 
 /// Replays the logs into memtables; a writable database then flushes them and starts its own log, in one step, so that a
 /// crash during recovery changes nothing. On a full disk that step is left for later.

@@ -6,6 +6,9 @@ use std::sync::Arc;
 use tamis_base::collections::{HashMap, HashSet};
 use tamis_base::ids::{DEFAULT_KEYSPACE, KeyspaceId, LogId, TableId};
 use tamis_base::key::SeqNo;
+use tamis_files::tree::edit::VersionEdit;
+use tamis_files::tree::files::table_path;
+use tamis_files::tree::state::ManifestState;
 
 use super::lineage::{Facts, decide};
 use super::survey::{Base, LogScan, Tables, examine};
@@ -14,9 +17,6 @@ use super::{Salvage, SalvageReport, TableFate, Work};
 use crate::db::open::DEFAULT_NAME;
 use crate::error::{OpenError, StorageError};
 use crate::options::KeyspaceOptions;
-use crate::tree::edit::VersionEdit;
-use crate::tree::files::table_path;
-use crate::tree::state::ManifestState;
 
 /// No database has this many keyspaces.
 const MOST_KEYSPACES: KeyspaceId = KeyspaceId::MAX / 4;

@@ -6,9 +6,9 @@
 
 use tamis_base::ids::{KeyspaceId, RunId, TableId};
 use tamis_base::meta::TableMeta;
+use tamis_files::tree::edit::VersionEdit;
 
 use crate::options::{CompactionChoice, KeyspaceOptions};
-use crate::tree::edit::VersionEdit;
 
 use super::lineage::is_newer;
 

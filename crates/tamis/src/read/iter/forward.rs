@@ -4,13 +4,13 @@ use tamis_base::key::{Kind, MAX_SEQNO, SeqNo, prefix_of};
 
 use super::{Found, Iter, STEPS, Sampled, counted};
 use crate::error::{ReadError, StorageError};
+use crate::observe::cost::ReadCost;
 use crate::operators::MergeOperator;
 use crate::read::blobs::BlobScan;
 use crate::read::gaps::Jump;
 use crate::read::merge::{Head, MergeCursor};
 use crate::read::operands::{Base, Operands, Order};
 use crate::slice::Slice;
-use crate::table::ReadCost;
 
 impl Iter {
     #[inline]

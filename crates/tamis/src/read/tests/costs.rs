@@ -7,7 +7,7 @@ use tamis_base::collections::HashSet;
 
 use super::truth::{Manner, install};
 use crate::io::MemFs;
-use crate::table::ReadCost;
+use crate::observe::cost::ReadCost;
 use crate::{Db, Options};
 
 const RUNS: u64 = 12;

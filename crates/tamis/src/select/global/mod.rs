@@ -30,7 +30,7 @@
 //!   paper's garbage collection, with "live versions" in place of "the oldest snapshot".
 //!
 //! # Images
-//! An image is a partition on disk, for one key range, with an epoch *until* ([`images`](crate::images)). It is saved with the
+//! An image is a partition on disk, for one key range, with an epoch *until* ([`images`](tamis_files::images)). It is saved with the
 //! `until` of [`Grf::until`]: every table of the current version, and every table to come, that has only epochs below it at some
 //! key of the range has that key in the filter. This holds because these epochs are excluded: [`Grf::missing`] ones that a
 //! table holds (those of a damaged table are among them: the last of its epochs suffices, as the table, and what it is merged

@@ -10,11 +10,11 @@ use tamis_filter::Digest;
 use tamis_filter::global::{Ahead, Epoch, Epochs, NO_BOUND, Partition};
 
 use super::{Cell, Directory, spans_within};
+use crate::observe::cost::ReadCost;
 use crate::options::PrefixFilter;
 use crate::select::table_filters::{ask_filter, check_rejection, take_answer};
 use crate::select::{Candidate, Candidates, LeanKey, MAX_STEP, Probe, RunSelector};
 use crate::selector::RangeRuns;
-use crate::table::ReadCost;
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::{Run, Version};
 
