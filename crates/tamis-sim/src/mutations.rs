@@ -47,7 +47,7 @@ const MUTATIONS: &[Mutation] = &[
                 replace: r#"cursor.seek(key, seq)?;"#,
             },
             Edit {
-                file: "crates/tamis/src/table/cursor.rs",
+                file: "crates/tamis-files/src/table/cursor.rs",
                 find: r#"if self.defers && !self.ends_with(key)? {"#,
                 replace: r#"if self.defers && index.behind_all_of(block.index, key) <= block.index + 1 {"#,
             },
@@ -156,7 +156,7 @@ const MUTATIONS: &[Mutation] = &[
         name: "edit-unsynced",
         story: "an edit of the manifest is not synced",
         edits: &[Edit {
-            file: "crates/tamis/src/tree/manifest.rs",
+            file: "crates/tamis-files/src/tree/manifest.rs",
             find: r#"        self.log.append(&[&self.buf])?;
         self.log.sync()
     }"#,
@@ -252,7 +252,7 @@ const MUTATIONS: &[Mutation] = &[
         name: "small-tables-pile-up",
         story: "tables that overlap nothing are moved and never joined",
         edits: &[Edit {
-            file: "crates/tamis/src/compaction/policy/small.rs",
+            file: "crates/tamis-policy/src/compaction/policy/small.rs",
             find: r#"if count <= self.most(bytes, 0) {"#,
             replace: r#"if count > 0 {"#,
         }],

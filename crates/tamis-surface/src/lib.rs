@@ -19,16 +19,17 @@ use render::{bounds, function, generics, text, ty};
 /// The version of rustdoc's JSON format that this crate reads.
 pub const FORMAT: u64 = 57;
 
-/// The public surface of the crate that `json` describes, sorted, one item a line.
+/// The public surface of the crate that `json` describes, sorted, one item a line. What it re-exports from one of
+/// `parts`, crates that nobody else is meant to use, is listed as if it were its own.
 ///
 /// # Errors
 /// The version of the format, if it is another one.
-pub fn list(json: &Value) -> Result<Vec<String>, u64> {
+pub fn list(json: &Value, parts: &[Value]) -> Result<Vec<String>, u64> {
     let version = json["format_version"].as_u64().unwrap_or(0);
     if version != FORMAT {
         return Err(version);
     }
-    let mut surface = Surface { json, lines: BTreeSet::new() };
+    let mut surface = Surface { json, parts, lines: BTreeSet::new() };
     let root = surface.item(&json["root"]).expect("a crate has a root");
     surface.module(text(&root["name"]), root);
     Ok(surface.lines.into_iter().collect())
@@ -36,6 +37,7 @@ pub fn list(json: &Value) -> Result<Vec<String>, u64> {
 
 struct Surface<'j> {
     json: &'j Value,
+    parts: &'j [Value],
     lines: BTreeSet<String>,
 }
 
@@ -68,11 +70,32 @@ impl<'j> Surface<'j> {
         if let Some(used) = item["inner"].get("use") {
             match self.item(&used["id"]).filter(|_| used["is_glob"] != true) {
                 Some(target) => self.named(&format!("{path}::{}", text(&used["name"])), target),
-                None => self.add(format!("{path}::{} = use {}", text(&used["name"]), text(&used["source"]))),
+                None => self.reexported(path, used),
             }
             return;
         }
         self.named(&format!("{path}::{}", text(&item["name"])), item);
+    }
+
+    /// An item of another crate, under the path by which users reach it.
+    fn reexported(&mut self, path: &str, used: &'j Value) {
+        let path = format!("{path}::{}", text(&used["name"]));
+        let id = used["id"].as_u64().map(|id| id.to_string()).unwrap_or_default();
+        let origin = &self.json["paths"][id]["path"];
+        let found = self.parts.iter().find_map(|part| {
+            let mut own = part["paths"].as_object()?.iter();
+            let (id, _) = own.find(|(_, item)| item["crate_id"] == 0 && item["path"] == *origin)?;
+            Some((part, part["index"].get(id)?))
+        });
+        match found {
+            Some((part, item)) => {
+                let mut surface =
+                    Surface { json: part, parts: self.parts, lines: std::mem::take(&mut self.lines) };
+                surface.named(&path, item);
+                self.lines = surface.lines;
+            }
+            None => self.add(format!("{path} = use {}", text(&used["source"]))),
+        }
     }
 
     /// An item under the path by which users reach it.

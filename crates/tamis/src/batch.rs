@@ -11,13 +11,13 @@
 use std::ops::{Bound, RangeBounds};
 
 use smallvec::SmallVec;
+use tamis_base::ids::{DEFAULT_KEYSPACE, KeyspaceId};
+use tamis_base::key::{MAX_KEY_BYTES, MAX_SEQNO, MAX_VALUE_BYTES, SeqNo, prefix_successor};
+use tamis_files::codec::{Decoder, Encode};
+use tamis_files::wal::DecodeError;
 use tamis_filter::Digest;
 
-use crate::codec::{Decoder, Encode};
 use crate::error::WriteError;
-use crate::ids::{DEFAULT_KEYSPACE, KeyspaceId};
-use crate::key::{MAX_KEY_BYTES, MAX_SEQNO, MAX_VALUE_BYTES, SeqNo, prefix_successor};
-use crate::wal::DecodeError;
 
 const TAG_DELETE: u8 = 0;
 const TAG_PUT: u8 = 1;

@@ -62,9 +62,6 @@ macro_rules! debug_as {
 }
 
 mod batch;
-mod blob;
-mod codec;
-mod collections;
 mod compaction;
 mod db;
 mod error;
@@ -72,10 +69,7 @@ mod external;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
-mod hotness;
 mod idle;
-mod ids;
-mod images;
 mod interrupt;
 pub mod io;
 #[cfg(feature = "simulation")]
@@ -85,10 +79,11 @@ pub mod simulation {
 
     pub use tamis_env::sync::simulated::{Point, Scheduler, TaskId, point, run_in};
 }
-mod key;
 mod memory;
 mod memtable;
 mod observe;
+#[cfg(feature = "serde")]
+mod serial;
 #[cfg(feature = "metrics")]
 pub mod metrics {
     //! Export of the statistics through the crate `metrics`, with the feature `metrics`.
@@ -98,6 +93,7 @@ pub mod metrics {
 pub mod operators;
 pub mod options;
 mod read;
+mod sampling;
 mod select;
 #[cfg(feature = "unstable-selector")]
 pub mod selector;
@@ -105,9 +101,7 @@ pub mod selector;
 #[allow(unreachable_pub)]
 mod selector;
 mod slice;
-mod table;
 mod tree;
-mod wal;
 
 pub(crate) use tamis_env::sync;
 
@@ -183,7 +177,6 @@ pub mod stats {
     //! fields beside a field `kind`. Keys and paths are strings: text as it is, but backslashes and control characters escaped
     //! (`\\`, `\t`, `\n`, `\r`, `\x00`), and bytes that are not UTF-8 as `\xff`; different bytes give different strings.
 
-    pub use crate::compaction::Promise;
     pub use crate::db::{
         ConsumerStats, DamagedTable, ElasticStats, JobStats, KeyspaceStats, LevelStats, MemoryReport,
         MetricInfo, MetricKind, OverlapStats, ReaderStats, RunStats, ScrubStats, SegmentStats, SnapshotStats,
@@ -191,10 +184,11 @@ pub mod stats {
     };
     pub use crate::memory::ReadMemoryShare;
     pub use crate::memory::writes::WriteMemoryUse;
+    pub use crate::observe::cost::ReadCost;
     pub use crate::observe::latency::{Latencies, LatencyHistogram, Operation};
     pub use crate::observe::{StallCause, StallStats};
     pub use crate::select::{AutoFilterStats, GlobalFilterStats, KeyMapStats, QueryStats};
-    pub use crate::table::ReadCost;
+    pub use tamis_policy::compaction::Promise;
 }
 
 pub mod transactions {
@@ -214,13 +208,13 @@ pub use error::{
     AdminError, Corruption, Error, ExternalTableError, IoFailure, OpenError, OptionsError, ReadError,
     StorageError, TransactionError, WriteError,
 };
-pub use key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use options::definition::{KeyspaceOptions, Options};
 pub use options::values::Durability;
 pub use read::{Iter, Keys};
 #[doc(hidden)]
 pub use select::without_rejection_checks;
 pub use slice::Slice;
+pub use tamis_base::key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
 /// A default build has no entry points for fuzzers:
 ///

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::sync::{self, Process};
 
+pub(crate) mod cost;
 pub(crate) mod events;
 pub(crate) mod latency;
 mod queue;

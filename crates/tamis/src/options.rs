@@ -13,6 +13,7 @@
 
 pub(crate) mod definition;
 mod domain;
+mod policy;
 mod prefixes;
 mod table;
 mod text;

@@ -4,8 +4,9 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use tamis_files::table::PinnedValue;
+
 use crate::memtable::PinnedMemValue;
-use crate::table::PinnedValue;
 
 /// The bytes of a key or a value. They are shared with a table block (mapped or cached) or a memtable where that
 /// saves a copy; up to 22 bytes are stored inline.

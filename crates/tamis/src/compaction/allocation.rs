@@ -16,7 +16,7 @@
 //! asked before all others, and hardly ever holds the key. (The paper's estimator, Merlin, follows the files' gets in time; its
 //! first step, too, is to carry counts over to new files by overlap.)
 //!
-//! Shares of a source within a range are estimated as for [units](crate::hotness): by interpolation between its bounds.
+//! Shares of a source within a range are estimated as for [units](tamis_policy::hotness): by interpolation between its bounds.
 //! Keys and gets are shared alike, so that errors cancel out: bits follow from the gets per key.
 //!
 //! # Total memory
@@ -31,13 +31,13 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
+use tamis_base::collections::HashSet;
+use tamis_base::ids::{RunId, TableId};
+use tamis_base::key::{KeyBytes, KeyEnd};
 use tamis_filter::theory::Division;
+use tamis_policy::compaction::plan::{OutputRun, Plan};
+use tamis_policy::hotness::{Range, reaches, share};
 
-use crate::collections::HashSet;
-use crate::compaction::plan::{OutputRun, Plan};
-use crate::hotness::{Range, reaches, share};
-use crate::ids::{RunId, TableId};
-use crate::key::{KeyBytes, KeyEnd};
 use crate::options::KeyspaceOptions;
 use crate::tree::accesses::Asked;
 use crate::tree::open_table::OpenTable;

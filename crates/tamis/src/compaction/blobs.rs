@@ -18,20 +18,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::blob::{BlobWriter, Reference};
-use crate::collections::{HashMap, HashSet};
-use crate::compaction::plan::{Plan, Reason};
-use crate::compaction::released;
-use crate::compaction::shape::{Shape, TableShape};
+use tamis_base::collections::{HashMap, HashSet};
+use tamis_base::ids::BlobFileId;
+use tamis_files::blob::{BlobWriter, Reference};
+use tamis_files::error::is_lasting;
+use tamis_files::table::PinnedValue;
+use tamis_files::tree::files::blob_path;
+use tamis_policy::compaction::plan::{Plan, Reason};
+use tamis_policy::compaction::released;
+use tamis_policy::compaction::shape::{Shape, TableShape};
+
 use crate::compaction::versions::SeparatedValues;
 use crate::compaction::writer::TableSink;
 use crate::error::StorageError;
-use crate::ids::BlobFileId;
 use crate::io::Usage;
 use crate::options::KeyspaceOptions;
-use crate::table::PinnedValue;
 use crate::tree::blobs::OpenBlob;
-use crate::tree::files::blob_path;
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::{BlobUse, Version};
 
@@ -129,7 +131,7 @@ impl SeparatedValues for BlobInputs {
     fn read(&self, reference: &[u8]) -> Result<Option<PinnedValue>, StorageError> {
         let Ok((listed, at)) = self.find(reference) else { return Ok(None) };
         match listed.blob.file.read(&at, false, &mut ()) {
-            Err(why) if why.is_lasting() => {
+            Err(why) if is_lasting(&why) => {
                 listed.blob.note_unreadable(&why);
                 Ok(None)
             }
@@ -254,7 +256,7 @@ impl BlobOutput {
                     sink.fs.create(&path, Usage::Table).map_err(|e| StorageError::io("create", &path, e))?;
                 made.push(path.clone());
                 self.made.push(id);
-                let compression = sink.options.compression.at(sink.level);
+                let compression = sink.options.compression.at(sink.level).of_files();
                 self.open.insert(BlobWriter::new(file, path, id, compression))
             }
         };

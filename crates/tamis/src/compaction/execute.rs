@@ -5,23 +5,24 @@
 //! and, behind a mutex, the list of results. If one part fails, the others stop at their next check of the job control,
 //! and every table that any part had finished is removed.
 
-use crate::collections::HashSet;
+use tamis_base::collections::HashSet;
+use tamis_base::epochs::EpochMap;
+use tamis_base::ids::TableId;
+use tamis_base::key::{KeyBytes, KeyEnd};
+use tamis_files::table::CursorOptions;
+use tamis_files::tree::files::{blob_path, table_path};
+use tamis_files::tree::tombstones::Tombstones;
+use tamis_policy::compaction::plan::Plan;
+
 use crate::sync::{Mutex, thread};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use crate::compaction::parts::Part;
-use crate::compaction::plan::Plan;
 use crate::compaction::writer::{JobControl, MergeOutput, Older, TableSink, write_tables};
 use crate::error::StorageError;
-use crate::ids::TableId;
-use crate::key::{KeyBytes, KeyEnd};
 use crate::read::merge::{MergeCursor, Tables};
-use crate::table::CursorOptions;
-use crate::tree::epochs::EpochMap;
-use crate::tree::files::{blob_path, table_path};
 use crate::tree::open_table::OpenTable;
-use crate::tree::tombstones::Tombstones;
 use crate::tree::version::Version;
 
 /// How far a merge reads ahead in files that are not mapped, in bytes.

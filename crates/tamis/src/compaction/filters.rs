@@ -3,20 +3,20 @@
 
 use std::sync::Arc;
 
+use tamis_base::key::{KeyBytes, KeyEnd};
 use tamis_env::memory::PageVec;
+use tamis_files::table::{
+    ELASTIC, ElasticBuilder, FilterBuildError, GLOBAL, KEY_LIST, KeyListBuilder, KeyListReader,
+};
 use tamis_filter::{
     BlockedBloom, Bloom, BloomScheme, Digest, Filter, FilterError, IndependentDigests, KeyList, PointFilter,
     PointSpec, RangeFilter, RangeSpec, Verify, theory,
 };
+use tamis_policy::compaction::plan::{OutputRun, Plan};
 
 use crate::compaction::allocation::{ByAccess, MOST_BITS};
-use crate::compaction::plan::{OutputRun, Plan};
-use crate::key::{KeyBytes, KeyEnd};
 use crate::options::{BloomHashing, FilterAllocation, FilterChoice, KeyspaceOptions};
 use crate::select::AccessSampler;
-use crate::table::{
-    ELASTIC, ElasticBuilder, FilterBuildError, GLOBAL, KEY_LIST, KeyListBuilder, KeyListReader,
-};
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::Version;
 
@@ -331,7 +331,7 @@ impl FilterBits {
 /// The entries of each run as they will be after `plan`, at most: merges may drop some. The last run is the one that it writes;
 /// the others keep their order.
 pub(crate) fn runs_after(version: &Version, plan: &Plan) -> Vec<u64> {
-    let inputs: crate::collections::HashSet<u64> = plan.tables().collect();
+    let inputs: tamis_base::collections::HashSet<u64> = plan.tables().collect();
     let (mut runs, mut output) = (Vec::new(), 0);
     for run in &version.runs {
         let tables = &version.tables[run.tables.clone()];

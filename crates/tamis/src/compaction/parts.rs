@@ -10,11 +10,11 @@
 
 use std::sync::Arc;
 
+use tamis_base::key::KeyBytes;
+use tamis_base::meta::TableMeta;
 use tamis_filter::Digest;
+use tamis_policy::compaction::plan::{Plan, is_guard};
 
-use crate::compaction::plan::{Plan, is_guard};
-use crate::key::KeyBytes;
-use crate::tree::meta::TableMeta;
 use crate::tree::open_table::OpenTable;
 
 /// Keys sampled from the index of one table.

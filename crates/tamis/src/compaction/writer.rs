@@ -7,27 +7,27 @@ use std::sync::Arc;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use tamis_base::epochs::EpochMap;
+use tamis_base::ids::{BlobFileId, KeyspaceId, TableId};
+use tamis_base::key::{KeyBytes, KeyEnd, Kind, MAX_SEQNO, SeqNo, prefix_of};
+use tamis_base::meta::{TableExtra, TableMeta};
+use tamis_files::blob::Reference;
+use tamis_files::codec::Encode;
+use tamis_files::table::{ExtraProperties, Merged, Origin, TableBuilder, TableOptions};
+use tamis_files::tree::files::table_path;
+use tamis_files::tree::tombstones::Tombstones;
 use tamis_filter::Digest;
+use tamis_policy::compaction::deletes::DeleteTimes;
+use tamis_policy::compaction::plan::is_guard;
 
-use crate::blob::Reference;
-use crate::codec::Encode;
 use crate::compaction::blobs::{BlobInputs, BlobOutput};
-use crate::compaction::deletes::DeleteTimes;
 use crate::compaction::filters::{FilterBits, FilterBuilder, NewKeys};
-use crate::compaction::plan::is_guard;
 use crate::compaction::versions::{Kept, Rules, SeparatedValues, Surroundings, Versions};
 use crate::error::StorageError;
-use crate::ids::{BlobFileId, KeyspaceId, TableId};
 use crate::io::{FileSystem, Usage};
-use crate::key::{KeyBytes, KeyEnd, Kind, MAX_SEQNO, SeqNo, prefix_of};
 use crate::options::{FilterChoice, KeyspaceOptions};
 use crate::read::merge::MergeCursor;
-use crate::table::{ExtraProperties, Merged, Origin, TableBuilder, TableOptions};
-use crate::tree::epochs::EpochMap;
-use crate::tree::files::table_path;
-use crate::tree::meta::{TableExtra, TableMeta};
 use crate::tree::open_table::OpenTable;
-use crate::tree::tombstones::Tombstones;
 
 /// Bytes of keys and values written between two calls to the [`JobControl`], approximately.
 const STRETCH_BYTES: u64 = 32 << 10;
@@ -395,7 +395,7 @@ impl Writer<'_, '_> {
             block_bytes: options.block_bytes as usize,
             restart_interval: options.restart_interval,
             hash_index: options.block_hash_index,
-            compression: options.compression.at(self.sink.level),
+            compression: options.compression.at(self.sink.level).of_files(),
         };
         Ok(Open {
             id,

@@ -7,8 +7,8 @@ use std::ops::{Bound, RangeBounds};
 
 use crate::db::{Db, Keyspace};
 use crate::error::{ReadError, StorageError};
+use crate::observe::cost::ReadCost;
 use crate::read::Bounds;
-use crate::table::ReadCost;
 use crate::tree::open_table::OpenTable;
 
 /// A range of keys, as [`Keyspace::split`] returns it; to be passed to [`Keyspace::range`] and others.

@@ -25,18 +25,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::collections::{HashMap, HashSet};
+use tamis_base::ids::{DEFAULT_KEYSPACE, KeyspaceId, LogId};
+use tamis_files::tree::edit::VersionEdit;
+use tamis_files::tree::files::{self, FileKind, first_log_path, options_path, table_path};
+
 use crate::db::catalogue::Directory;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::log::NextLog;
 use crate::error::{StorageError, WriteError};
-use crate::ids::{DEFAULT_KEYSPACE, KeyspaceId, LogId};
 use crate::io::write_file_atomically;
 use crate::read::Memtables;
 use crate::sync;
-use crate::tree::edit::VersionEdit;
-use crate::tree::files::{self, FileKind, first_log_path, options_path, table_path};
 use crate::tree::open_table::OpenTable;
+use tamis_base::collections::{HashMap, HashSet};
 
 /// How long the error of an attempt is repeated if the disk has no more room than it had then.
 const RETRY: Duration = Duration::from_secs(1);

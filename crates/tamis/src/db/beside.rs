@@ -36,14 +36,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tamis_files::tree::manifest::Manifest;
+use tamis_files::wal::End;
+
 use crate::db::inner::DbInner;
 use crate::db::open;
 use crate::error::OpenError;
 use crate::io::FileSystem;
 use crate::options::Options;
 use crate::sync;
-use crate::tree::manifest::Manifest;
-use crate::wal::End;
 
 /// The number of attempts before an opening gives up on a writer that keeps changing the database.
 pub(super) const ATTEMPTS: u32 = 200;

@@ -25,22 +25,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
+use tamis_base::collections::{HashMap, HashSet, SharedMap};
+use tamis_base::ids::{FilterFileId, KeyspaceId, TableId};
+use tamis_base::key::SeqNo;
+use tamis_files::tree::edit::VersionEdit;
+use tamis_files::tree::files::manifest_path;
+use tamis_files::tree::manifest::{Manifest, prepare_current, set_current, switch_current};
+use tamis_files::tree::state::ManifestState;
 
-use crate::collections::{HashMap, HashSet, SharedMap};
 use crate::db::begin::NotBegun;
 use crate::db::gate::Gate;
 use crate::db::images::FilterFiles;
 use crate::db::inner::KeyspaceInner;
 use crate::error::StorageError;
-use crate::ids::{FilterFileId, KeyspaceId, TableId};
 use crate::io::FileSystem;
-use crate::key::SeqNo;
 use crate::read::{Memtables, View};
-use crate::tree::edit::VersionEdit;
-use crate::tree::files::manifest_path;
-use crate::tree::manifest::{Manifest, prepare_current, set_current, switch_current};
 use crate::tree::open_table::{Garbage, OpenTable};
-use crate::tree::state::ManifestState;
 use crate::tree::version::Version;
 
 /// The keyspaces by id, in the order of their creation.

@@ -18,6 +18,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tamis_base::key::SeqNo;
+use tamis_files::tree::files::log_path;
+use tamis_files::wal::{LogKind, LogReader, ReadOptions};
+
 use crate::batch::{BatchOp, GroupHeader, Ops};
 use crate::db::catalogue::Sorted;
 use crate::db::inner::DbInner;
@@ -25,10 +29,7 @@ use crate::db::log::Place;
 use crate::db::{Db, Handle};
 use crate::error::{ChangesError, OpenError, StorageError, WriteError};
 use crate::io::{Access, FileSystem};
-use crate::key::SeqNo;
 use crate::sync;
-use crate::tree::files::log_path;
-use crate::wal::{LogKind, LogReader, ReadOptions};
 
 /// How long a wait lasts before it looks whether the database was closed.
 const LOOK: Duration = Duration::from_millis(50);
@@ -365,7 +366,7 @@ fn open_log(db: &DbInner, seq: SeqNo, limit: SeqNo, ended: Option<Place>) -> Res
         }
         let opened = db.fs.open(&path, Access::Sequential).map_err(|e| StorageError::io("open", &path, e));
         let reader = opened.map_err(OpenError::Storage).and_then(|file| {
-            LogReader::open(file, &path, LogKind::Writes, place.log, ReadOptions::default())
+            Ok(LogReader::open(file, &path, LogKind::Writes, place.log, ReadOptions::default())?)
         });
         match reader {
             Ok(reader) => return Ok(OpenLog { place, reader, whole: limit }),

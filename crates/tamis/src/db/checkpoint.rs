@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
+use tamis_files::tree::files::{blob_path, current_path, filter_path, log_path, options_path, table_path};
+use tamis_files::tree::manifest::{Manifest, set_current};
+use tamis_files::wal::{LogHeader, LogKind, LogWriter};
+
 use crate::db::inner::DbInner;
 use crate::db::open::{create_dir_durably, refuse_empty};
 use crate::error::{AdminError, StorageError, WriteError};
 use crate::io::{Usage, write_file_atomically};
-use crate::tree::files::{blob_path, current_path, filter_path, log_path, options_path, table_path};
-use crate::tree::manifest::{Manifest, set_current};
-use crate::wal::{LogHeader, LogKind, LogWriter};
 
 impl DbInner {
     /// Links all tables, blob files and logs into `target` and writes a manifest there. `CURRENT` is written last: an interrupted

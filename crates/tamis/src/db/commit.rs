@@ -48,10 +48,12 @@ use std::time::{Duration, Instant};
 
 use arc_swap::Guard;
 use smallvec::SmallVec;
+use tamis_base::ids::KeyspaceId;
+use tamis_base::key::{Kind, SeqNo};
 use tamis_filter::Digest;
+use tamis_policy::compaction::policy::Pressure;
 
 use crate::batch::{BatchOp, WriteBatch};
-use crate::compaction::policy::Pressure;
 use crate::db::catalogue::Directory;
 use crate::db::filled::Filled;
 use crate::db::inner::{DbInner, KeyspaceInner};
@@ -59,8 +61,6 @@ use crate::db::log::Current;
 use crate::db::reserve::frees_room;
 use crate::db::transaction::condition::Condition;
 use crate::error::{StorageError, WriteError};
-use crate::ids::KeyspaceId;
-use crate::key::{Kind, SeqNo};
 use crate::memtable::MemWriter;
 use crate::observe::latency;
 use crate::read::{View, WORTH};

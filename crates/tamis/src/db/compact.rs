@@ -11,17 +11,22 @@
 //! time, or until there is clearly more room. Either case warns once, until a merge of the keyspace succeeds again. Nothing
 //! is lost: reads continue, and so do writes until level 0 is full; then they are refused with the cause.
 
-use crate::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use tamis_base::collections::HashSet;
+use tamis_base::ids::TableId;
+use tamis_files::tree::edit::VersionEdit;
+use tamis_files::tree::files::table_path;
+use tamis_policy::compaction::deletes::{self, DeleteTimes};
+use tamis_policy::compaction::plan::{OutputRun, Plan, Reason, Work};
+use tamis_policy::compaction::policy::Pressure;
+use tamis_policy::compaction::released;
+
 use crate::compaction::blobs::{self, BlobInputs};
-use crate::compaction::deletes::{self, DeleteTimes};
 use crate::compaction::filters::{self, FilterBits};
-use crate::compaction::plan::{OutputRun, Plan, Reason, Work};
-use crate::compaction::policy::Pressure;
-use crate::compaction::{Lineage, MergeLineage, NewKeys, TableSink, execute, parts, released};
+use crate::compaction::{Lineage, MergeLineage, NewKeys, TableSink, execute, parts};
 use crate::db::covered::covered_tables;
 use crate::db::expiry::expired_tables;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
@@ -30,13 +35,10 @@ use crate::db::pressure::pressure_of;
 use crate::db::room::human;
 use crate::db::scheduler::Job;
 use crate::error::StorageError;
-use crate::ids::TableId;
 use crate::observe::events::{CompactionInfo, CompactionOutcome, Event};
 use crate::observe::latency::Operation;
 use crate::observe::span;
 use crate::sync;
-use crate::tree::edit::VersionEdit;
-use crate::tree::files::table_path;
 use crate::tree::open_table::OpenTable;
 
 /// How a started plan ended.
@@ -383,7 +385,8 @@ impl DbInner {
                 let (mark, before) = (self.numbers.next(), self.still_there(keyspace, &inputs));
                 let room = self.room.free();
                 let blobs = BlobInputs::of(&inputs, &version, options, plan.max_table_bytes, room);
-                let deletes = DeleteTimes::of_merge(&inputs, self.now());
+                let known = inputs.iter().filter_map(|table| table.meta.oldest_delete());
+                let deletes = DeleteTimes::of_merge(known, self.now());
                 let sink = TableSink {
                     fs: &*self.fs,
                     dir: &self.dir,

@@ -8,12 +8,13 @@
 //!
 //! One mutex makes changes to the list of consumers one after the other, each with its entry. It comes before every lock of the database.
 
+use tamis_base::key::SeqNo;
+use tamis_files::codec::{Decoder, Encode};
+
 use crate::batch::WriteBatch;
-use crate::codec::{Decoder, Encode};
 use crate::db::changes::Changes;
 use crate::db::{Db, Keyspace};
 use crate::error::{ChangesError, ReadError, StorageError, WriteError};
-use crate::key::SeqNo;
 use crate::sync::Mutex;
 
 /// The keyspace of consumers, hidden from programs.

@@ -11,10 +11,11 @@
 //! tombstone or later sees nothing of the table, nor anything older below it: the tombstone hides that just as the table's
 //! own deletes did. A snapshot older than one of these tombstones must also be older than the entire table.
 
-use crate::compaction::plan::{Plan, Reason};
-use crate::compaction::shape::{KeyRange, Shape, TableShape};
-use crate::key::{KeyEnd, SeqNo};
-use crate::tree::meta::TableMeta;
+use tamis_base::key::{KeyEnd, SeqNo};
+use tamis_base::meta::TableMeta;
+use tamis_policy::compaction::plan::{Plan, Reason};
+use tamis_policy::compaction::shape::{KeyRange, Shape, TableShape};
+
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::Version;
 

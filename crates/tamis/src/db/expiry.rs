@@ -32,21 +32,22 @@
 //! a keyspace that has it reads the clock (on common systems without a system call: about 25 ns), each group takes the lock,
 //! and reads take it once a second altogether. Nothing under the lock can fail; samples lost by a panic make entries live longer.
 
+use tamis_base::key::SeqNo;
+use tamis_files::tree::edit::{Ages, VersionEdit};
+use tamis_files::tree::times::{PRECISION, Sample, SeqTimes};
+use tamis_policy::compaction::plan::{Plan, Reason};
+use tamis_policy::compaction::shape::{Shape, TableShape};
+
 use crate::sync::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::clock::Clock;
-use crate::compaction::plan::{Plan, Reason};
-use crate::compaction::shape::{Shape, TableShape};
 use crate::db::catalogue::Catalogue;
 use crate::db::commit::Committer;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
-use crate::key::SeqNo;
 use crate::options::KeyspaceOptions;
 use crate::read::Memtables;
-use crate::tree::edit::{Ages, VersionEdit};
-use crate::tree::times::{PRECISION, Sample, SeqTimes};
 
 /// New samples are stored at least this often, in seconds, or every shortest time to live divided by [`SAVE_PART`] if that is longer.
 const SAVE_EVERY: u64 = 60;

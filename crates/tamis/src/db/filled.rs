@@ -11,8 +11,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use tamis_base::ids::{KeyspaceId, LogId};
+
 use crate::db::inner::KeyspaceInner;
-use crate::ids::{KeyspaceId, LogId};
 use crate::sync::Mutex;
 
 /// See the module documentation.

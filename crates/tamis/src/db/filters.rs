@@ -10,15 +10,16 @@
 
 use std::sync::Arc;
 
-use crate::collections::{HashMap, HashSet};
+use tamis_base::collections::{HashMap, HashSet};
+use tamis_base::ids::{FilterFileId, KeyspaceId};
+use tamis_base::key::KeyBytes;
+use tamis_files::images::ImageKind;
+
 use crate::db::catalogue::Catalogue;
 use crate::db::images::{LiveImage, NewImage, NotSaved, Reclaim};
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::scheduler::Rounds;
 use crate::error::{AdminError, StorageError, WriteError};
-use crate::ids::{FilterFileId, KeyspaceId};
-use crate::images::ImageKind;
-use crate::key::KeyBytes;
 use crate::select::{Grf, Moment, Part, Restored, Span, Task, Turn};
 
 /// About the most bytes of partitions per filter file: they are in memory twice while they are written.
@@ -193,7 +194,7 @@ impl DbInner {
             }
             let bytes = self.filter_files.read(image).map_err(drop)?;
             let made = grf.restore(&bytes).map_err(|why| {
-                let file = crate::tree::files::filter_path(&self.dir, image.id().0);
+                let file = tamis_files::tree::files::filter_path(&self.dir, image.id().0);
                 let why = StorageError::corrupt(&file, None, why);
                 self.filter_files.note_unusable(image, &why);
             })?;

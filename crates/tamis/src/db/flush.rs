@@ -7,8 +7,16 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use tamis_base::epochs::EpochMap;
+use tamis_base::ids::LogId;
+use tamis_base::meta::TableMeta;
+use tamis_files::table::CursorOptions;
+use tamis_files::tree::edit::VersionEdit;
+use tamis_files::tree::files::{blob_path, table_path};
+use tamis_files::tree::tombstones::Tombstones;
+use tamis_policy::compaction::deletes::{self, DeleteTimes};
+
 use crate::compaction::blobs::BlobInputs;
-use crate::compaction::deletes::{self, DeleteTimes};
 use crate::compaction::filters::FilterBits;
 use crate::compaction::writer::MergeOutput;
 use crate::compaction::{Lineage, NewKeys, TableSink, writer};
@@ -17,7 +25,6 @@ use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::FlushControl;
 use crate::db::log::Current;
 use crate::error::StorageError;
-use crate::ids::LogId;
 use crate::observe::events::{Event, FlushInfo, FlushOutcome};
 use crate::observe::latency::Operation;
 use crate::observe::{Explained, span};
@@ -25,13 +32,7 @@ use crate::read::merge::{MergeCursor, Tables};
 use crate::read::{MemtableSlot, Memtables, key_range};
 use crate::select::TakenEpoch;
 use crate::sync;
-use crate::table::CursorOptions;
-use crate::tree::edit::VersionEdit;
-use crate::tree::epochs::EpochMap;
-use crate::tree::files::{blob_path, table_path};
-use crate::tree::meta::TableMeta;
 use crate::tree::open_table::OpenTable;
-use crate::tree::tombstones::Tombstones;
 
 /// The open tables of memtables, and the bytes written.
 type Written = (Vec<Arc<OpenTable>>, u64);

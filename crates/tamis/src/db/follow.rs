@@ -54,9 +54,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tamis_base::collections::{HashMap, HashSet};
+use tamis_base::ids::{KeyspaceId, LogId, TableId};
+use tamis_base::key::SeqNo;
+use tamis_files::tree::files::{manifest_path, options_path};
+use tamis_files::tree::manifest::ManifestReader;
+use tamis_files::tree::state::{KeyspaceState, ManifestState};
+
 use self::logs::FollowedLogs;
 use super::background::{Workers, guarded};
-use crate::collections::{HashMap, HashSet};
 use crate::db::Db;
 use crate::db::beside::{ATTEMPTS, Doubts, pause};
 use crate::db::catalogue::Opened;
@@ -65,15 +71,10 @@ use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::live_files::Ends;
 use crate::db::open;
 use crate::error::{OpenError, StorageError};
-use crate::ids::{KeyspaceId, LogId, TableId};
 use crate::io::read_file;
-use crate::key::SeqNo;
 use crate::options::Options;
 use crate::sync;
-use crate::tree::files::{manifest_path, options_path};
-use crate::tree::manifest::ManifestReader;
 use crate::tree::open_table::OpenTable;
-use crate::tree::state::{KeyspaceState, ManifestState};
 
 /// Which epochs of a keyspace are those of flushes whose tables were in a published version.
 ///

@@ -16,16 +16,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::collections::HashMap;
-use crate::compaction::plan::{Plan, Reason, Work};
+use tamis_base::collections::HashMap;
+use tamis_base::ids::KeyspaceId;
+use tamis_base::key::SeqNo;
+use tamis_policy::compaction::plan::{Plan, Reason, Work};
+
 use crate::db::compact::input_bytes;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::idle::IdleTimer;
-use crate::ids::KeyspaceId;
-use crate::key::SeqNo;
+use crate::observe::cost::ReadCost;
 use crate::options::{CompactionChoice, KeyspaceOptions};
 use crate::sync;
-use crate::table::ReadCost;
 
 /// Idle time before a read-triggered compaction.
 const IDLE_TIME: Duration = Duration::from_secs(1);

@@ -10,14 +10,13 @@
 use std::io;
 use std::path::Path;
 
-use crate::blob;
+use tamis_files::table::Footer;
+use tamis_files::tree::files::{FileKind, manifest_path, parse};
+use tamis_files::tree::manifest::read_current;
+use tamis_files::{blob, images, wal};
+
 use crate::error::{OpenError, StorageError};
-use crate::images;
 use crate::io::{Access, FileSystem};
-use crate::table::Footer;
-use crate::tree::files::{FileKind, manifest_path, parse};
-use crate::tree::manifest::read_current;
-use crate::wal;
 
 /// The number of names in a message.
 const NAMED: usize = 3;

@@ -17,10 +17,11 @@ mod phase;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use tamis_base::ids::LogId;
+
 use crate::db::counters::WriteCounters;
 use crate::db::scheduler::{Backoff, RETRY};
 use crate::error::{StorageError, WriteError};
-use crate::ids::LogId;
 use crate::observe::Observer;
 use crate::observe::events::Event;
 use crate::sync::{Condvar, Mutex, Process};

@@ -25,15 +25,16 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tamis_base::ids::{KeyspaceId, LogId};
+use tamis_files::tree::edit::VersionEdit;
+
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::error::StorageError;
-use crate::ids::{KeyspaceId, LogId};
 use crate::observe::Observer;
 use crate::observe::events::Event;
 use crate::read::{MemtableSlot, Memtables};
 use crate::select::TakenEpoch;
 use crate::sync::Mutex;
-use crate::tree::edit::VersionEdit;
 use crate::tree::open_table::OpenTable;
 
 /// What went wrong since the database was opened, in words.

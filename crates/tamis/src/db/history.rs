@@ -31,12 +31,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use crate::collections::HashMap;
-use crate::compaction::shape::KeyRange;
+use tamis_base::collections::HashMap;
+use tamis_base::ids::KeyspaceId;
+use tamis_base::key::SeqNo;
+use tamis_policy::compaction::shape::KeyRange;
+
 use crate::db::inner::{DbInner, KeyspaceInner};
 use crate::db::transaction::bugs::{Bug, Bugs};
-use crate::ids::KeyspaceId;
-use crate::key::SeqNo;
 use crate::read::MemtableSlot;
 use crate::sync::Mutex;
 
@@ -232,7 +233,7 @@ impl DbInner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::KeyEnd;
+    use tamis_base::key::KeyEnd;
 
     /// A transaction that ended while an ingestion was being committed made it forgotten: for transactions that began before its number
     /// was visible, and for changes of single keys under way, nothing had happened.

@@ -1,6 +1,6 @@
 //! Filter files of an open database: which there are, saving images of global filters, and finding them again.
 //!
-//! An [image](crate::images) holds every key of its range that is in a table with epochs below its `until`. Filter files are an
+//! An [image](tamis_files::images) holds every key of its range that is in a table with epochs below its `until`. Filter files are an
 //! optimization: without them a filter is built from the tables. So nothing here fails an operation of the user or suspends
 //! writes. A file or image that cannot be used is left out with one warning; a save that fails is warned of, and is tried again
 //! after a while, longer each time.
@@ -25,18 +25,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use crate::collections::{HashMap, HashSet};
 use crate::db::health::Warnings;
 use crate::db::inner::{DbInner, KeyspaceInner};
 use crate::db::scheduler::Backoff;
 use crate::error::StorageError;
-use crate::ids::{FilterFileId, KeyspaceId};
-use crate::images::{Image, ImageFile, ImageKind, ImageWriter, newest};
 use crate::io::FileSystem;
-use crate::key::KeyBytes;
 use crate::sync::Mutex;
-use crate::tree::edit::VersionEdit;
-use crate::tree::files::filter_path;
 use crate::tree::open_table::Garbage;
 
 mod reclaim;
@@ -44,6 +38,12 @@ mod reclaim;
 mod tests;
 
 use reclaim::{Stored, plan};
+use tamis_base::collections::{HashMap, HashSet};
+use tamis_base::ids::{FilterFileId, KeyspaceId};
+use tamis_base::key::KeyBytes;
+use tamis_files::images::{Image, ImageFile, ImageKind, ImageWriter, newest};
+use tamis_files::tree::edit::VersionEdit;
+use tamis_files::tree::files::filter_path;
 
 /// The backoff after a failed save: initial and maximum.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));

@@ -68,11 +68,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
+use tamis_base::ids::{KeyspaceId, LogId};
+use tamis_base::key::SeqNo;
+use tamis_files::table::ReaderConfig;
+use tamis_files::table::cache::BlockCache;
+use tamis_files::tree::edit::VersionEdit;
+use tamis_files::tree::files::current_path;
+use tamis_files::tree::state::KeyspaceState;
 use tamis_model::engine::Workload;
+use tamis_policy::compaction::shape::{LevelShape, RunShape, Shape, TableShape};
 
-use crate::collections::HashSet;
 use crate::compaction::filters::FilterBits;
-use crate::compaction::shape::{LevelShape, RunShape, Shape, TableShape};
 use crate::compaction::versions::Rules;
 use crate::db::begin::Pending;
 use crate::db::catalogue::{Catalogue, FileNumbers, Keyspaces};
@@ -107,10 +113,7 @@ use crate::db::transaction::locks::Locks;
 use crate::db::transaction::prepared::Prepared;
 use crate::db::tune::Decisions;
 use crate::error::{StorageError, WriteError};
-use crate::hotness::Sampler;
-use crate::ids::{KeyspaceId, LogId};
 use crate::io::{DirLock, FileSystem};
-use crate::key::SeqNo;
 use crate::memtable::{ChunkPool, Memtable};
 use crate::observe::Observer;
 use crate::observe::events::Event;
@@ -119,14 +122,11 @@ use crate::operators::{KeyspaceOperators, Unregistered};
 use crate::options::{KeyspaceOptions, Options};
 use crate::read::{AllReads, Gaps, Numbering, ReadCounters};
 use crate::read::{MemtableSlot, Memtables, View};
+use crate::sampling::Sampler;
 use crate::select::{Task, TreeFilter};
-use crate::table::ReaderConfig;
-use crate::table::cache::BlockCache;
-use crate::tree::edit::VersionEdit;
-use crate::tree::files::current_path;
 use crate::tree::open_table::{Garbage, OpenTable};
-use crate::tree::state::KeyspaceState;
 use crate::tree::version::Version;
+use tamis_base::collections::HashSet;
 
 /// The names that a keyspace has had while it is open, the last one in use. Former names stay in memory, since callers may still
 /// look at them.

@@ -5,24 +5,24 @@
 use std::io::Write;
 use std::path::Path;
 
+use tamis_base::key::Kind;
+use tamis_files::blob::{BlobFile, Reference};
+use tamis_files::images::ImageFile;
+use tamis_files::table::{
+    CursorOptions, ELASTIC, GLOBAL, KEY_LIST, KeyListReader, ReaderConfig, Table, TableCursor, UnitDirectory,
+};
+use tamis_files::tree::files::{FileKind, parse};
+use tamis_files::tree::manifest::read_edits;
+use tamis_files::tree::tombstones::Tombstones;
+use tamis_files::wal::{End, LogKind, LogReader, ReadOptions};
 use tamis_filter::BloomScheme;
 
 use crate::batch::{BatchOp, GroupHeader, Ops};
-use crate::blob::{BlobFile, Reference};
-use crate::error::{Error, StorageError};
-use crate::images::ImageFile;
+use crate::error::{Error, OpenError, StorageError};
 use crate::io::{Access, FileSystem};
-use crate::key::Kind;
-use crate::table::{
-    CursorOptions, ELASTIC, GLOBAL, KEY_LIST, KeyListReader, ReaderConfig, Table, TableCursor, UnitDirectory,
-};
-use crate::tree::files::{FileKind, parse};
-use crate::tree::manifest::read_edits;
 use crate::tree::pinned_filter::read_filter;
-use crate::tree::tombstones::Tombstones;
-use crate::wal::{End, LogKind, LogReader, ReadOptions};
 
-pub use crate::tree::identify::{Contents, identify};
+pub use tamis_files::tree::identify::{Contents, identify};
 
 /// Formats bytes as text where they are printable ASCII, escaped elsewhere; long values are truncated.
 fn show(bytes: &[u8]) -> String {
@@ -299,7 +299,8 @@ pub fn dump_log(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Result
         return Err(StorageError::corrupt(path, None, what).into());
     };
     let file = fs.open(path, Access::Sequential).map_err(|e| StorageError::io("open", path, e))?;
-    let mut reader = LogReader::open(file, path, LogKind::Writes, id, ReadOptions::default())?;
+    let mut reader =
+        LogReader::open(file, path, LogKind::Writes, id, ReadOptions::default()).map_err(OpenError::from)?;
     written(writeln!(out, "log {}", path.display()))?;
     if contents == Contents::Nothing {
         written(writeln!(out, "the file is empty: nothing was written to it before the process ended"))?;
@@ -419,7 +420,8 @@ pub fn dump_manifest(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> R
             failed = print();
         }
         Ok(())
-    })?;
+    })
+    .map_err(OpenError::from)?;
     written(failed)?;
     written(writeln!(out, "{}", how_it_ends(Some(&end))))
 }

@@ -13,9 +13,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
+use tamis_policy::compaction::plan::{Plan, Reason, Work};
+use tamis_policy::compaction::shape::RunningJob;
+
 use crate::compaction::execute::Helpers;
-use crate::compaction::plan::{Plan, Reason, Work};
-use crate::compaction::shape::RunningJob;
 use crate::compaction::writer::JobControl;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::pace::{Pace, Urgency};

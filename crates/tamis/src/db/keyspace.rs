@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arc_swap::Guard;
+use tamis_base::key::{KeyEnd, SeqNo};
 use tamis_filter::Digest;
+use tamis_policy::compaction::shape::KeyRange;
 
 use crate::batch::{WriteBatch, check_value};
-use crate::compaction::shape::KeyRange;
 use crate::db::expiry::live_from;
 use crate::db::inner::{DbInner, KeyspaceInner};
 use crate::db::jobs::CompactOptions;
@@ -19,8 +20,8 @@ use crate::db::snapshot::SnapshotPin;
 use crate::db::stats::KeyspaceStats;
 use crate::db::{Db, Handle, IngestOptions, IngestReport};
 use crate::error::{AdminError, ReadError, WriteError};
-use crate::key::{KeyEnd, SeqNo};
 use crate::observe::Explained;
+use crate::observe::cost::ReadCost;
 use crate::observe::latency::Operation;
 use crate::options::KeyspaceOptions;
 use crate::read::explain::{ExplainRecorder, summary};
@@ -29,7 +30,6 @@ use crate::read::filters_alone;
 use crate::read::{Bounds, Counted, Explanation, Iter, Lookup, OwnReads, RangeExplanation, ReadAt};
 use crate::slice::Slice;
 use crate::sync;
-use crate::table::ReadCost;
 
 /// A handle to one keyspace: cheap to clone, usable from any thread. Its reads are those of
 /// [`Readable`](crate::Readable), which need no import here.

@@ -1,7 +1,8 @@
 //! The layout of a keyspace's tables: the tree as a list.
 
+use tamis_base::key::KeyEnd;
+
 use crate::db::inner::KeyspaceInner;
-use crate::key::KeyEnd;
 
 /// One table of the tree on disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,10 +16,10 @@ pub struct TableStats {
     /// Its run; of two runs in the same level, the one with the larger number is newer.
     pub run: u64,
     /// The smallest key that it covers.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::bytes"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub smallest: Vec<u8>,
     /// The end of its key range: a key, and whether that key is included; `None`: unbounded.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::end"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::end"))]
     pub largest: Option<(Vec<u8>, bool)>,
     /// Bytes of its file.
     pub bytes: u64,

@@ -17,20 +17,21 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::db::Db;
-use crate::db::inner::DbInner;
-use crate::error::{AdminError, OpenError, StorageError, WriteError};
-use crate::ids::{FilterFileId, LogId};
-use crate::io::{Access, ReadFile, read_file};
-use crate::key::SeqNo;
-use crate::read::View;
-use crate::tree::blobs::OpenBlob;
-use crate::tree::files::{
+use tamis_base::ids::{FilterFileId, LogId};
+use tamis_base::key::SeqNo;
+use tamis_files::tree::files::{
     blob_path, current_path, filter_path, log_path, manifest_name, manifest_path, name_of, options_path,
     table_path,
 };
+use tamis_files::wal::is_header_of;
+
+use crate::db::Db;
+use crate::db::inner::DbInner;
+use crate::error::{AdminError, OpenError, StorageError, WriteError};
+use crate::io::{Access, ReadFile, read_file};
+use crate::read::View;
+use crate::tree::blobs::OpenBlob;
 use crate::tree::open_table::OpenTable;
-use crate::wal::is_header_of;
 
 /// How often a follower takes newer files if some have gone.
 const MOST_ATTEMPTS: u32 = 100;

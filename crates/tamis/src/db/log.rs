@@ -54,6 +54,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
+use tamis_base::ids::{KeyspaceId, LogId};
+use tamis_base::key::SeqNo;
+use tamis_files::tree::files::{first_log_path, log_path};
+use tamis_files::wal::{LogHeader, LogKind, LogWriter};
 
 use crate::batch::{GroupHeader, WriteBatch};
 use crate::db::catalogue::FileNumbers;
@@ -63,16 +67,12 @@ use crate::db::monitor::Monitor;
 use crate::db::room::Room;
 use crate::error::StorageError;
 use crate::idle::IdleTimer;
-use crate::ids::{KeyspaceId, LogId};
 use crate::io::{FileSystem, Usage};
-use crate::key::SeqNo;
 use crate::observe::Observer;
 use crate::observe::latency::Operation;
 use crate::options::Options;
 use crate::read::LastNumber;
 use crate::sync::{self, Mutex, MutexGuard};
-use crate::tree::files::{first_log_path, log_path};
-use crate::wal::{LogHeader, LogKind, LogWriter};
 pub(crate) use retained::Place;
 use retained::RetainedLogs;
 

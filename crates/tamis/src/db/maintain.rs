@@ -3,20 +3,21 @@
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
-use crate::compaction::plan::{OutputRun, Plan, PlanInput, Reason, Work};
-use crate::compaction::shape::{KeyRange, Shape, TableShape};
+use tamis_base::ids::{KeyspaceId, TableId};
+use tamis_base::key::SeqNo;
+use tamis_base::meta::TableMeta;
+use tamis_policy::compaction::plan::{OutputRun, Plan, PlanInput, Reason, Work};
+use tamis_policy::compaction::shape::{KeyRange, Shape, TableShape};
+
 use crate::db::compact::Ended;
 use crate::db::covered::covered_tables;
 use crate::db::expiry::expired_tables;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::{CancelToken, CompactOptions, Settling};
 use crate::error::AdminError;
-use crate::ids::{KeyspaceId, TableId};
 use crate::interrupt;
-use crate::key::SeqNo;
 use crate::read::MemtableSlot;
 use crate::sync::MutexGuard;
-use crate::tree::meta::TableMeta;
 
 impl DbInner {
     /// Seals the memtables of `keyspaces` and waits until they are tables. Those that are sealed meanwhile are others' business: writers that

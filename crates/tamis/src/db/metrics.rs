@@ -13,8 +13,8 @@ mod tests;
 
 use crate::db::counters::WriteCost;
 use crate::db::stats::Stats;
+use crate::observe::cost::ReadCost;
 use crate::observe::latency::LatencyHistogram;
-use crate::table::ReadCost;
 
 /// What a metric's number means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -43,7 +43,6 @@ mod open;
 mod pace;
 mod pressure;
 mod publish;
-pub(crate) mod read_memory;
 mod readable;
 mod readers;
 pub(crate) mod replay;
@@ -67,10 +66,8 @@ use std::sync::Arc;
 
 use crate::batch::WriteBatch;
 use crate::error::{AdminError, Error, OpenError, ReadError, StorageError, WriteError};
-use crate::ids::DEFAULT_KEYSPACE;
 use crate::options::{Durability, Options};
 use crate::read::{Explanation, RangeExplanation};
-use crate::tree::edit::VersionEdit;
 
 pub use approximate::KeyRange;
 pub use atomic::Mismatch;
@@ -91,6 +88,8 @@ pub use scrub::{DamagedTable, ScrubStats};
 pub use snapshot::{Snapshot, SnapshotView};
 pub use stats::ConsumerStats;
 pub use stats::{KeyspaceStats, LevelStats, OverlapStats, RunStats, SnapshotStats, Stats};
+use tamis_base::ids::DEFAULT_KEYSPACE;
+use tamis_files::tree::edit::VersionEdit;
 pub use transaction::{
     Isolation, LockOptions, LockTransaction, PreparedTransaction, Savepoint, Transaction, TransactionOptions,
     TransactionView,
@@ -788,7 +787,7 @@ impl Options {
             foreign::Place::Free | foreign::Place::Others(_) => return Ok(None),
             _ => {}
         }
-        let path = crate::tree::files::options_path(path.as_ref());
+        let path = tamis_files::tree::files::options_path(path.as_ref());
         let failed = |e: std::io::Error| StorageError::io("read", &path, e);
         if !fs.exists(&path).map_err(failed)? {
             return Ok(None);

@@ -2,8 +2,18 @@
 
 mod recover;
 
+use tamis_base::collections::HashMap;
+use tamis_base::ids::{DEFAULT_KEYSPACE, KeyspaceId, LogId, TableId};
+use tamis_base::key::{MAX_SEQNO, SeqNo};
+use tamis_files::error::is_lasting;
+use tamis_files::table::{OpenFiles, ReaderConfig};
+use tamis_files::tree::edit::NUMBER_LIMIT;
+use tamis_files::tree::files::{FileKind, lock_path, log_path, manifest_path, parse};
+use tamis_files::tree::manifest::{LoadedManifest, Manifest};
+use tamis_files::tree::state::{KeyspaceState, ManifestState};
+use tamis_files::wal::End;
+
 use crate::clock::SystemClock;
-use crate::collections::HashMap;
 use crate::sync::{Mutex, Process};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -35,10 +45,8 @@ use crate::db::scheduler::Scheduler;
 use crate::db::throttle::{OwnMemtables, Throttle};
 use crate::db::tune;
 use crate::error::{OpenError, OptionsError, StorageError};
-use crate::ids::{DEFAULT_KEYSPACE, KeyspaceId, LogId, TableId};
 use crate::io::batch::BatchReader;
 use crate::io::{DirectFs, DiskFs, FileSystem};
-use crate::key::{MAX_SEQNO, SeqNo};
 use crate::memtable::ChunkPool;
 use crate::observe::{Observer, span};
 use crate::operators::{Names, Unregistered};
@@ -47,15 +55,8 @@ use crate::options::{
 };
 use crate::read::{AllReads, Numbering};
 use crate::select::TreeFilter;
-use crate::table::OpenFiles;
-use crate::table::ReaderConfig;
-use crate::tree::edit::NUMBER_LIMIT;
-use crate::tree::files::{FileKind, lock_path, log_path, manifest_path, parse};
-use crate::tree::manifest::{LoadedManifest, Manifest};
 use crate::tree::open_table::{Garbage, OpenTable};
-use crate::tree::state::{KeyspaceState, ManifestState};
 use crate::tree::version::Version;
-use crate::wal::End;
 
 /// The name of the keyspace that always exists.
 pub(crate) const DEFAULT_NAME: &str = "default";
@@ -156,7 +157,7 @@ pub(crate) fn open(dir: &Path, options: Options, role: Role) -> Result<Arc<DbInn
                 end: salvage.end.clone().unwrap_or(End::Clean { offset: 0 }),
             })
         }
-        None => Manifest::open(&*fs, dir).map_err(|error| salvage::explain(&*fs, dir, error))?,
+        None => Manifest::open(&*fs, dir).map_err(|error| salvage::explain(&*fs, dir, error.into()))?,
     };
     let (mut tree, manifest_number, manifest_end) = match loaded {
         Some(LoadedManifest { state, number, end }) => {
@@ -191,7 +192,7 @@ pub(crate) fn open(dir: &Path, options: Options, role: Role) -> Result<Arc<DbInn
     let cache = Some(cache);
     let reader_config = ReaderConfig {
         map: options.read_mode == ReadMode::Mapped,
-        verify: options.verify_checksums,
+        verify: options.verify_checksums.of_files(),
         cache: cache.clone(),
         pin_metadata: options.pin_metadata,
         reads: overlapping_reads(&options, &mut warnings),
@@ -467,7 +468,7 @@ fn open_keyspace(
     for meta in stored.tables() {
         let meta = Arc::new(meta.clone());
         let table = match OpenTable::open(fs, dir, meta.clone(), config, garbage) {
-            Err(why) if database.on_damage == OnDamage::Quarantine && why.is_lasting() => {
+            Err(why) if database.on_damage == OnDamage::Quarantine && is_lasting(&why) => {
                 warnings
                     .push(format!("table {} of keyspace `{}` is quarantined: {why}", meta.id, stored.name));
                 OpenTable::lost(fs, dir, meta.clone(), why, config, garbage)
@@ -566,7 +567,7 @@ fn refuse_headless(fs: &dyn FileSystem, dir: &Path) -> Result<(), OpenError> {
         None => Ok(()),
         Some(name) => {
             let what = format!("it is missing although there is data ({name})");
-            let error = StorageError::corrupt(&crate::tree::files::current_path(dir), None, what);
+            let error = StorageError::corrupt(&tamis_files::tree::files::current_path(dir), None, what);
             Err(salvage::explain(fs, dir, error.into()))
         }
     }

@@ -5,8 +5,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use crate::compaction::policy::{CompactionPolicy, Pressure};
-use crate::compaction::shape::Shape;
+use tamis_policy::compaction::policy::{CompactionPolicy, Pressure};
+use tamis_policy::compaction::shape::Shape;
 
 /// Returns the pressure of a shape on writers. A compaction ends a stop: if none runs, and none would be due with unlimited
 /// room, writers are slowed down instead, since only their writes can make one due.
@@ -55,11 +55,11 @@ impl KnownPressure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compaction::policy::policy_for;
-    use crate::compaction::shape::{LevelShape, RunShape, TableShape};
     use crate::options::KeyspaceOptions;
-    use crate::tree::edit::tests::table;
-    use crate::tree::epochs::{EpochMap, EpochSegment};
+    use crate::tree::tests::table;
+    use tamis_base::epochs::{EpochMap, EpochSegment};
+    use tamis_policy::compaction::policy::policy_for;
+    use tamis_policy::compaction::shape::{LevelShape, RunShape, TableShape};
 
     /// Writers waited forever for a compaction of two runs of which the one with the earlier epoch was the newer, since an
     /// ingestion had overtaken a flush.
@@ -90,7 +90,7 @@ mod tests {
             levels[1].runs = vec![run(5, "a", "z", (0, 2))];
             Shape { levels, ..Shape::default() }
         };
-        let policy = policy_for(&options);
+        let policy = policy_for(&options.policy());
         assert_eq!(policy.write_pressure(&shape((2, 3), (3, 4))), Pressure::Stop);
         assert_eq!(pressure_of(&*policy, shape((2, 3), (3, 4))), Pressure::Slowdown(1.0));
         assert_eq!(pressure_of(&*policy, shape((3, 4), (2, 3))), Pressure::Stop, "a compaction is due");

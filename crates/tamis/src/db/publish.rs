@@ -6,12 +6,13 @@
 use std::path::Path;
 use std::time::Duration;
 
+use tamis_files::tree::files::{next_stats_path, stats_path};
+
 use crate::db::inner::DbInner;
 use crate::db::stats::Stats;
 use crate::error::StorageError;
 use crate::io::{Access, FileSystem, Usage};
 use crate::sync;
-use crate::tree::files::{next_stats_path, stats_path};
 
 /// A larger file is none that a database has written.
 const MOST_BYTES: u64 = 64 << 20;

@@ -12,9 +12,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use crate::collections::HashSet;
+use tamis_base::collections::HashSet;
+use tamis_base::ids::{BlobFileId, TableId};
+
 use crate::db::inner::KeyspaceInner;
-use crate::ids::{BlobFileId, TableId};
 use crate::read::{MemtableSlot, View};
 use crate::sync::{self, Mutex};
 

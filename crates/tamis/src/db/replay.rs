@@ -13,13 +13,14 @@
 
 use std::path::Path;
 
+use tamis_base::ids::LogId;
+use tamis_base::key::SeqNo;
+use tamis_files::tree::files::log_path;
+use tamis_files::wal::{End, LogKind, LogReader, ReadOptions};
+
 use crate::batch::{BatchOp, GroupHeader, Ops};
 use crate::error::{OpenError, StorageError};
-use crate::ids::LogId;
 use crate::io::{Access, FileSystem};
-use crate::key::SeqNo;
-use crate::tree::files::log_path;
-use crate::wal::{End, LogKind, LogReader, ReadOptions};
 
 /// The result of a replay.
 #[derive(Debug)]

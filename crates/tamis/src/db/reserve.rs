@@ -28,6 +28,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use tamis_files::tree::files::reserve_path;
+
 use crate::batch::{BatchOp, WriteBatch};
 use crate::db::counters::WriteCounters;
 use crate::db::health::Warnings;
@@ -38,7 +40,6 @@ use crate::io::{FileSystem, Usage};
 use crate::options::Options;
 use crate::read::MemtableSlot;
 use crate::sync::{self, Mutex};
-use crate::tree::files::reserve_path;
 
 /// The reserve is the tables' bytes divided by this.
 const PART_OF_TABLES: u64 = 16;

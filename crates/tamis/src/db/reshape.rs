@@ -12,17 +12,17 @@
 
 use std::sync::Arc;
 
+use tamis_base::collections::HashMap;
+use tamis_base::ids::KeyspaceId;
+use tamis_files::tree::edit::VersionEdit;
 use tamis_model::engine::Workload;
+use tamis_policy::compaction::plan::Plan;
+use tamis_policy::compaction::policy::{CompactionPolicy, policy_for};
 
-use crate::collections::HashMap;
-use crate::compaction::plan::Plan;
-use crate::compaction::policy::{CompactionPolicy, policy_for};
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::tune::Tuning;
 use crate::error::{AdminError, OptionsError};
-use crate::ids::KeyspaceId;
 use crate::options::KeyspaceOptions;
-use crate::tree::edit::VersionEdit;
 
 /// The current options of a keyspace, and the policy derived from them.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub(crate) struct Shaping {
 
 impl Shaping {
     pub(crate) fn new(options: KeyspaceOptions) -> Shaping {
-        Shaping { policy: policy_for(&options), options }
+        Shaping { policy: policy_for(&options.policy()), options }
     }
 }
 

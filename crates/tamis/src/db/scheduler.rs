@@ -26,15 +26,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::collections::{HashMap, HashSet};
-use crate::compaction::plan::Plan;
-use crate::compaction::shape::RunningJob;
+use tamis_base::collections::{HashMap, HashSet};
+use tamis_base::ids::{KeyspaceId, LogId, TableId};
+use tamis_policy::compaction::plan::Plan;
+use tamis_policy::compaction::shape::RunningJob;
+
 use crate::db::catalogue::Directory;
 use crate::db::compact::input_bytes;
 use crate::db::inner::KeyspaceInner;
 use crate::db::jobs::{ActiveJob, Progress};
 use crate::error::{StorageError, WriteError};
-use crate::ids::{KeyspaceId, LogId, TableId};
 use crate::read::MemtableSlot;
 use crate::sync;
 

@@ -17,22 +17,24 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::blob::BlobFile;
-use crate::compaction::shape::KeyRange;
+use tamis_base::ids::LogId;
+use tamis_base::key::KeyEnd;
+use tamis_base::meta::TableMeta;
+use tamis_files::blob::BlobFile;
+use tamis_files::error::FileError;
+use tamis_files::table::{ReaderConfig, Table};
+use tamis_files::tree::files::{log_path, manifest_path};
+use tamis_files::tree::manifest::Manifest;
+use tamis_files::wal::{End, LogKind, LogReader, ReadOptions};
+use tamis_policy::compaction::shape::KeyRange;
+
 use crate::db::inner::{DbInner, KeyspaceInner};
 use crate::db::pace::{Pace, Urgency};
 use crate::error::{OpenError, StorageError};
-use crate::ids::LogId;
 use crate::io::{Access, DirectFs, FileSystem};
-use crate::key::KeyEnd;
 use crate::sync::{self, Mutex};
-use crate::table::{ReaderConfig, Table};
 use crate::tree::blobs;
-use crate::tree::files::{log_path, manifest_path};
-use crate::tree::manifest::Manifest;
-use crate::tree::meta::TableMeta;
 use crate::tree::open_table::OpenTable;
-use crate::wal::{End, LogKind, LogReader, ReadOptions};
 
 /// The minimum pause between two passes.
 const REST: Duration = Duration::from_secs(1);
@@ -283,9 +285,10 @@ impl Pass<'_> {
     /// Checks the manifest as the next opening would read it. While it is being written, its last edit may seem torn.
     fn manifest(&self) {
         let read = || Manifest::open(&*self.db.fs, &self.db.dir);
-        let sound = |read: &Result<Option<_>, OpenError>| {
-            let end =
-                |loaded: &crate::tree::manifest::LoadedManifest| matches!(loaded.end, End::Clean { .. });
+        let sound = |read: &Result<Option<_>, FileError>| {
+            let end = |loaded: &tamis_files::tree::manifest::LoadedManifest| {
+                matches!(loaded.end, End::Clean { .. })
+            };
             read.as_ref().is_ok_and(|loaded| loaded.as_ref().is_some_and(end))
         };
         if sound(&read()) {
@@ -389,15 +392,15 @@ pub struct DamagedTable {
     /// The table's number.
     pub table: u64,
     /// Its file.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::path"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::path"))]
     pub path: PathBuf,
     /// The level that it lies in.
     pub level: usize,
     /// The smallest key that it covers.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::bytes"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub smallest: Vec<u8>,
     /// The largest key that it covers (empty if it is unbounded).
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::bytes"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub largest: Vec<u8>,
     /// Key versions that it holds, or held.
     pub entries: u64,

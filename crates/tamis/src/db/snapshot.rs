@@ -15,14 +15,14 @@ use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
+use tamis_base::ids::KeyspaceId;
+use tamis_base::key::SeqNo;
 
 use crate::db::catalogue::{Directory, Sorted};
 use crate::db::inner::{DbInner, KeyspaceInner};
 use crate::db::keyspace::Keyspace;
 use crate::db::readable::Place;
 use crate::db::{Db, Handle};
-use crate::ids::KeyspaceId;
-use crate::key::SeqNo;
 use crate::read::View;
 
 type Views = Vec<(KeyspaceId, Arc<View>)>;

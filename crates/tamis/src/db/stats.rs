@@ -1,10 +1,14 @@
 //! Statistics of an open database.
 
-use crate::collections::{HashMap, HashSet};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::compaction::Promise;
+use tamis_base::collections::{HashMap, HashSet};
+use tamis_base::ids::{KeyspaceId, TableId};
+use tamis_base::key::{KeyEnd, SeqNo};
+use tamis_model::engine::{Workload, zipf_exponent};
+use tamis_policy::compaction::Promise;
+
 use crate::db::counters::WriteCost;
 use crate::db::elastic::ElasticStats;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
@@ -14,16 +18,12 @@ use crate::db::memory_report::MemoryReport;
 use crate::db::readers::{ReaderStats, Readers};
 use crate::db::scrub::{DamagedTable, ScrubStats};
 use crate::db::tune::TuningDecision;
-use crate::ids::{KeyspaceId, TableId};
-use crate::key::KeyEnd;
-use crate::key::SeqNo;
 use crate::observe::StallStats;
+use crate::observe::cost::ReadCost;
 use crate::observe::latency::Latencies;
 use crate::select::{AutoFilterStats, GlobalFilterStats, QueryStats};
-use crate::table::ReadCost;
 use crate::tree::open_table::TableFilter;
 use crate::tree::version::Version;
-use tamis_model::engine::{Workload, zipf_exponent};
 
 /// Counters and shape of a database at one moment. All sizes are in bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -275,10 +275,10 @@ pub struct RunStats {
     /// global filter.
     pub filters: Vec<String>,
     /// Its smallest key.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::bytes"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub smallest: Vec<u8>,
     /// Its largest key (empty if it is unbounded).
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::bytes"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub largest: Vec<u8>,
     /// The flush epochs whose data it may hold, as a half-open range.
     pub epochs: (u64, u64),

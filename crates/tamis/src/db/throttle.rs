@@ -25,12 +25,13 @@
 //! A stall ends with an error when the database is being closed, or when writes are suspended or stopped for good: waiting
 //! threads are woken, or look again within a second.
 
+use tamis_policy::compaction::policy::Pressure;
+
 use crate::sync;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use crate::compaction::policy::Pressure;
 use crate::db::counters::WriteCounters;
 use crate::db::filled::Filled;
 use crate::db::gate::Gate;

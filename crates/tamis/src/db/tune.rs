@@ -34,15 +34,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
+use tamis_base::ids::{DEFAULT_KEYSPACE, KeyspaceId};
+use tamis_base::meta::TableMeta;
+use tamis_files::tree::state::ManifestState;
 use tamis_model::engine::{Operations, Workload, zipf_exponent};
 
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::open::StoredOptions;
-use crate::ids::{DEFAULT_KEYSPACE, KeyspaceId};
+use crate::observe::cost::ReadCost;
 use crate::options::{CompactionChoice, KeyspaceOptions, Options, Proposal, ReadMode, TuningCase};
-use crate::table::ReadCost;
-use crate::tree::meta::TableMeta;
-use crate::tree::state::ManifestState;
 
 /// The fraction of an operation's time that a change must save.
 const MARGIN: f64 = 0.15;

@@ -4,19 +4,19 @@ mod unopened;
 
 use std::collections::BTreeMap;
 
+use tamis_base::ids::{BlobFileId, LogId};
+use tamis_base::key::prefix_of;
+use tamis_files::table::{CursorOptions, ELASTIC, TableCursor, UnitDirectory};
+use tamis_files::tree::files::{filter_path, log_path, manifest_name, name_of};
 use tamis_filter::{BloomScheme, ElasticSet, IndependentDigests};
 
 use crate::db::inner::DbInner;
 use crate::db::replay::{ReplayOptions, replay};
 use crate::error::{AdminError, Corruption, Error, StorageError};
-use crate::ids::{BlobFileId, LogId};
 use crate::interrupt;
-use crate::key::prefix_of;
+use crate::observe::cost::ReadCost;
 use crate::select::{Probe, key_list_problem};
-use crate::table::ReadCost;
-use crate::table::{CursorOptions, ELASTIC, TableCursor, UnitDirectory};
 use crate::tree::blobs;
-use crate::tree::files::{filter_path, log_path, manifest_name, name_of};
 use crate::tree::open_table::{OpenTable, TableFilter};
 use crate::tree::pinned_filter::read_filter;
 use crate::tree::version::Version;
@@ -241,7 +241,7 @@ fn check_epochs(keyspace: &str, version: &Version, problems: &mut Vec<String>) {
     });
     let cuts: std::collections::BTreeSet<&[u8]> = cuts.map(|key| &key[..]).collect();
     for key in cuts {
-        let prefix = crate::key::prefix_of(key);
+        let prefix = tamis_base::key::prefix_of(key);
         let covering = version.runs.iter().filter_map(|run| version.table_for(run, key, prefix));
         let mut newer: Option<(u64, u64)> = None;
         for table in covering.map(|table| &version.tables[table].meta) {
@@ -328,11 +328,11 @@ pub(super) fn check_table(table: &OpenTable, report: &mut VerifyReport) {
 fn in_words(error: &StorageError) -> String {
     match error {
         StorageError::Io(failure) => failure.to_string(),
-        StorageError::Forked { .. } => error.to_string(),
-        StorageError::Corrupt(Corruption { path, offset, what }) => {
+        StorageError::Corrupt(Corruption { path, offset, what, .. }) => {
             let at = offset.map_or(String::new(), |offset| format!(" at offset {offset}"));
             format!("{}{at}: {what}", path.display())
         }
+        _ => error.to_string(),
     }
 }
 

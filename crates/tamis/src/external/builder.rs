@@ -4,6 +4,9 @@ use std::ops::RangeBounds;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tamis_base::key::{Kind, MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use tamis_files::table::{ExtraProperties, TableBuilder, TableOptions};
+use tamis_files::tree::tombstones::{EXTERNAL_TOMBSTONE_SEQ, RangeTombstone, Tombstones};
 use tamis_filter::Digest;
 
 use crate::batch::normalize_range;
@@ -11,10 +14,7 @@ use crate::compaction::{FilterBuilder, NewKeys};
 use crate::error::{ExternalTableError, StorageError, WriteError, excerpt_of_key};
 use crate::external::{EXTERNAL_VERSION, ExternalTableInfo, describe};
 use crate::io::{DiskFs, FileSystem, Usage};
-use crate::key::{Kind, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use crate::options::KeyspaceOptions;
-use crate::table::{ExtraProperties, TableBuilder, TableOptions};
-use crate::tree::tombstones::{EXTERNAL_TOMBSTONE_SEQ, RangeTombstone, Tombstones};
 
 /// A builder of one external table: turns sorted entries into one immutable file for [`Db::ingest`](crate::Db::ingest).
 ///
@@ -94,7 +94,7 @@ impl ExternalTableBuilder {
             block_bytes: options.block_bytes as usize,
             restart_interval: options.restart_interval,
             hash_index: options.block_hash_index,
-            compression: options.compression.at(level),
+            compression: options.compression.at(level).of_files(),
         };
         let parts = Parts {
             table: TableBuilder::new(file, &path, table_options),

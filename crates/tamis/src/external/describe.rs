@@ -2,17 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
+use tamis_base::epochs::EpochMap;
+use tamis_base::ids::TableId;
+use tamis_base::key::{KeyBytes, KeyEnd, MAX_KEY_BYTES, SeqNo};
+use tamis_base::meta::{TableExtra, TableMeta};
+use tamis_files::table::{ReaderConfig, Table};
+use tamis_files::tree::edit::NUMBER_LIMIT;
+use tamis_files::tree::identify::{Contents, identify};
+use tamis_files::tree::tombstones::{EXTERNAL_TOMBSTONE_SEQ, Tombstones};
+
 use crate::error::{ExternalTableError, StorageError};
 use crate::external::{EXTERNAL_VERSION, ExternalTableInfo, bound_of};
-use crate::ids::TableId;
 use crate::io::FileSystem;
-use crate::key::{KeyBytes, KeyEnd, MAX_KEY_BYTES, SeqNo};
-use crate::table::{ReaderConfig, Table};
-use crate::tree::edit::NUMBER_LIMIT;
-use crate::tree::epochs::EpochMap;
-use crate::tree::identify::{Contents, identify};
-use crate::tree::meta::{TableExtra, TableMeta};
-use crate::tree::tombstones::{EXTERNAL_TOMBSTONE_SEQ, Tombstones};
 
 /// An external table's own description, checked as far as possible without reading its entries.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -21,10 +21,10 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{ExternalTableError, excerpt_of_key};
 use crate::io::{DiskFs, FileSystem};
-use crate::key::KeyEnd;
 
 pub use builder::ExternalTableBuilder;
 pub(crate) use describe::{Described, describe};
+use tamis_base::key::KeyEnd;
 
 /// The version of the rules that this library writes and reads.
 pub(crate) const EXTERNAL_VERSION: u64 = 1;
@@ -35,7 +35,7 @@ pub(crate) const EXTERNAL_VERSION: u64 = 1;
 #[non_exhaustive]
 pub struct ExternalTableInfo {
     /// The file.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::path"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::path"))]
     pub path: PathBuf,
     /// Number of keys, deletes included.
     pub entries: u64,
@@ -48,10 +48,10 @@ pub struct ExternalTableInfo {
     /// Bytes of all keys and values before compression.
     pub raw_bytes: u64,
     /// The smallest key covered by an entry or a range delete.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::bytes"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub smallest: Vec<u8>,
     /// The end of the covered keys.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::bound"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bound"))]
     pub largest: Bound<Vec<u8>>,
 }
 

@@ -4,18 +4,18 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
+use tamis_base::key::{Entry, Kind};
+use tamis_files::codec::Encode;
+use tamis_files::table::{ExtraProperties, TableBuilder, TableOptions};
+use tamis_files::tree::tombstones::{RangeTombstone, Tombstones};
 use tamis_testkit::{FaultPlan, FaultyFs, OpClass};
 
 use super::*;
-use crate::codec::Encode;
 use crate::db::{Db, IngestOptions};
 use crate::error::{AdminError, StorageError};
 use crate::fuzzing::reseal;
 use crate::io::{MemFs, Usage, read_file};
-use crate::key::{Entry, Kind};
 use crate::options::{FilterChoice, KeyspaceOptions, Options, PerLevel};
-use crate::table::{ExtraProperties, TableBuilder, TableOptions};
-use crate::tree::tombstones::{RangeTombstone, Tombstones};
 
 const TABLE: &str = "/out/table.tam";
 
@@ -334,8 +334,8 @@ fn ingested_table(db: &Db) -> (Arc<crate::tree::open_table::OpenTable>, u64) {
 
 #[test]
 fn everything_in_an_ingested_table_has_its_sequence_number() {
-    use crate::key::MAX_SEQNO;
-    use crate::table::{CursorOptions, TableCursor};
+    use tamis_base::key::MAX_SEQNO;
+    use tamis_files::table::{CursorOptions, TableCursor};
     let db = ingest(&sample(&KeyspaceOptions::default()), true).unwrap();
     let (table, seq) = ingested_table(&db);
     assert!(seq > 0 && (table.meta.min_seq, table.meta.max_seq) == (seq, seq));
@@ -388,7 +388,7 @@ fn a_file_in_the_way_is_not_overwritten() {
     let fs = fs();
     let db = database(&fs);
     let next = db.handle().inner.numbers.next();
-    let path = crate::tree::files::table_path(Path::new("/db"), next);
+    let path = tamis_files::tree::files::table_path(Path::new("/db"), next);
     write(&fs, path.to_str().unwrap(), &sample(&KeyspaceOptions::default()));
     db.default_keyspace().ingest(&[&path], IngestOptions::default()).unwrap();
     assert_eq!(db.get("ccc").unwrap().unwrap(), "3");

@@ -3,14 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use tamis_files::blob::{BlobFile, BlobWriter, Reference};
+use tamis_files::settings::Compression;
+use tamis_files::table::ReaderConfig;
+use tamis_files::table::cache::BlockCache;
+
 use super::{put, reseal};
-use crate::blob::{BlobFile, BlobWriter, Reference};
 use crate::db::inspect::dump_blobs;
 use crate::error::StorageError;
 use crate::io::{FileSystem, MemFs, Usage, read_file};
-use crate::options::Compression;
-use crate::table::ReaderConfig;
-use crate::table::cache::BlockCache;
 
 /// Checks a blob file and a reference to it, as they are and with their checksums corrected. The first byte is the length of the
 /// reference, which follows; the rest is the file.

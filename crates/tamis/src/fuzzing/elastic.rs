@@ -1,11 +1,11 @@
 //! Elastic filters: the part of a table file that holds their units.
 
+use tamis_base::key::prefix_of;
+use tamis_files::table::{ElasticBuilder, UnitDirectory};
 use tamis_filter::{BloomScheme, Digest, ElasticLine, ElasticSet, IndependentDigests, Verify};
 use tamis_testkit::fuzz::Input;
 
 use super::reseal;
-use crate::key::prefix_of;
-use crate::table::{ElasticBuilder, UnitDirectory};
 
 /// Units of more segments are not opened.
 const MOST_SEGMENTS: usize = 64;

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use tamis_files::images::{Image, ImageFile, ImageKind, ImageWriter, newest};
+
 use super::{put, reseal};
 use crate::db::inspect::dump_filter_images;
 use crate::error::StorageError;
-use crate::images::{Image, ImageFile, ImageKind, ImageWriter, newest};
 use crate::io::{MemFs, read_file};
 
 /// Checks a filter file, as it is and with its checksums corrected.

@@ -2,6 +2,13 @@
 
 use std::path::Path;
 
+use tamis_base::key::{Kind, MAX_SEQNO, SeqNo};
+use tamis_files::error::FileError;
+use tamis_files::tree::edit::VersionEdit;
+use tamis_files::tree::files::{log_path, manifest_path};
+use tamis_files::tree::manifest::{Manifest, read_edits, set_current};
+use tamis_files::tree::state::ManifestState;
+use tamis_files::wal::{End, LogKind, LogReader, ReadOptions};
 use tamis_filter::Digest;
 
 use super::{empty_fs, put, reseal};
@@ -9,16 +16,10 @@ use crate::batch::BatchOp;
 use crate::db::Db;
 use crate::db::inspect::{dump_log, dump_manifest};
 use crate::db::replay::{ReplayOptions, replay};
-use crate::error::{OpenError, StorageError};
+use crate::error::StorageError;
 use crate::io::{Access, FileSystem, MemFs};
-use crate::key::{Kind, MAX_SEQNO, SeqNo};
 use crate::memtable::Memtable;
 use crate::options::{KeyspaceOptions, Options};
-use crate::tree::edit::VersionEdit;
-use crate::tree::files::{log_path, manifest_path};
-use crate::tree::manifest::{Manifest, read_edits, set_current};
-use crate::tree::state::ManifestState;
-use crate::wal::{End, LogKind, LogReader, ReadOptions};
 
 const HEADER_BYTES: u64 = 32;
 
@@ -52,11 +53,11 @@ fn read(bytes: &[u8], id: u64, options: ReadOptions) -> Option<Reading> {
     let mut reading = Reading { records: Vec::new(), end: None, damage: None, gaps: 0 };
     let mut reader = match LogReader::open(file, path, LogKind::Writes, id, options) {
         Ok(reader) => reader,
-        Err(OpenError::Storage(StorageError::Corrupt(damage))) if !options.salvage => {
+        Err(FileError::Storage(StorageError::Corrupt(damage))) if !options.salvage => {
             reading.damage = Some(damage.what);
             return Some(reading);
         }
-        Err(OpenError::Format { .. } | OpenError::Storage(StorageError::Corrupt(_))) => return None,
+        Err(FileError::Format { .. } | FileError::Storage(StorageError::Corrupt(_))) => return None,
         Err(other) => panic!("reading memory failed: {other}"),
     };
     let mut last_end = 0;

@@ -1,5 +1,8 @@
 //! The small formats: batches, data blocks, filters, key lists, range tombstones.
 
+use tamis_base::key::{KeyBytes, MAX_KEY_BYTES, MAX_SEQNO, SeqNo};
+use tamis_files::table::{BlockView, InBlock, KeyListBuilder, KeyListReader};
+use tamis_files::tree::tombstones::{RangeTombstone, Tombstones};
 use tamis_filter::{
     Digest, ElasticUnit, ElasticUnitRef, Filter, FilterError, KeyRange, Next, PointFilter, RangeFilter,
     RangeFilterRef, RangeProbe,
@@ -7,9 +10,6 @@ use tamis_filter::{
 
 use super::reseal;
 use crate::batch::{BatchOp, GroupHeader, Ops, WriteBatch};
-use crate::key::{KeyBytes, MAX_KEY_BYTES, MAX_SEQNO, SeqNo};
-use crate::table::{BlockView, InBlock, KeyListBuilder, KeyListReader};
-use crate::tree::tombstones::{RangeTombstone, Tombstones};
 
 /// Checks the operations of a batch, as stored in a log record, and the same bytes with a record's header.
 pub fn batch(bytes: &[u8]) {

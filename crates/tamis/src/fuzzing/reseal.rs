@@ -3,9 +3,8 @@
 //! Written from the documents in `docs/` and not from the writers, and lenient: anything that makes no sense is left as
 //! it is. Correct bytes stay the same.
 
+use tamis_files::codec::Decoder;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
-
-use crate::codec::Decoder;
 
 const LOG_HEADER: usize = 32;
 const RECORD_TYPE_AT: usize = 12;
@@ -166,7 +165,7 @@ fn seal_blobs(reference: &mut [u8], file: &mut [u8]) -> Option<()> {
 
 #[cfg(test)]
 pub(crate) fn claiming_entries(table: &[u8], entries: u64) -> Vec<u8> {
-    use crate::codec::Encode;
+    use tamis_files::codec::Encode;
 
     let [.., (at, span)] = table_layout(table).expect("a whole table");
     let content = block_content(&table[at..at + span]).expect("properties are not compressed");

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
+use tamis_base::key::KeyBytes;
+use tamis_files::images::{ImageKind, ImageWriter};
+
 use super::reseal;
 use crate::batch::{GroupHeader, WriteBatch};
-use crate::images::{ImageKind, ImageWriter};
 use crate::io::{MemFs, read_file};
-use crate::key::KeyBytes;
 
 /// The parts of a table file with formats of their own.
 #[derive(Debug, Default)]

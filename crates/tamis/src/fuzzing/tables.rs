@@ -3,6 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use tamis_base::key::{Kind, MAX_SEQNO, SeqNo};
+use tamis_files::settings::ChecksumMode;
+use tamis_files::table::cache::BlockCache;
+use tamis_files::table::{CursorOptions, ReaderConfig, Table, TableCursor};
 use tamis_filter::Digest;
 
 use super::{parts, put, reseal};
@@ -10,10 +14,6 @@ use crate::db::inspect::dump_table;
 use crate::error::StorageError;
 use crate::io::MemFs;
 use crate::io::batch::BatchReader;
-use crate::key::{Kind, MAX_SEQNO, SeqNo};
-use crate::options::ChecksumMode;
-use crate::table::cache::BlockCache;
-use crate::table::{CursorOptions, ReaderConfig, Table, TableCursor};
 
 /// The approximate number of entries looked up individually.
 const LOOKUPS: usize = 24;
@@ -205,7 +205,7 @@ fn check_lookup(
     entries: &[Entry],
     key: &[u8],
     snapshot: SeqNo,
-    found: Result<Option<crate::key::Entry<crate::table::PinnedValue>>, StorageError>,
+    found: Result<Option<tamis_base::key::Entry<tamis_files::table::PinnedValue>>, StorageError>,
 ) {
     let from =
         entries.partition_point(|(other, seq, ..)| &other[..] < key || (other == key && *seq > snapshot));

@@ -1,7 +1,7 @@
 //! Memory for reads that several databases of one process share; that for memtables is in [`writes`].
 //!
 //! A [`SharedReadMemory`] is a number of bytes. Every database that is open with it has a *share*, which it divides between its
-//! block cache and the units of its elastic filters by itself. The [rule](rule) moves bytes between databases to where they
+//! block cache and the units of its elastic filters by itself. The [rule](tamis_policy::memory::rule) moves bytes between databases to where they
 //! save more block reads a second; this module carries out what it decides.
 //!
 //! # Invariants
@@ -22,9 +22,6 @@
 //! A member is held weakly, and one that was upgraded is dropped after the mutex is released: its end takes the mutex.
 
 pub(crate) mod limit;
-#[cfg(test)]
-pub(crate) mod random;
-mod rule;
 pub(crate) mod writes;
 
 use std::collections::BTreeMap;
@@ -33,10 +30,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use crate::sync::{self, Mutex};
+use tamis_policy::memory::rule::{Reading, STEPS, Shares};
 
-use rule::Shares;
-pub(crate) use rule::{MARGIN, Reading, STEPS, bounds};
+use crate::sync::{self, Mutex};
 
 /// A step is at least this many bytes: the size of a block.
 const LEAST_STEP: u64 = 4096;
@@ -75,7 +71,7 @@ debug_as!(SharedReadMemory, "SharedReadMemory", memory => "bytes": memory.bytes(
 #[non_exhaustive]
 pub struct ReadMemoryShare {
     /// The database's directory.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::path"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::path"))]
     pub path: PathBuf,
     /// Its share: the sum of the next two, or more by what rounding leaves.
     pub bytes: u64,

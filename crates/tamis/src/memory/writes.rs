@@ -73,7 +73,7 @@ debug_as!(SharedWriteMemory, "SharedWriteMemory", memory =>
 #[non_exhaustive]
 pub struct WriteMemoryUse {
     /// The database's directory.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::path"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::path"))]
     pub path: PathBuf,
     /// Memtables that are written to.
     pub active_bytes: u64,

@@ -4,10 +4,11 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use tamis_base::key::{Kind, MAX_SEQNO, SeqNo};
+
 use super::Memtable;
 use super::node::{Node, NodeRef, Target};
 use super::skiplist::Path;
-use crate::key::{Kind, MAX_SEQNO, SeqNo};
 
 /// A cursor that moves both ways over a memtable while it grows.
 ///

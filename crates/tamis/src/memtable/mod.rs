@@ -1,7 +1,7 @@
 //! The newest versions of a keyspace, in memory, until a flush writes them to a table.
 //!
 //! A memtable is a skip list in arena memory with optional filters in front of it and the [range tombstones](ranges)
-//! beside it. Versions are ordered by [`crate::key::compare_versions`]: user key ascending, sequence
+//! beside it. Versions are ordered by [`tamis_base::key::compare_versions`]: user key ascending, sequence
 //! number descending.
 //!
 //! # Invariants
@@ -55,15 +55,15 @@ mod tests;
 pub(crate) use chunks::ChunkPool;
 pub(crate) use cursor::{MemCursor, PinnedMemValue};
 pub(crate) use ranges::RangeMap;
+use tamis_base::key::{Cover, Entry, Kind, MAX_KEY_BYTES, MAX_SEQNO, MAX_VALUE_BYTES, RangeTombstone, SeqNo};
+use tamis_env::memory::PageBox;
+use tamis_filter::{AtomicBlockedBloom, AtomicLine, Digest};
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crossbeam_utils::CachePadded;
-use tamis_env::memory::PageBox;
-use tamis_filter::{AtomicBlockedBloom, AtomicLine, Digest};
 
-use crate::key::{Cover, Entry, Kind, MAX_KEY_BYTES, MAX_SEQNO, MAX_VALUE_BYTES, RangeTombstone, SeqNo};
 use chunks::Account;
 use node::{Target, Version};
 use ranges::Ranges;

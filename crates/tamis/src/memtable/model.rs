@@ -10,10 +10,10 @@
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
+use tamis_base::key::{Kind, MAX_SEQNO};
 
 use super::node::{NodeRef, Target, Version};
 use super::skiplist::SkipList;
-use crate::key::{Kind, MAX_SEQNO};
 
 fn insert(list: &SkipList, key: &[u8], seq: u64, height: usize) {
     list.writer().insert_with_height(&Version { key, seq, kind: Kind::Put, value: key }, height);

@@ -18,9 +18,10 @@ use std::marker::PhantomData;
 use std::mem::{offset_of, size_of};
 use std::ptr::NonNull;
 
+use tamis_base::key::{Kind, SeqNo, prefix_of};
+
 use super::arena::Arena;
 use super::sync::{AtomicPtr, Ordering, Published};
-use crate::key::{Kind, SeqNo, prefix_of};
 
 /// The tallest tower: at one in four per level, enough for 250 million versions.
 pub(super) const MAX_HEIGHT: usize = if cfg!(all(test, loom)) { 3 } else { 14 };

@@ -32,8 +32,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwapOption;
-
-use crate::key::{Cover, KeyBytes, KeyEnd, RangeTombstone, SeqNo};
+use tamis_base::key::{Cover, KeyBytes, KeyEnd, RangeTombstone, SeqNo};
 
 /// The number of tombstones that a reader of old ones passes one by one.
 const BLOCK: usize = if cfg!(any(test, debug_assertions)) { 4 } else { 64 };

@@ -17,11 +17,12 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::{Arc, TryLockError};
 
+use tamis_base::key::{Kind, SeqNo};
+
 use super::arena::Arena;
 use super::chunks::Account;
 use super::node::{MAX_HEIGHT, NODE_ALIGN, Node, NodeRef, Target, Version, write_node};
 use super::sync::{AtomicUsize, Mutex, MutexGuard, Ordering};
-use crate::key::{Kind, SeqNo};
 
 /// From this many nodes of a level on, their number is an estimate of those below.
 const ENOUGH: usize = 64;

@@ -8,11 +8,11 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 
 use proptest::prelude::*;
+use tamis_base::key::{Kind, MAX_KEY_BYTES, MAX_SEQNO, RangeTombstone, SeqNo, compare_versions};
 use tamis_filter::Digest;
 
 use super::node::COMPARISONS;
 use super::{MemCursor, Memtable};
-use crate::key::{Kind, MAX_KEY_BYTES, MAX_SEQNO, RangeTombstone, SeqNo, compare_versions};
 
 type Model = BTreeMap<(Vec<u8>, Reverse<SeqNo>), (Kind, Vec<u8>)>;
 

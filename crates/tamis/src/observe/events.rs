@@ -235,7 +235,7 @@ pub struct SlowOperation {
     /// The keyspace; empty for what is not about one.
     pub keyspace: String,
     /// The key of a get, or where a seek went to.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::bytes_or_none"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes_or_none"))]
     pub key: Option<Vec<u8>>,
     /// How long it took.
     pub took: Duration,

@@ -61,7 +61,7 @@ impl MergeOperator for Append {
     fn merge(&self, _key: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Result<Vec<u8>, MergeError> {
         let base = base.unwrap_or_default();
         let len = operands.iter().fold(base.len(), |sum, operand| sum.saturating_add(operand.len()));
-        if len > crate::key::MAX_VALUE_BYTES {
+        if len > tamis_base::key::MAX_VALUE_BYTES {
             return Err(MergeError::new(format!("a result of {len} bytes, which is too long")));
         }
         let mut value = Vec::with_capacity(len);

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use crate::key::MAX_VALUE_BYTES;
+use tamis_base::key::MAX_VALUE_BYTES;
 
 /// Combines a base value and the operands merged into it.
 ///

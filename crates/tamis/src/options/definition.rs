@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tamis_filter::theory;
+use tamis_model::engine::Workload;
 
 use crate::clock::Clock;
 use crate::error::OptionsError;
@@ -25,7 +26,6 @@ use crate::memory::SharedReadMemory;
 use crate::memory::writes::SharedWriteMemory;
 use crate::observe::events::EventListener;
 use crate::operators::{Names, Operators};
-use tamis_model::engine::Workload;
 
 use super::domain::Words as _;
 use super::domain::{
@@ -577,32 +577,10 @@ impl KeyspaceOptions {
         Err(OptionsError::Value { name, value, expected })
     }
 
-    /// Returns how much of a level one merge takes: `merge`, with `auto` resolved for the policy.
-    pub fn granularity(&self) -> MergeGranularity {
-        use CompactionChoice::*;
-        match (self.merge, self.compaction) {
-            (MergeGranularity::Auto, LazyLeveling | Hybrid(1)) => MergeGranularity::Partitioned,
-            (MergeGranularity::Auto, Leveling | Hybrid(_)) if self.deterministic => {
-                MergeGranularity::Partitioned
-            }
-            (MergeGranularity::Auto, Leveling | Hybrid(_) | Fragmented) => MergeGranularity::Partial,
-            (MergeGranularity::Auto, Tiering | Fifo | TimeWindow) => MergeGranularity::Full,
-            (named, _) => named,
-        }
-    }
-
     fn check_merge(&self, qualified: bool) -> Result<(), OptionsError> {
-        use CompactionChoice::*;
-        let allowed: &[MergeGranularity] = match self.compaction {
-            Tiering | Fifo | TimeWindow => &[MergeGranularity::Full],
-            Fragmented => &[MergeGranularity::Partial],
-            Leveling | LazyLeveling | Hybrid(_) if self.deterministic => {
-                &[MergeGranularity::Full, MergeGranularity::Partitioned]
-            }
-            Leveling | LazyLeveling | Hybrid(_) => {
-                &[MergeGranularity::Full, MergeGranularity::Partial, MergeGranularity::Partitioned]
-            }
-        };
+        use CompactionChoice::{Fifo, TimeWindow};
+        let allowed = self.compaction.form().granularities(self.deterministic);
+        let allowed: Vec<MergeGranularity> = allowed.iter().copied().map(MergeGranularity::of).collect();
         let prefix = if qualified { KEYSPACE_PREFIX } else { "" };
         let refuse = |name, value, expected| self.refuse(name, value, expected, qualified);
         if !allowed.contains(&self.granularity()) {
@@ -615,7 +593,7 @@ impl KeyspaceOptions {
             );
             return refuse("merge", self.merge.word().into(), expected);
         }
-        if self.deterministic && matches!(self.compaction, Fragmented | Fifo | TimeWindow) {
+        if self.deterministic && !self.compaction.form().may_count() {
             let expected = format!(
                 "it must be false with `{prefix}compaction` = {}, which goes by sizes or times",
                 self.compaction

@@ -1,7 +1,8 @@
 //! The option `prefix_filter`: the key prefixes that a global filter holds.
 
+use tamis_base::key::prefix_successor;
+
 use super::domain::Domain;
-use crate::key::prefix_successor;
 
 /// The key prefixes that a global filter holds besides the keys: a scan of all keys with such a prefix asks the
 /// filter. Each distinct prefix costs as much filter memory as a key.

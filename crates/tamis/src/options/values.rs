@@ -109,6 +109,16 @@ pub enum ChecksumMode {
     Always,
 }
 
+impl ChecksumMode {
+    /// Returns what it is called among files.
+    pub(crate) fn of_files(self) -> tamis_files::settings::ChecksumMode {
+        match self {
+            ChecksumMode::Once => tamis_files::settings::ChecksumMode::Once,
+            ChecksumMode::Always => tamis_files::settings::ChecksumMode::Always,
+        }
+    }
+}
+
 impl Words for ChecksumMode {
     const WORDS: &'static [(&'static str, Self)] =
         &[("once", ChecksumMode::Once), ("always", ChecksumMode::Always)];
@@ -488,7 +498,7 @@ impl Words for KeyMapChoice {
     ];
 }
 
-/// How the blocks of a table are compressed. The discriminants are part of the table format.
+/// How the blocks of a table are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Compression {
@@ -505,6 +515,17 @@ impl Compression {
     /// Reports whether this build supports this compression.
     pub fn is_built_in(self) -> bool {
         self != Compression::Zstd || cfg!(feature = "zstd")
+    }
+}
+
+impl Compression {
+    /// Returns what it is called among files.
+    pub(crate) fn of_files(self) -> tamis_files::settings::Compression {
+        match self {
+            Compression::None => tamis_files::settings::Compression::None,
+            Compression::Lz4 => tamis_files::settings::Compression::Lz4,
+            Compression::Zstd => tamis_files::settings::Compression::Zstd,
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! The option `workload`: the operations to tune for.
 
-use super::domain::Domain;
 use tamis_model::engine::Workload;
+
+use super::domain::Domain;
 
 const OBSERVED: &str = "auto";
 

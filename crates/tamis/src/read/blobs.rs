@@ -9,11 +9,12 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+use tamis_base::ids::BlobFileId;
+use tamis_files::table::{BlockSource, BlockTouch, ReadTrace};
 
 use crate::error::StorageError;
-use crate::ids::BlobFileId;
+use crate::observe::cost::ReadCost;
 use crate::slice::Slice;
-use crate::table::{BlockSource, BlockTouch, ReadCost, ReadTrace};
 use crate::tree::open_table::OpenTable;
 
 /// The most bytes that are read at a time, unless a value has more.

@@ -4,17 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
+use tamis_files::table::{BlockTouch, ReadTrace};
 use tamis_filter::Digest;
 use thread_local::ThreadLocal;
 
 use crate::error::{ReadError, StorageError};
+use crate::observe::cost::{ReadCells, ReadCost};
 use crate::observe::latency::{self, Operation};
 use crate::observe::{Explained, Observer};
 use crate::read::sample::{KeySample, SAMPLED};
 use crate::select::QuerySampler;
 use crate::slice::Slice;
 use crate::sync::{self, Mutex, Process};
-use crate::table::{BlockTouch, ReadCells, ReadCost, ReadTrace};
 
 /// The record of a user's point lookup: its cost, and its key's digest if one was computed.
 #[derive(Debug, Default)]

@@ -14,7 +14,8 @@
 
 use std::sync::Arc;
 
-use crate::key::{Cover, KeyBytes, SeqNo};
+use tamis_base::key::{Cover, KeyBytes, SeqNo};
+
 use crate::memtable::RangeMap;
 use crate::read::view::{MemtableSlot, View};
 

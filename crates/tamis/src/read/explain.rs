@@ -3,12 +3,13 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::hotness::SegmentId;
+use tamis_files::table::{BlockSource, BlockTouch, HashAnswer, ReadTrace};
+use tamis_policy::hotness::SegmentId;
+
+use crate::observe::cost::ReadCost;
 use crate::read::MemtableSlot;
 use crate::read::{Lookup, Recorder};
 use crate::select::{Candidate, Candidates, Probe};
-use crate::table::ReadCost;
-use crate::table::{BlockSource, BlockTouch, HashAnswer, ReadTrace};
 use crate::tree::open_table::{OpenTable, TableFilter};
 use crate::tree::version::Version;
 
@@ -128,7 +129,7 @@ pub enum ExplainOutcome {
 #[non_exhaustive]
 pub struct Explanation {
     /// The key looked up.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::bytes"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub key: Vec<u8>,
     /// The filter that named the tables to search: one `per table`, one `for the tree`, or `external`. With `filter = auto`, also why.
     pub filter: String,
@@ -179,10 +180,10 @@ pub enum RangeSource {
 #[non_exhaustive]
 pub struct RangeExplanation {
     /// The first key of the range.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::bytes"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub start: Vec<u8>,
     /// The first key behind the range; `None` if it has no end.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::bytes_or_none"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes_or_none"))]
     pub end: Option<Vec<u8>>,
     /// The filter that can rule out runs: one `per table`, one `for the tree`, or `external`.
     pub filter: String,
@@ -191,7 +192,7 @@ pub struct RangeExplanation {
     /// Number of entries returned.
     pub entries: u64,
     /// The last of their keys.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::bytes_or_none"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes_or_none"))]
     pub last: Option<Vec<u8>>,
     /// The cost.
     pub cost: ReadCost,

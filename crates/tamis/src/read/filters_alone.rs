@@ -3,11 +3,12 @@
 //!
 //! Nothing is counted in the statistics, and elastic filters learn nothing.
 
+use tamis_filter::Next;
+
+use crate::observe::cost::ReadCost;
 use crate::read::View;
 use crate::select::{Candidates, LeanKey, Probe, next_step};
 use crate::selector::RangeRuns;
-use crate::table::ReadCost;
-use tamis_filter::Next;
 
 /// Asks what a get asks that finds the key in no table: all runs, with one digest.
 pub(crate) fn of_absent_key(view: &View, key: &[u8]) -> ReadCost {

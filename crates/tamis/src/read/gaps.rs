@@ -45,7 +45,7 @@ use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 #[cfg(not(all(test, loom)))]
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use crate::key::SeqNo;
+use tamis_base::key::SeqNo;
 
 pub(crate) use dead_keys::DeadKeys;
 use deletions::Deletions;

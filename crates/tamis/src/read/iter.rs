@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::error::{ReadError, StorageError};
-use crate::key::{MAX_SEQNO, SeqNo, prefix_successor};
 use crate::observe::Explained;
+use crate::observe::cost::ReadCost;
 use crate::observe::latency::Operation;
 use crate::operators::MergeOperator;
 use crate::read::ReadCounters;
@@ -20,8 +20,6 @@ use crate::read::overlay::Overlay;
 use crate::read::watch::RangeRead;
 use crate::slice::Slice;
 use crate::sync::Process;
-use crate::table::CursorOptions;
-use crate::table::ReadCost;
 
 mod backward;
 mod explain;
@@ -32,6 +30,8 @@ mod moving;
 
 pub use keys::Keys;
 use last::LastKey;
+use tamis_base::key::{MAX_SEQNO, SeqNo, prefix_successor};
+use tamis_files::table::CursorOptions;
 
 /// How many versions of one key are stepped over, one by one, before a seek passes the rest.
 const STEPS: u64 = 4;

@@ -6,17 +6,18 @@
 use std::ops::Range;
 
 use smallvec::SmallVec;
+use tamis_base::key::{Entry, Kind, SeqNo};
+use tamis_files::table::{BlockAt, BlockSource, Fetch, HeapBlock, ReadTrace, TouchCounts, fetch};
 use tamis_filter::Digest;
+use tamis_policy::hotness::BlockRead;
 
 use crate::error::ReadError;
-use crate::hotness::BlockRead;
 use crate::io::batch::BatchReader;
-use crate::key::{Entry, Kind, SeqNo};
+use crate::observe::cost::ReadCost;
 use crate::read::operands::{Base, Operands, Order};
 use crate::read::{Counted, FilterAnswer, MemtableSlot, ReadAt};
 use crate::select::{Candidate, Candidates, LeanKey, Probe, next_step};
 use crate::slice::Slice;
-use crate::table::{BlockAt, BlockSource, Fetch, HeapBlock, ReadCost, ReadTrace, TouchCounts, fetch};
 use crate::tree::version::Version;
 
 /// The result of a point lookup.

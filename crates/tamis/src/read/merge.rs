@@ -4,16 +4,16 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+use tamis_base::key::{Kind, MAX_SEQNO, SeqNo, compare_versions, prefix_of};
+use tamis_files::table::CursorOptions;
 
 use crate::error::StorageError;
-use crate::key::{Kind, MAX_SEQNO, SeqNo, compare_versions, prefix_of};
 use crate::memtable::MemCursor;
+use crate::observe::cost::ReadCost;
 use crate::read::covers::{Border, Covers};
 pub(crate) use crate::read::run_cursor::Tables;
 use crate::read::run_cursor::{RunContext, RunCursor};
 use crate::slice::Slice;
-use crate::table::CursorOptions;
-use crate::table::ReadCost;
 use crate::tree::open_table::OpenTable;
 
 mod lazy;

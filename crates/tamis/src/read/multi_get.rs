@@ -14,15 +14,16 @@
 use std::ops::Range;
 
 use smallvec::SmallVec;
+use tamis_base::key::SeqNo;
+use tamis_files::table::{BlockAt, prefetch};
 
 use crate::error::ReadError;
 use crate::io::batch::BatchReader;
-use crate::key::SeqNo;
+use crate::observe::cost::ReadCost;
 use crate::read::ReadAt;
 use crate::read::lookup::{KeyLookup, Lookup};
 use crate::select::{Candidate, Candidates, LeanKey, MAX_BATCH, next_step};
 use crate::slice::Slice;
-use crate::table::{BlockAt, ReadCost, prefetch};
 use crate::tree::version::Version;
 
 mod blobs;

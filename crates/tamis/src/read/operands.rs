@@ -10,13 +10,14 @@
 //!
 //! A chain belongs to one read of one thread.
 
+use tamis_base::key::{Kind, SeqNo};
+use tamis_files::table::{CursorOptions, TableCursor};
+
 use crate::error::{ReadError, StorageError};
-use crate::key::{Kind, SeqNo};
+use crate::observe::cost::ReadCost;
 use crate::operators::{MergeOperator, merge, partial_merge};
 use crate::read::MemtableSlot;
 use crate::slice::Slice;
-use crate::table::ReadCost;
-use crate::table::{CursorOptions, TableCursor};
 use crate::tree::open_table::OpenTable;
 
 /// The number of operands folded into one.

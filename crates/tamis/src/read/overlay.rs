@@ -99,7 +99,7 @@ impl Overlay {
 
     /// Reports whether neither end has passed `key`.
     fn is_within(&self, key: &[u8]) -> bool {
-        (borrowed(&self.from), borrowed(&self.to)).contains(key)
+        RangeBounds::<[u8]>::contains(&(borrowed(&self.from), borrowed(&self.to)), key)
     }
 
     pub(crate) fn next(&mut self, committed: &mut Iter) -> Option<Result<Item, ReadError>> {

@@ -12,11 +12,11 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+use tamis_base::ids::KeyspaceId;
 use tamis_filter::Digest;
 
 use crate::batch::WriteBatch;
 use crate::error::ReadError;
-use crate::ids::KeyspaceId;
 use crate::operators::{MergeOperator, merge};
 use crate::slice::Slice;
 

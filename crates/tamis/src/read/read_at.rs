@@ -14,9 +14,9 @@ use std::any::Any;
 use std::sync::Arc;
 
 use arc_swap::Guard;
+use tamis_base::key::SeqNo;
 
 use crate::error::ReadError;
-use crate::key::SeqNo;
 use crate::operators::MergeOperator;
 use crate::read::lookup::{KeyLookup, Lookup, Recorder};
 use crate::read::{Bounds, Iter, IterContext, ReadCounters, View};

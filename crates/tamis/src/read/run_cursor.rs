@@ -20,13 +20,13 @@
 
 use std::ops::Range;
 
+use tamis_base::key::{KeyEnd, MAX_SEQNO, SeqNo};
+use tamis_files::table::{Place, TableCursor, TouchCounts, is_beyond};
 use tamis_filter::Next;
 
 use crate::error::StorageError;
-use crate::key::{KeyEnd, MAX_SEQNO, SeqNo};
+use crate::observe::cost::ReadCost;
 use crate::read::covers::{Border, Covers};
-use crate::table::ReadCost;
-use crate::table::{Place, TableCursor, TouchCounts, is_beyond};
 
 mod context;
 

@@ -6,8 +6,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::ids::LogId;
-use crate::key::{KeyBytes, KeyEnd, SeqNo};
+use tamis_base::ids::LogId;
+use tamis_base::key::{KeyBytes, KeyEnd, SeqNo};
+
 use crate::memtable::Memtable;
 use crate::read::gaps::Gaps;
 use crate::read::habits::ReadHabits;

@@ -3,11 +3,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use tamis_policy::hotness::SegmentId;
 use thread_local::ThreadLocal;
 
 use super::Probe;
 use super::elastic::SampledProbes;
-use crate::hotness::{SegmentId, Stride};
+use crate::sampling::Stride;
 use crate::tree::version::Version;
 
 /// One get in this many is counted.

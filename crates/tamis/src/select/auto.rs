@@ -43,12 +43,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
+use tamis_base::collections::HashSet;
+use tamis_base::ids::TableId;
 use tamis_model::tree_filter::{self, Comparison, Costs, Reads, Runs, TreeFilter as Kind};
 
-use crate::collections::HashSet;
-use crate::hotness::Sampler;
-use crate::ids::TableId;
 use crate::options::{KeyMapChoice, KeyspaceOptions};
+use crate::sampling::Sampler;
 use crate::select::global::{GlobalSelector, Grf, Task, Work};
 use crate::select::{QuerySampler, Selector, TableFilters};
 use crate::sync::{Mutex, MutexGuard};

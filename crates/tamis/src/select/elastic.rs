@@ -8,12 +8,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+use tamis_files::table::{ElasticFilter, FoundUnits, pin};
 use tamis_filter::{BloomScheme, Digest, ElasticProbe};
+use tamis_policy::hotness::{BlockRead, SegmentId};
 
 use super::table_filters::check_rejection;
 use super::{Candidate, Candidates, LeanKey, MAX_BATCH, MAX_STEP, Probe};
-use crate::hotness::{Asked, BlockRead, SegmentId};
-use crate::table::{ElasticFilter, FoundUnits, ReadCost, pin};
+use crate::observe::cost::ReadCost;
+use crate::sampling::Asked;
 use crate::tree::version::Version;
 
 /// The segments that a get probes in one step: one for each run with a table that covers the key.

@@ -12,12 +12,12 @@ use super::keys::{KeysRead, Source, for_each_key};
 use super::table_filters::check_rejection;
 use super::{Candidate, Candidates, GlobalFilterStats, Probe, RunSelector, Warnings, damaged_list};
 use crate::error::StorageError;
+use crate::observe::cost::ReadCost;
 use crate::options::KeyspaceOptions;
 use crate::selector::{
     KeysUnavailable, RangeRuns, SelectorKind, SelectorRun, SelectorSpec, SelectorTable, TreeSelector,
     VersionSelector,
 };
-use crate::table::ReadCost;
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::Version;
 

@@ -14,23 +14,23 @@
 //!   rejection against the data.
 //! * A selector belongs to one version and is immutable once published; any thread may call it.
 
-use crate::collections::HashSet;
+use crate::observe::cost::ReadCost;
 use crate::sync::{Mutex, MutexGuard};
 use std::fmt::Debug;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+use tamis_base::collections::HashSet;
+use tamis_base::ids::TableId;
+use tamis_base::key::prefix_of;
 use tamis_filter::{Digest, IndependentDigests, KeyRange, Next};
 use tamis_model::tree_filter::Costs;
 
-use crate::hotness::Sampler;
-use crate::ids::TableId;
-use crate::key::prefix_of;
 use crate::operators::KeyspaceOperators;
 use crate::options::{FilterAllocation, FilterChoice, KeyspaceOptions, Options, ReadMode};
+use crate::sampling::Sampler;
 use crate::selector::RangeRuns;
-use crate::table::ReadCost;
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::Version;
 

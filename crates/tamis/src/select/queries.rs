@@ -20,12 +20,11 @@
 //! A tick is a thread's own; a sample takes the lock if it is free and is otherwise dropped, so that readers never wait. What is
 //! kept of gets is allocated in advance, as a get does not allocate: 70 KiB.
 
+use tamis_base::key::KeyBytes;
+use tamis_model::engine::Workload;
 use thread_local::ThreadLocal;
 
-use tamis_model::engine::Workload;
-
-use crate::hotness::Stride;
-use crate::key::KeyBytes;
+use crate::sampling::Stride;
 use crate::sync::Mutex;
 
 /// One read in this many is sampled.

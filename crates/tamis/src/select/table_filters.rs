@@ -5,17 +5,18 @@ use std::ops::{Bound, Range};
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+use tamis_base::key::MAX_SEQNO;
+use tamis_files::table::{CursorOptions, ElasticFilter, FoundUnits, TableCursor, pin};
 use tamis_filter::{
     BlockedBloom, BloomScheme, Digest, Filter, KeyRange, Next, PointFilter, RangeFilter, probe_pairs,
     probe_selected,
 };
+use tamis_policy::hotness::SegmentId;
 
-use crate::hotness::{Sampler, SegmentId};
-use crate::key::MAX_SEQNO;
+use crate::observe::cost::ReadCost;
+use crate::sampling::Sampler;
 use crate::select::elastic::{self, Segments};
 use crate::select::{AccessSampler, Candidate, Candidates, LeanKey, MAX_BATCH, MAX_STEP, Probe, RunSelector};
-use crate::table::ReadCost;
-use crate::table::{CursorOptions, ElasticFilter, FoundUnits, TableCursor, pin};
 use crate::tree::open_table::{OpenTable, TableFilter};
 use crate::tree::version::Version;
 

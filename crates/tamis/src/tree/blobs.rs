@@ -11,16 +11,18 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
-use crate::blob::{BlobFile, Reference};
-use crate::collections::HashMap;
+use tamis_base::collections::HashMap;
+use tamis_base::ids::BlobFileId;
+use tamis_base::key::Kind;
+use tamis_base::meta::TableMeta;
+use tamis_files::blob::{BlobFile, Reference};
+use tamis_files::error::is_lasting;
+use tamis_files::table::{CursorOptions, PinnedValue, ReadTrace, ReaderConfig, Table, TableCursor};
+use tamis_files::tree::files::blob_path;
+
 use crate::error::StorageError;
-use crate::ids::BlobFileId;
 use crate::io::FileSystem;
-use crate::key::Kind;
 use crate::sync::Mutex;
-use crate::table::{CursorOptions, PinnedValue, ReadTrace, ReaderConfig, Table, TableCursor};
-use crate::tree::files::blob_path;
-use crate::tree::meta::TableMeta;
 use crate::tree::open_table::Garbage;
 
 /// The maximum number of problems listed.
@@ -100,7 +102,7 @@ impl TableBlobs {
         garbage: &Arc<Garbage>,
     ) -> Result<TableBlobs, StorageError> {
         let lenient = garbage.blobs.lenient.load(Relaxed);
-        let may_be_lost = |why: &StorageError| lenient && why.is_lasting();
+        let may_be_lost = |why: &StorageError| lenient && is_lasting(why);
         let opened = meta.extra.blobs.iter().map(|&(id, bytes)| {
             let blob = garbage.blobs.open(fs, dir, id, config, garbage, may_be_lost)?;
             if bytes > blob.file.data_bytes() && blob.file.why_lost().is_none() {

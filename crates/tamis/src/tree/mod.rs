@@ -1,18 +1,9 @@
-//! The on-disk shape of the tree: table records, versions, and the manifest that records them.
+//! Trees in use: their open tables and blob files, and versions of what they are made of.
 
 pub(crate) mod accesses;
 pub(crate) mod blobs;
-pub(crate) mod edit;
-pub(crate) mod epochs;
-pub(crate) mod files;
-pub(crate) mod identify;
-pub(crate) mod manifest;
-pub(crate) mod meta;
 pub(crate) mod open_table;
 pub(crate) mod pinned_filter;
-pub(crate) mod state;
 #[cfg(test)]
-mod tests;
-pub(crate) mod times;
-pub(crate) mod tombstones;
+pub(crate) mod tests;
 pub(crate) mod version;

@@ -7,20 +7,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use tamis_base::meta::TableMeta;
+use tamis_files::table::cache::{BlockCache, CacheEntry};
+use tamis_files::table::{
+    ELASTIC, ElasticFilter, GLOBAL, KEY_LIST, PinnedValue, ReadTrace, ReaderConfig, Table, UnitDirectory,
+};
+use tamis_files::tree::files::table_path;
+use tamis_files::tree::tombstones::{EXTERNAL_TOMBSTONE_SEQ, Tombstones};
 use tamis_filter::{Filter, FilterKind};
 
 use crate::error::StorageError;
 use crate::io::FileSystem;
-use crate::table::cache::{BlockCache, CacheEntry};
-use crate::table::{
-    ELASTIC, ElasticFilter, GLOBAL, KEY_LIST, PinnedValue, ReadTrace, ReaderConfig, Table, UnitDirectory,
-};
 use crate::tree::accesses::Accesses;
 use crate::tree::blobs::{BlobFiles, TableBlobs};
-use crate::tree::files::table_path;
-use crate::tree::meta::TableMeta;
 use crate::tree::pinned_filter::{FilterLoadError, PinnedFilter, read_filter};
-use crate::tree::tombstones::{EXTERNAL_TOMBSTONE_SEQ, Tombstones};
 
 /// The filter of one table as the read path uses it.
 #[expect(
@@ -434,9 +434,9 @@ mod tests {
 
     use super::*;
     use crate::io::{DiskFs, MemFs, Usage};
-    use crate::key::{KeyEnd, Kind};
-    use crate::table::{ExtraProperties, TableBuilder, TableOptions};
-    use crate::tree::epochs::EpochMap;
+    use tamis_base::epochs::EpochMap;
+    use tamis_base::key::{KeyEnd, Kind};
+    use tamis_files::table::{ExtraProperties, TableBuilder, TableOptions};
 
     const KEY: &[u8] = b"key";
 

@@ -5,10 +5,10 @@
 
 use std::sync::{Arc, OnceLock};
 
+use tamis_files::table::{PinnedValue, Table};
 use tamis_filter::{Filter, FilterError};
 
 use crate::error::StorageError;
-use crate::table::{PinnedValue, Table};
 
 /// Why a filter could not be used.
 #[derive(Debug, thiserror::Error)]

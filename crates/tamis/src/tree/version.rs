@@ -13,12 +13,13 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::collections::HashSet;
-use crate::ids::{BlobFileId, RunId, TableId};
-use crate::key::{Cover, SeqNo, prefix_of};
+use tamis_base::collections::HashSet;
+use tamis_base::ids::{BlobFileId, RunId, TableId};
+use tamis_base::key::{Cover, SeqNo, prefix_of};
+use tamis_files::tree::state::KeyspaceState;
+
 use crate::tree::blobs::OpenBlob;
 use crate::tree::open_table::OpenTable;
-use crate::tree::state::KeyspaceState;
 
 /// One sorted run of a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -207,7 +208,7 @@ impl Version {
 }
 
 fn largest_prefix(table: &OpenTable) -> u64 {
-    use crate::key::KeyEnd::*;
+    use tamis_base::key::KeyEnd::*;
     match &table.meta.largest {
         Included(key) | Excluded(key) => prefix_of(key),
         Unbounded => u64::MAX,

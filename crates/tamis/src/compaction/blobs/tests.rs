@@ -1,12 +1,13 @@
 //! References that are wrong although the blocks that hold them are sound.
 
+use tamis_base::key::Kind;
+use tamis_files::table::{CursorOptions, ReaderConfig, Table, TableCursor};
+use tamis_files::tree::files::table_path;
+
 use super::*;
 use crate::fuzzing::reseal;
 use crate::io::{FileSystem, MemFs, Usage, read_file};
-use crate::key::Kind;
 use crate::options::CompactionChoice;
-use crate::table::{CursorOptions, ReaderConfig, Table, TableCursor};
-use crate::tree::files::table_path;
 use crate::{Db, KeyspaceOptions, Options};
 
 const DIR: &str = "db";

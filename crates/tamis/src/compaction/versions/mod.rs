@@ -42,11 +42,12 @@
 #[cfg(test)]
 mod tests;
 
+use tamis_base::key::{Kind, MAX_SEQNO, MAX_VALUE_BYTES, SeqNo};
+use tamis_files::table::PinnedValue;
+use tamis_files::tree::tombstones::Tombstones;
+
 use crate::error::StorageError;
-use crate::key::{Kind, MAX_SEQNO, MAX_VALUE_BYTES, SeqNo};
 use crate::operators::{CompactionFilter, Decision, MergeOperator, merge, partial_merge};
-use crate::table::PinnedValue;
-use crate::tree::tombstones::Tombstones;
 
 /// Operands folded into one while their base is not known.
 const GROUP_OPERANDS: usize = 1024;

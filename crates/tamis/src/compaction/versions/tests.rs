@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use tamis_files::tree::tombstones::RangeTombstone;
 
 use super::*;
 use crate::compaction::blobs::BlobInputs;
 use crate::operators::{MergeError, Names, Operators};
-use crate::tree::tombstones::RangeTombstone;
 
 const KEY: &[u8] = b"key";
 

@@ -2,10 +2,11 @@
 
 use std::time::Instant;
 
+use tamis_base::ids::KeyspaceId;
+
 use crate::batch::WriteBatch;
 use crate::db::counters::WriteCost;
 use crate::db::inner::DbInner;
-use crate::ids::KeyspaceId;
 use crate::observe::Explained;
 use crate::observe::latency::Operation;
 use crate::sync;

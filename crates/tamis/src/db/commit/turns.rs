@@ -20,7 +20,7 @@ use loom::sync::atomic::{AtomicBool, AtomicU64};
 #[cfg(not(all(test, loom)))]
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-use crate::key::SeqNo;
+use tamis_base::key::SeqNo;
 
 /// The most batches in flight.
 const PLACES: usize = if cfg!(all(test, loom)) { 2 } else { 256 };

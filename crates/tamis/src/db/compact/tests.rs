@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use tamis_base::key::{Kind, MAX_SEQNO};
+use tamis_files::table::CursorOptions;
+use tamis_files::tree::tombstones::{RangeTombstone, Tombstones};
 use tamis_testkit::FaultyFs;
 
-use crate::key::{Kind, MAX_SEQNO};
 use crate::read::merge::{MergeCursor, Tables};
-use crate::table::CursorOptions;
-use crate::tree::tombstones::{RangeTombstone, Tombstones};
 use crate::tree::version::Version;
 use crate::{Db, KeyspaceOptions, Options, Snapshot};
 

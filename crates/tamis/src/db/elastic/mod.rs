@@ -28,7 +28,6 @@ mod save;
 mod share;
 mod worker;
 
-use crate::collections::{HashMap, HashSet};
 use crate::sync::thread::JoinHandle;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use std::path::Path;
@@ -38,27 +37,31 @@ use std::time::Duration;
 
 use crate::clock::{Clock, SystemClock};
 use crate::db::inner::DbInner;
-use crate::db::read_memory::Divider;
-use crate::hotness::{
-    Hotness, HotnessConfig, Manager, Origin, Sampler, SegmentId, Segments, TableSpec, decode_hotness,
-};
-use crate::ids::TableId;
-use crate::key::BorderKey;
 use crate::memory::Membership;
 use crate::options::Options;
 use crate::read::AllReads;
 use crate::read::View;
-use crate::table::Table;
-use crate::table::cache::BlockCache;
-use crate::table::{ElasticFilter, Retired, retire};
+use crate::sampling::Sampler;
 use crate::tree::open_table::{OpenTable, TableFilter};
 use crate::tree::version::{Run, Version};
 
 pub use report::{ElasticStats, SegmentStats};
 use save::Saved;
+use tamis_base::collections::{HashMap, HashSet};
+use tamis_base::ids::TableId;
+use tamis_base::key::BorderKey;
+use tamis_files::table::cache::{BlockCache, Resizing};
+use tamis_files::table::{ElasticFilter, Retired, Table, retire};
+use tamis_policy::hotness::{
+    Hotness, HotnessConfig, Manager, Origin, SegmentId, Segments, TableSpec, decode_hotness,
+};
+use tamis_policy::memory::division::Divider;
 
 /// The part of the budget that units which nobody finds any more may take.
 const SLACK: u64 = 64;
+
+/// A cache that may grow is made for at least this many blocks.
+const LEAST_BLOCKS: u64 = 64;
 
 /// State shared by all elastic filters of one database.
 #[derive(Debug)]
@@ -122,6 +125,12 @@ struct Known {
     table: Arc<Table>,
 }
 
+/// Creates an empty block cache of this capacity that can be resized as the divider says.
+fn cache_of(divider: &Divider, capacity: u64, block_bytes: u64) -> BlockCache {
+    let resizing = Resizing { least_bytes: divider.planned_least(), step_bytes: divider.step_bytes() };
+    BlockCache::with_ghost(capacity, block_bytes, resizing)
+}
+
 impl Elastic {
     /// Creates the filters of the database in `dir` as the options say, and the block cache, which may share its limit with the
     /// units, and with other databases.
@@ -136,13 +145,16 @@ impl Elastic {
             (Some(membership), _) => {
                 let (share, step) = membership.share();
                 let divider = Divider::of_share(share, step);
-                let cache = divider.cache_of_share(block_bytes);
+                // One created without capacity could not grow.
+                let most = divider.split().cache.max(LEAST_BLOCKS * block_bytes.max(1));
+                let cache = cache_of(&divider, most, block_bytes);
+                cache.set_capacity(divider.split().cache);
                 Some((divider, cache))
             }
             (None, 0) => None,
             (None, total) => {
                 let divider = Divider::new(total, total / 2);
-                let cache = divider.cache(block_bytes);
+                let cache = cache_of(&divider, divider.split().cache, block_bytes);
                 Some((divider, cache))
             }
         };

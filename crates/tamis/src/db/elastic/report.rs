@@ -2,10 +2,11 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use tamis_base::key::KeyEnd;
+use tamis_files::table::UnitDirectory;
+
 use super::{Elastic, elastic};
 use crate::db::inner::State;
-use crate::key::KeyEnd;
-use crate::table::UnitDirectory;
 
 /// The elastic filters of a database. A "get" is one point lookup in any keyspace; gets are the logical clock. Sizes are in
 /// bytes.
@@ -75,10 +76,10 @@ pub struct SegmentStats {
     /// The segment's number within the table.
     pub segment: usize,
     /// Its smallest key.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::bytes"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub smallest: Vec<u8>,
     /// Its end: the next segment's smallest key, or the table's largest key (empty if unbounded).
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::bytes"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub end: Vec<u8>,
     /// The number of its keys.
     pub keys: u64,

@@ -16,11 +16,12 @@
 //! The hotness is encoded under the elastic filters' own lock, before `state` is taken for the edit. A table that goes in between
 //! does no harm: the hotness of unknown tables is ignored.
 
+use tamis_base::ids::TableId;
+use tamis_files::tree::edit::VersionEdit;
+
 use super::{Elastic, Inner};
 use crate::db::inner::{DbInner, State};
-use crate::ids::TableId;
 use crate::read::Memtables;
-use crate::tree::edit::VersionEdit;
 
 /// How long the hotness is kept from the manifest at most, in seconds of the clock, while there are gets. It takes a byte or two per
 /// segment.

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use tamis_base::ids::TableId;
+use tamis_files::table::{Retired, retire};
+use tamis_policy::hotness::{Adjustment, Load, Outcome, Sample, SegmentId, Unload};
+use tamis_policy::memory::Ghosts;
+use tamis_policy::memory::division::Split;
+
 use super::{Elastic, Inner, Known, Shared, Worker};
-use crate::db::read_memory::Split;
 use crate::error::OptionsError;
-use crate::hotness::{Adjustment, Load, Outcome, Sample, SegmentId, Unload};
-use crate::ids::TableId;
 use crate::sync::{self, Mutex, thread};
-use crate::table::{Retired, retire};
 
 /// The pause between turns while there is work: samples that arrive meanwhile are batched.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -240,7 +242,13 @@ impl Elastic {
     fn divide(&self, shared: &Shared) {
         let mut divider = shared.divider.lock();
         let marginal = self.inner().manager.marginal(divider.step_bytes());
-        let ghost = shared.cache.ghost_report().expect("the cache was made for this");
+        let report = shared.cache.ghost_report().expect("the cache was made for this");
+        let ghost = Ghosts {
+            ghost_hits: report.ghost_hits,
+            evicted_bytes: report.evicted_bytes,
+            sampling: report.sampling,
+            step_bytes: report.step_bytes,
+        };
         let gets = shared.counters.read().gets;
         if let Some(split) = divider.turn(gets, ghost, marginal) {
             self.apply(shared, split);

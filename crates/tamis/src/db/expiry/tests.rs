@@ -4,15 +4,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tamis_base::meta::TableMeta;
+use tamis_policy::compaction::plan::{OutputRun, PlanInput, Work};
+use tamis_policy::compaction::policy::{CompactionPolicy, Pressure, Promise};
+use tamis_policy::compaction::shape::{KeyRange, Shape, Spot};
+
 use super::*;
 use crate::clock::{Clock, ManualClock};
-use crate::compaction::plan::{OutputRun, PlanInput, Work};
-use crate::compaction::policy::{CompactionPolicy, Pressure, Promise};
-use crate::compaction::shape::{KeyRange, Shape, Spot};
 use crate::compaction::writer::MergeOutput;
 use crate::db::reshape::Shaping;
 use crate::io::{FileSystem, MemFs};
-use crate::tree::meta::TableMeta;
 use crate::{Db, Keyspace, Options};
 
 const START: u64 = 1_700_000_000;
@@ -71,7 +72,7 @@ fn run(db: &Db, plan: &Plan) {
 fn plan(db: &Db, runs: &[usize], work: Work) -> Plan {
     let shape = shape(db);
     let runs = || runs.iter().map(|&run| &shape.runs(0)[run]);
-    let input = |run: &crate::compaction::shape::RunShape| PlanInput {
+    let input = |run: &tamis_policy::compaction::shape::RunShape| PlanInput {
         level: 0,
         run: run.id,
         tables: run.tables.iter().map(TableShape::id).collect(),

@@ -2,22 +2,22 @@
 
 use std::sync::Arc;
 
+use tamis_base::collections::HashMap;
+use tamis_base::ids::{KeyspaceId, LogId};
+use tamis_base::key::SeqNo;
+use tamis_files::tree::files::{FileKind, log_path, parse};
+use tamis_files::tree::state::ManifestState;
+use tamis_files::wal::{End, LogKind, LogReader, ReadOptions};
 use tamis_filter::Digest;
 
 use crate::batch::{GroupHeader, Ops};
-use crate::collections::HashMap;
 use crate::db::catalogue::Directory;
 use crate::db::changes::first_write;
 use crate::db::commit::insert;
 use crate::db::inner::{DbInner, KeyspaceInner};
 use crate::error::{OpenError, StorageError};
-use crate::ids::{KeyspaceId, LogId};
 use crate::io::Access;
-use crate::key::SeqNo;
 use crate::read::{MemtableSlot, Memtables};
-use crate::tree::files::{FileKind, log_path, parse};
-use crate::tree::state::ManifestState;
-use crate::wal::{End, LogKind, LogReader, ReadOptions};
 
 /// The most bytes of records that are held back until they are published.
 const MOST_HELD: usize = 4 << 20;

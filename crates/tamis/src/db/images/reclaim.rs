@@ -2,10 +2,11 @@
 
 use std::cmp::Reverse;
 
+use tamis_base::collections::HashSet;
+use tamis_base::ids::FilterFileId;
+use tamis_files::images::{Image, ImageKind, newest};
+
 use super::NewImage;
-use crate::collections::HashSet;
-use crate::ids::FilterFileId;
-use crate::images::{Image, ImageKind, newest};
 
 /// Files of a keyspace of this many bytes together are left as they are, however little of them counts.
 pub(super) const FREE_BYTES: u64 = 1 << 20;

@@ -37,24 +37,24 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::compaction::policy::Pressure;
-use crate::compaction::shape::KeyRange;
 use crate::db::history::Ingested;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::log::Current;
 use crate::error::{AdminError, ExternalTableError, WriteError};
 use crate::external::{Described, describe};
-use crate::ids::{KeyspaceId, RunId};
-use crate::key::{MAX_SEQNO, SeqNo};
 use crate::observe::events::Event;
 use crate::observe::latency::Operation;
 use crate::observe::span;
 use crate::read::{MemtableSlot, Memtables, key_range};
 use crate::sync;
-use crate::tree::edit::VersionEdit;
 
 use place::{Depth, place};
 use stage::{Staged, Staging};
+use tamis_base::ids::{KeyspaceId, RunId};
+use tamis_base::key::{MAX_SEQNO, SeqNo};
+use tamis_files::tree::edit::VersionEdit;
+use tamis_policy::compaction::policy::Pressure;
+use tamis_policy::compaction::shape::KeyRange;
 
 /// How files are ingested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ pub struct IngestReport {
     /// The bytes of all tables.
     pub bytes: u64,
     /// Files to be moved whose original name could not be removed; they were ingested all the same.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::paths"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::paths"))]
     pub left: Vec<PathBuf>,
 }
 
@@ -98,7 +98,7 @@ pub struct IngestReport {
 #[non_exhaustive]
 pub struct IngestedTable {
     /// Where it came from.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::key::serial::path"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::path"))]
     pub source: PathBuf,
     /// The keyspace that it went into.
     pub keyspace: String,

@@ -1,7 +1,8 @@
 //! Choosing where in the tree an ingested table goes.
 
-use crate::compaction::shape::{KeyRange, Shape};
-use crate::ids::RunId;
+use tamis_base::ids::RunId;
+use tamis_policy::compaction::shape::{KeyRange, Shape};
+
 use crate::options::{CompactionChoice, KeyspaceOptions};
 
 /// A place in the tree.
@@ -88,10 +89,10 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::compaction::plan::OutputRun;
-    use crate::compaction::shape::{LevelShape, RunShape, RunningJob, TableShape};
-    use crate::key::KeyEnd;
-    use crate::tree::edit::tests::table;
+    use crate::tree::tests::table;
+    use tamis_base::key::KeyEnd;
+    use tamis_policy::compaction::plan::OutputRun;
+    use tamis_policy::compaction::shape::{LevelShape, RunShape, RunningJob, TableShape};
 
     fn range(from: &str, to: &str) -> KeyRange {
         KeyRange { smallest: from.as_bytes().into(), largest: KeyEnd::Included(to.as_bytes().into()) }

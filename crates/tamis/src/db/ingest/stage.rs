@@ -4,15 +4,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tamis_base::ids::TableId;
+use tamis_files::tree::files::table_path;
+use tamis_files::tree::tombstones::EXTERNAL_TOMBSTONE_SEQ;
+
 use crate::db::inner::DbInner;
 use crate::db::verify::{VerifyReport, check_table};
 use crate::error::{AdminError, ExternalTableError, StorageError};
 use crate::external::{Described, describe};
-use crate::ids::TableId;
 use crate::io::{Access, FileSystem, Usage};
-use crate::tree::files::table_path;
 use crate::tree::open_table::OpenTable;
-use crate::tree::tombstones::EXTERNAL_TOMBSTONE_SEQ;
 
 /// The number of bytes copied at once.
 const COPY_BYTES: u64 = 1 << 20;

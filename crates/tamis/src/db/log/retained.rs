@@ -22,10 +22,11 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
+use tamis_base::ids::LogId;
+use tamis_base::key::SeqNo;
+
 use super::{ClosedLog, Log, LogFiles};
 use crate::error::StorageError;
-use crate::ids::LogId;
-use crate::key::SeqNo;
 use crate::options::Options;
 
 /// The part of the changes that one log holds.

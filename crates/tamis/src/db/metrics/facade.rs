@@ -5,8 +5,8 @@
 //! also works only when called.
 
 use ::metrics::{Key, KeyName, Label, Level, Metadata, SharedString, Unit, with_recorder};
+use tamis_base::collections::HashMap;
 
-use crate::collections::HashMap;
 use crate::db::Db;
 use crate::db::metrics::{MetricKind, Value, visit};
 use crate::db::stats::Stats;

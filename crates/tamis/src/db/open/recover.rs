@@ -2,10 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
+use tamis_base::collections::{HashMap, HashSet};
+use tamis_base::ids::{KeyspaceId, LogId};
+use tamis_base::key::SeqNo;
+use tamis_files::tree::edit::VersionEdit;
+use tamis_files::tree::files::{FileKind, log_path, manifest_path, name_of, parse};
+use tamis_files::tree::state::ManifestState;
+use tamis_files::wal::End;
 use tamis_filter::Digest;
 
 use super::check_last_seq;
-use crate::collections::{HashMap, HashSet};
 use crate::db::begin::{Flushed, NotBegun, Pending};
 use crate::db::changes::first_write;
 use crate::db::commit::insert;
@@ -14,15 +20,9 @@ use crate::db::inner::{DbInner, KeyspaceInner};
 use crate::db::replay::{ReplayOptions, Replayed, replay};
 use crate::db::salvage::{self, Salvage, SalvageReport};
 use crate::error::{OpenError, StorageError, WriteError};
-use crate::ids::{KeyspaceId, LogId};
 use crate::io::FileSystem;
-use crate::key::SeqNo;
 use crate::observe::span;
 use crate::read::{MemtableSlot, Memtables};
-use crate::tree::edit::VersionEdit;
-use crate::tree::files::{FileKind, log_path, manifest_path, name_of, parse};
-use crate::tree::state::ManifestState;
-use crate::wal::End;
 
 /// Replays the logs into memtables; a writable database then flushes them and starts its own log, in one step, so that a
 /// crash during recovery changes nothing. On a full disk that step is left for later.

@@ -1,11 +1,12 @@
 //! Directories that no engine wrote: whatever they contain, opening returns a database or an error.
 
+use tamis_files::tree::edit::{Ages, VersionEdit};
+use tamis_files::tree::manifest::set_current;
+use tamis_files::tree::times::Sample;
+
 use super::*;
 use crate::Db;
 use crate::io::{MemFs, Usage};
-use crate::tree::edit::{Ages, VersionEdit};
-use crate::tree::manifest::set_current;
-use crate::tree::times::Sample;
 
 fn options(fs: &MemFs) -> Options {
     let mut options = Options { file_system: Some(Arc::new(fs.clone())), ..Options::default() };

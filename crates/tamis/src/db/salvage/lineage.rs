@@ -18,10 +18,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tamis_base::ids::TableId;
+use tamis_base::key::KeyBytes;
+use tamis_base::meta::TableMeta;
+
 use super::survey::{Described, Tables};
-use crate::ids::TableId;
-use crate::key::KeyBytes;
-use crate::tree::meta::TableMeta;
 
 /// The facts that a decision is based on.
 pub(super) struct Facts<'a, E> {

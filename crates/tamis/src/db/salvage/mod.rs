@@ -34,29 +34,30 @@ mod tree;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use crate::blob::BlobFile;
-use crate::collections::{HashMap, HashSet};
 use crate::db::foreign::{self, Place};
 use crate::db::open::{file_system, locked};
 use crate::db::replay::{ReplayOptions, replay};
 use crate::error::{OpenError, StorageError};
-use crate::ids::{BlobFileId, KeyspaceId, LogId, TableId};
 use crate::io::FileSystem;
-use crate::key::SeqNo;
 use crate::options::Options;
-use crate::table::ReaderConfig;
-use crate::tree::edit::VersionEdit;
-use crate::tree::files::{
-    FileKind, blob_path, current_path, filter_path, lock_path, log_path, manifest_name, manifest_path,
-    name_of, options_path, table_path,
-};
-use crate::tree::manifest::{LoadedManifest, is_damage};
-use crate::tree::meta::TableMeta;
-use crate::tree::state::ManifestState;
-use crate::wal::End;
 
 pub use report::{SalvageReport, SalvagedKeyspace, SalvagedLog, SalvagedTable, TableFate};
 use survey::{Base, Described, Files, LogScan, find_base, scan_log};
+use tamis_base::collections::{HashMap, HashSet};
+use tamis_base::ids::{BlobFileId, KeyspaceId, LogId, TableId};
+use tamis_base::key::SeqNo;
+use tamis_base::meta::TableMeta;
+use tamis_files::blob::BlobFile;
+use tamis_files::error::is_lasting;
+use tamis_files::table::ReaderConfig;
+use tamis_files::tree::edit::VersionEdit;
+use tamis_files::tree::files::{
+    FileKind, blob_path, current_path, filter_path, lock_path, log_path, manifest_name, manifest_path,
+    name_of, options_path, table_path,
+};
+use tamis_files::tree::manifest::{LoadedManifest, is_damage};
+use tamis_files::tree::state::ManifestState;
+use tamis_files::wal::End;
 
 /// A salvage plan.
 #[derive(Debug)]
@@ -209,7 +210,7 @@ impl Work<'_> {
             match BlobFile::open(self.fs, &path, Some(id), &ReaderConfig::for_a_look()) {
                 Ok(file) if bytes <= file.data_bytes() => {}
                 Ok(_) => return Ok(Some(format!("blob file {id} is not the one that it refers to"))),
-                Err(why) if why.is_lasting() => {
+                Err(why) if is_lasting(&why) => {
                     return Ok(Some(format!("blob file {id}, which it refers to, cannot be read: {why}")));
                 }
                 Err(why) => return Err(why),

@@ -3,19 +3,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tamis_base::collections::{HashMap, HashSet};
+use tamis_base::ids::{DEFAULT_KEYSPACE, KeyspaceId, LogId, TableId};
+use tamis_base::key::SeqNo;
+use tamis_files::tree::edit::VersionEdit;
+use tamis_files::tree::files::table_path;
+use tamis_files::tree::state::ManifestState;
+
 use super::lineage::{Facts, decide};
 use super::survey::{Base, LogScan, Tables, examine};
 use super::tree::place;
 use super::{Salvage, SalvageReport, TableFate, Work};
-use crate::collections::{HashMap, HashSet};
 use crate::db::open::DEFAULT_NAME;
 use crate::error::{OpenError, StorageError};
-use crate::ids::{DEFAULT_KEYSPACE, KeyspaceId, LogId, TableId};
-use crate::key::SeqNo;
 use crate::options::KeyspaceOptions;
-use crate::tree::edit::VersionEdit;
-use crate::tree::files::table_path;
-use crate::tree::state::ManifestState;
 
 /// No database has this many keyspaces.
 const MOST_KEYSPACES: KeyspaceId = KeyspaceId::MAX / 4;
@@ -239,7 +240,7 @@ impl Work<'_> {
     fn is_merged(
         &self,
         keyspace: KeyspaceId,
-        meta: &crate::tree::meta::TableMeta,
+        meta: &tamis_base::meta::TableMeta,
         fates: &BTreeMap<TableId, (KeyspaceId, TableFate, String)>,
     ) -> bool {
         fates.iter().any(|(id, (of, fate, _))| {

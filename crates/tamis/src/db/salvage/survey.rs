@@ -4,21 +4,22 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::codec::Decoder;
-use crate::collections::HashMap;
+use tamis_base::collections::HashMap;
+use tamis_base::epochs::{EpochMap, EpochSegment};
+use tamis_base::ids::{BlobFileId, FilterFileId, KeyspaceId, LogId, TableId};
+use tamis_base::key::{KeyBytes, KeyEnd, MAX_SEQNO, SeqNo};
+use tamis_base::meta::{TableExtra, TableMeta};
+use tamis_files::codec::Decoder;
+use tamis_files::table::{Origin, ReaderConfig, Table};
+use tamis_files::tree::edit::{NUMBER_LIMIT, VersionEdit};
+use tamis_files::tree::files::{FileKind, current_path, log_path, manifest_name, parse, table_path};
+use tamis_files::tree::manifest::{LoadedManifest, Manifest, is_damage, read_current};
+use tamis_files::tree::tombstones::Tombstones;
+
 use crate::db::open::check_state;
 use crate::db::replay::{ReplayOptions, Replayed, replay};
 use crate::error::{OpenError, StorageError};
-use crate::ids::{BlobFileId, FilterFileId, KeyspaceId, LogId, TableId};
 use crate::io::FileSystem;
-use crate::key::{KeyBytes, KeyEnd, MAX_SEQNO, SeqNo};
-use crate::table::{Origin, ReaderConfig, Table};
-use crate::tree::edit::{NUMBER_LIMIT, VersionEdit};
-use crate::tree::epochs::{EpochMap, EpochSegment};
-use crate::tree::files::{FileKind, current_path, log_path, manifest_name, parse, table_path};
-use crate::tree::manifest::{LoadedManifest, Manifest, is_damage, read_current};
-use crate::tree::meta::{TableExtra, TableMeta};
-use crate::tree::tombstones::Tombstones;
 
 /// The files that a salvage examines, by number, ascending.
 #[derive(Debug, Default)]

@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
+use tamis_base::epochs::{EpochMap, EpochSegment};
+use tamis_base::key::{KeyEnd, Kind};
+use tamis_files::table::{ExtraProperties, Merged, Origin, TableBuilder, TableOptions};
+use tamis_filter::Digest;
+
+use crate::tree::tests::table;
+
 use super::tree::place;
 use super::*;
 use crate::Db;
 use crate::io::{FileSystem, MemFs, Usage};
-use crate::key::{KeyEnd, Kind};
 use crate::options::KeyspaceOptions;
-use crate::table::{ExtraProperties, Merged, Origin, TableBuilder, TableOptions};
-use crate::tree::edit::tests::table;
-use crate::tree::epochs::{EpochMap, EpochSegment};
-use tamis_filter::Digest;
 
 fn options(fs: &MemFs) -> Options {
     Options { file_system: Some(Arc::new(fs.clone())), ..Options::default() }
@@ -19,7 +21,7 @@ fn options(fs: &MemFs) -> Options {
 
 /// Writes table `id` with one entry and the given description.
 fn write(fs: &MemFs, id: TableId, key: &str, epochs: (u64, u64), origin: Origin) {
-    use crate::codec::Encode;
+    use tamis_files::codec::Encode;
     let dir = Path::new("db");
     fs.create_dir_all(dir).unwrap();
     let path = table_path(dir, id);

@@ -4,10 +4,11 @@
 //! overlap, so they form a run. The tree therefore has as many runs as the most tables that cover any one key. Leveled policies
 //! get one level per height, from the last level up, with the remainder in level 0; all other policies get everything in level 0.
 
-use crate::ids::{KeyspaceId, RunId, TableId};
+use tamis_base::ids::{KeyspaceId, RunId, TableId};
+use tamis_base::meta::TableMeta;
+use tamis_files::tree::edit::VersionEdit;
+
 use crate::options::{CompactionChoice, KeyspaceOptions};
-use crate::tree::edit::VersionEdit;
-use crate::tree::meta::TableMeta;
 
 use super::lineage::is_newer;
 

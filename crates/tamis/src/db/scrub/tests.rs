@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::time::Instant;
 
+use tamis_files::tree::files::table_path;
 use tamis_testkit::{CrashMode, FaultyFs};
 
 use crate::io::{FileSystem, MemFs, Usage, read_file};
 use crate::{Db, Options, WriteError};
 
 use super::*;
-use crate::tree::files::table_path;
 
 const DIR: &str = "db";
 

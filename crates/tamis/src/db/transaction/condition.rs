@@ -17,13 +17,13 @@
 use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
+use tamis_base::key::SeqNo;
 
 use crate::batch::WriteBatch;
 use crate::db::inner::DbInner;
 use crate::db::transaction::bugs::Bug;
 use crate::db::transaction::footprint::{Part, met_by};
 use crate::error::{TransactionError, WriteError};
-use crate::key::SeqNo;
 
 /// See the module documentation.
 #[derive(Debug)]

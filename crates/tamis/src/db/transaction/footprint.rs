@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+use tamis_base::key::{KeyEnd, MAX_SEQNO, RangeTombstone, SeqNo};
 use tamis_filter::Digest;
+use tamis_policy::compaction::shape::KeyRange;
 
 use crate::batch::{BatchOp, WriteBatch};
-use crate::compaction::shape::KeyRange;
 use crate::db::inner::KeyspaceInner;
-use crate::key::{KeyEnd, MAX_SEQNO, RangeTombstone, SeqNo};
 use crate::memtable::Memtable;
 use crate::read::pending::{Span, reaches};
 

@@ -431,7 +431,7 @@ impl LockTransaction {
 }
 
 /// Returns the exclusive locks that the writes of a batch need.
-pub(super) fn targets_of(batch: &[u8]) -> Option<Vec<(crate::ids::KeyspaceId, Target)>> {
+pub(super) fn targets_of(batch: &[u8]) -> Option<Vec<(tamis_base::ids::KeyspaceId, Target)>> {
     use crate::batch::{BatchOp, Ops};
     let target = |op: BatchOp<'_>| match op {
         BatchOp::Put { keyspace, key, .. }

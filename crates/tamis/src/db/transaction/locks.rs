@@ -36,9 +36,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
+use tamis_base::ids::KeyspaceId;
 
 use crate::error::WaitsFor;
-use crate::ids::KeyspaceId;
 use crate::interrupt;
 use crate::read::pending::{Span, reaches};
 use crate::sync::{self, Condvar, Mutex};

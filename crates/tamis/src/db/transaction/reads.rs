@@ -6,13 +6,13 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+use tamis_base::collections::HashMap;
+use tamis_base::key::SeqNo;
 use tamis_filter::Digest;
 
-use crate::collections::HashMap;
 use crate::db::inner::KeyspaceInner;
 use crate::db::transaction::bugs::{Bug, Bugs};
 use crate::db::transaction::footprint::{Part, Point};
-use crate::key::SeqNo;
 use crate::read::pending::Span;
 use crate::read::{Bounds, RangeRead};
 

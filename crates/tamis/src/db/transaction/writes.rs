@@ -4,6 +4,8 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+use tamis_base::ids::KeyspaceId;
+use tamis_base::key::SeqNo;
 use tamis_filter::Digest;
 
 use crate::batch::{WriteBatch, check_key, check_value, normalize_range};
@@ -12,8 +14,6 @@ use crate::db::inner::KeyspaceInner;
 use crate::db::transaction::footprint::{Point, Points, Ranges};
 use crate::db::transaction::savepoint::{Savepoint, Savepoints};
 use crate::error::{TransactionError, WriteError};
-use crate::ids::KeyspaceId;
-use crate::key::SeqNo;
 use crate::read::pending::{Before, Pending};
 
 /// See the module documentation.

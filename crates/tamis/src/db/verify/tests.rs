@@ -3,15 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use tamis_base::epochs::EpochMap;
+use tamis_base::key::{KeyEnd, Kind};
+use tamis_base::meta::TableMeta;
+use tamis_files::table::{ElasticBuilder, ExtraProperties, ReaderConfig, TableBuilder, TableOptions};
+use tamis_files::tree::files::table_path;
 use tamis_filter::{BloomScheme, Digest, Verify};
 
 use super::*;
 use crate::io::{FileSystem, MemFs, Usage};
-use crate::key::{KeyEnd, Kind};
-use crate::table::{ElasticBuilder, ExtraProperties, ReaderConfig, TableBuilder, TableOptions};
-use crate::tree::epochs::EpochMap;
-use crate::tree::files::table_path;
-use crate::tree::meta::TableMeta;
 
 const SCHEMES: [BloomScheme; 3] =
     [BloomScheme::Rotation, BloomScheme::DoubleHashing, BloomScheme::Independent];

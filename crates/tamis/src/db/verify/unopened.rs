@@ -6,15 +6,17 @@
 
 use std::path::Path;
 
+use tamis_files::error::is_lasting;
+use tamis_files::images::ImageFile;
+use tamis_files::tree::files::{FileKind, current_path, name_of, parse};
+
 use crate::db::beside;
 use crate::db::open::{file_system, holds_data};
 use crate::db::salvage::{SalvageReport, TableFate};
 use crate::db::verify::{VerifiedKind, VerifyReport, in_words};
 use crate::error::{Error, OpenError, StorageError};
-use crate::images::ImageFile;
 use crate::io::FileSystem;
 use crate::options::{OnDamage, Options};
-use crate::tree::files::{FileKind, current_path, name_of, parse};
 
 /// See [`Db::verify_at`](crate::Db::verify_at).
 pub(crate) fn verify_at(dir: &Path, options: Options) -> Result<VerifyReport, Error> {
@@ -22,7 +24,7 @@ pub(crate) fn verify_at(dir: &Path, options: Options) -> Result<VerifyReport, Er
     let options = Options { on_damage: OnDamage::Quarantine, salvage: false, ..options };
     let why = match beside::open(dir, &options) {
         Ok(db) => return db.verify(),
-        Err(OpenError::Storage(why)) if why.is_lasting() => why,
+        Err(OpenError::Storage(why)) if is_lasting(&why) => why,
         Err(OpenError::NotFound { .. }) if holds_data(&*file_system(&options), dir)? => {
             StorageError::corrupt(&current_path(dir), None, "it is missing although there is data")
         }
@@ -38,7 +40,7 @@ pub(crate) fn verify_at(dir: &Path, options: Options) -> Result<VerifyReport, Er
             report.add_left_out(&found);
             check_filter_files(&*db.fs, dir, &mut report)?;
         }
-        Err(OpenError::Storage(more)) if more.is_lasting() => {
+        Err(OpenError::Storage(more)) if is_lasting(&more) => {
             report.problems.push(in_words(&more));
             check_filter_files(&*file_system(&options), dir, &mut report)?;
         }

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use tamis_base::key::Kind;
+
 use super::{Found, Iter, STEPS, Sampled, counted};
 use crate::error::ReadError;
-use crate::key::Kind;
 use crate::read::gaps::Jump;
 use crate::read::merge::{Head, MergeCursor};
 use crate::read::operands::{Base, Operands, Order};

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::{Bounds, Iter};
 use crate::error::ReadError;
+use crate::observe::cost::ReadCost;
 use crate::read::View;
 use crate::read::explain::{RangeExplanation, RangeSource};
-use crate::table::ReadCost;
 use crate::tree::open_table::OpenTable;
 
 impl Iter {

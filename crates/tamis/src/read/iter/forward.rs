@@ -1,15 +1,16 @@
 //! The front of an iteration: the newest visible version of each key comes first.
 
+use tamis_base::key::{Kind, MAX_SEQNO, SeqNo, prefix_of};
+
 use super::{Found, Iter, STEPS, Sampled, counted};
 use crate::error::{ReadError, StorageError};
-use crate::key::{Kind, MAX_SEQNO, SeqNo, prefix_of};
+use crate::observe::cost::ReadCost;
 use crate::operators::MergeOperator;
 use crate::read::blobs::BlobScan;
 use crate::read::gaps::Jump;
 use crate::read::merge::{Head, MergeCursor};
 use crate::read::operands::{Base, Operands, Order};
 use crate::slice::Slice;
-use crate::table::ReadCost;
 
 impl Iter {
     #[inline]

@@ -34,14 +34,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+use tamis_base::key::{MAX_SEQNO, SeqNo, prefix_of};
 
 use super::{MergeCursor, Ranked, Source, rank_of, together};
 use crate::error::StorageError;
-use crate::key::{MAX_SEQNO, SeqNo, prefix_of};
+use crate::observe::cost::ReadCost;
 use crate::read::habits::{Bounded, ReadHabits};
 use crate::read::run_cursor::{RunContext, RunCursor, Tables, Until};
 use crate::selector::RangeRuns;
-use crate::table::ReadCost;
 use crate::tree::version::Version;
 
 /// Keys requested of the first range of a merge: as many as cost little more than one.

@@ -20,11 +20,11 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+use tamis_files::table::{Coming, CursorOptions, MOST_BYTES, TouchCounts, read_coming};
 
 use super::Source;
 use crate::read::habits::ReadHabits;
 use crate::read::run_cursor::{RunContext, Tables};
-use crate::table::{Coming, CursorOptions, MOST_BYTES, TouchCounts, read_coming};
 
 /// What a merge over tables that are not mapped knows about its scan.
 #[derive(Debug)]

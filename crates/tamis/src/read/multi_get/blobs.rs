@@ -7,13 +7,14 @@
 //! Belongs to one call, and so to one thread.
 
 use smallvec::SmallVec;
+use tamis_files::blob::{BlobFile, Reference};
+use tamis_files::table::{BlockSource, BlockTouch, ReadTrace};
 
 use super::{Answers, BATCH, Batch};
-use crate::blob::{BlobFile, Reference};
 use crate::error::{ReadError, StorageError};
 use crate::io::batch::{BatchReader, Stretch};
+use crate::observe::cost::ReadCost;
 use crate::slice::Slice;
-use crate::table::{BlockSource, BlockTouch, ReadCost, ReadTrace};
 use crate::tree::open_table::OpenTable;
 
 /// A value that is in no cache.

@@ -15,12 +15,12 @@
 //! Belongs to one call, and so to one thread.
 
 use smallvec::SmallVec;
+use tamis_files::table::{BlockAt, Fetch, TouchCounts, fetch};
 
 use super::{BATCH, Batch};
 use crate::error::ReadError;
 use crate::io::batch::BatchReader;
 use crate::read::lookup::Start;
-use crate::table::{BlockAt, Fetch, TouchCounts, fetch};
 
 /// The search of one key in a round.
 #[derive(Clone, Copy, Debug)]

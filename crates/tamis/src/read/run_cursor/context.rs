@@ -5,12 +5,12 @@
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 
+use tamis_files::table::CursorOptions;
 use tamis_filter::{KeyRange, Next};
 
+use crate::observe::cost::ReadCost;
 use crate::read::View;
 use crate::read::merge::Ahead;
-use crate::table::CursorOptions;
-use crate::table::ReadCost;
 use crate::tree::open_table::OpenTable;
 
 /// The tables that the run cursors of one merge iterate over.

@@ -1,12 +1,13 @@
 //! The cost of iterators under a global filter.
 
-use crate::collections::HashSet;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tamis_base::collections::HashSet;
+
 use super::truth::{Manner, install};
 use crate::io::MemFs;
-use crate::table::ReadCost;
+use crate::observe::cost::ReadCost;
 use crate::{Db, Options};
 
 const RUNS: u64 = 12;

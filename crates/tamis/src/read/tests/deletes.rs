@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::io::MemFs;
+use crate::observe::cost::ReadCost;
 use crate::options::CompactionChoice;
-use crate::table::ReadCost;
 use crate::{Db, Options};
 
 const KEYS: u32 = 3000;

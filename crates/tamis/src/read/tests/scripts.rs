@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use tamis_base::key::{Kind, MAX_SEQNO, SeqNo};
+use tamis_files::table::CursorOptions;
+use tamis_files::tree::tombstones::{RangeTombstone, Tombstones};
 use tamis_testkit::script::{self, Case};
 
 use super::model::options;
 use super::truth::{Manner, install};
-use crate::key::{Kind, MAX_SEQNO, SeqNo};
 use crate::read::iter::Bounds;
 use crate::read::merge::{MergeCursor, Tables};
 use crate::read::{Iter, View};
-use crate::table::CursorOptions;
-use crate::tree::tombstones::{RangeTombstone, Tombstones};
 use crate::{Db, Snapshot};
 
 /// The database of a script, and its snapshots by name.

@@ -5,15 +5,15 @@ use std::ops::{Bound, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use tamis_base::key::MAX_SEQNO;
+use tamis_files::table::{CursorOptions, TableCursor};
 use tamis_filter::Digest;
 
 use crate::Db;
-use crate::key::MAX_SEQNO;
+use crate::observe::cost::ReadCost;
 use crate::read::View;
 use crate::select::{Candidate, Candidates, Probe, RunSelector, Selector};
 use crate::selector::RangeRuns;
-use crate::table::ReadCost;
-use crate::table::{CursorOptions, TableCursor};
 use crate::tree::version::Version;
 
 /// How a selector answers. All random choices follow from the seed and the probe.

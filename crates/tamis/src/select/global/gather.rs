@@ -4,14 +4,14 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
+use tamis_base::epochs::EpochMap;
+use tamis_base::ids::TableId;
+use tamis_base::key::KeyBytes;
 use tamis_filter::Digest;
 use tamis_filter::global::{Batch, Epoch, Epochs};
 
 use crate::error::StorageError;
-use crate::ids::TableId;
-use crate::key::KeyBytes;
 use crate::select::keys::{Source, for_each_key};
-use crate::tree::epochs::EpochMap;
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::Version;
 

@@ -19,10 +19,10 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
+use tamis_base::key::prefix_of;
 use tamis_filter::global::{MapChoice, Review};
 
 use super::{Directory, Grf};
-use crate::key::prefix_of;
 use crate::select::queries::{Queries, Rates};
 
 /// Reads after which a map is compared with others: those that the samples kept stand for.

@@ -30,7 +30,7 @@
 //!   paper's garbage collection, with "live versions" in place of "the oldest snapshot".
 //!
 //! # Images
-//! An image is a partition on disk, for one key range, with an epoch *until* ([`images`](crate::images)). It is saved with the
+//! An image is a partition on disk, for one key range, with an epoch *until* ([`images`](tamis_files::images)). It is saved with the
 //! `until` of [`Grf::until`]: every table of the current version, and every table to come, that has only epochs below it at some
 //! key of the range has that key in the filter. This holds because these epochs are excluded: [`Grf::missing`] ones that a
 //! table holds (those of a damaged table are among them: the last of its epochs suffices, as the table, and what it is merged
@@ -65,22 +65,22 @@
 //!   that has loaded that view (Acquire) therefore sees them.
 //! * [`Grf::alive`], [`Grf::unread`] and [`Grf::unpublished`] are leaf locks, held briefly; so is [`Grf::missing`], under [`Grf::unseen`].
 
-use crate::collections::HashSet;
 use crate::sync::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Weak};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use tamis_base::collections::HashSet;
+use tamis_base::epochs::EpochMap;
+use tamis_base::ids::TableId;
+use tamis_base::key::{KeyBytes, prefix_of};
+use tamis_base::meta::TableMeta;
 use tamis_filter::global::{Cuts, Epoch, Epochs, MapChoice, Partition};
 
 use crate::error::StorageError;
-use crate::ids::TableId;
-use crate::key::{KeyBytes, prefix_of};
 use crate::options::{KeyMapChoice, KeyspaceOptions, PrefixFilter};
 use crate::select::keys::KeysRead;
 use crate::select::{QuerySampler, Warnings};
-use crate::tree::epochs::EpochMap;
-use crate::tree::meta::TableMeta;
 use crate::tree::open_table::OpenTable;
 
 mod gather;

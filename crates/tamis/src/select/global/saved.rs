@@ -6,13 +6,13 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use arc_swap::ArcSwapOption;
+use tamis_base::key::KeyBytes;
 use tamis_filter::global::{Epoch, Epochs, MapChoice, Partition};
 
 use super::gather::Span;
 use super::mix::Chosen;
 use super::upkeep::Built;
 use super::{Cell, Directory, Grf, Spec, holds, spans_within};
-use crate::key::KeyBytes;
 use crate::options::PrefixFilter;
 use crate::sync;
 use crate::tree::open_table::{OpenTable, TableFilter};

@@ -4,17 +4,17 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+use tamis_base::key::{KeyBytes, KeyEnd, prefix_of};
+use tamis_base::meta::TableMeta;
 use tamis_filter::Digest;
 use tamis_filter::global::{Ahead, Epoch, Epochs, NO_BOUND, Partition};
 
 use super::{Cell, Directory, spans_within};
-use crate::key::{KeyBytes, KeyEnd, prefix_of};
+use crate::observe::cost::ReadCost;
 use crate::options::PrefixFilter;
 use crate::select::table_filters::{ask_filter, check_rejection, take_answer};
 use crate::select::{Candidate, Candidates, LeanKey, MAX_STEP, Probe, RunSelector};
 use crate::selector::RangeRuns;
-use crate::table::ReadCost;
-use crate::tree::meta::TableMeta;
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::{Run, Version};
 

@@ -4,12 +4,13 @@ use std::path::Path;
 
 use std::sync::Arc;
 
+use tamis_files::tree::edit::VersionEdit;
+use tamis_files::tree::files::table_path;
+use tamis_files::tree::manifest::{Manifest, set_current};
+
 use crate::fuzzing::reseal;
 use crate::io::{FileSystem, MemFs, Usage, read_file};
 use crate::options::FilterChoice;
-use crate::tree::edit::VersionEdit;
-use crate::tree::files::table_path;
-use crate::tree::manifest::{Manifest, set_current};
 use crate::{Db, KeyspaceOptions, Options};
 
 fn options(fs: &MemFs) -> Options {

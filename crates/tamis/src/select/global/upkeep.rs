@@ -6,6 +6,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use arc_swap::ArcSwapOption;
+use tamis_base::ids::TableId;
+use tamis_base::key::KeyBytes;
 use tamis_filter::global::{Batch, Epoch, Epochs, MapChoice, Partition, PartitionSpec, QueryMix};
 use tamis_filter::{Digest, FilterError};
 
@@ -14,8 +16,6 @@ use super::mix::{Chosen, Shares};
 use super::saved::Saved;
 use super::{Cell, Directory, Grf, Work, holds};
 use crate::error::StorageError;
-use crate::ids::TableId;
-use crate::key::KeyBytes;
 use crate::options::PrefixFilter;
 use crate::select::keys::Source;
 use crate::select::queries::Queries;

@@ -9,10 +9,11 @@
 use std::cmp::Ordering;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use tamis_base::key::MAX_SEQNO;
+use tamis_files::table::{CursorOptions, Damage, KeyListCursor, KeyListReader, TableCursor};
+
 use crate::error::StorageError;
-use crate::key::MAX_SEQNO;
 use crate::select::GlobalFilterStats;
-use crate::table::{CursorOptions, Damage, KeyListCursor, KeyListReader, TableCursor};
 use crate::tree::open_table::OpenTable;
 
 /// Bytes per read when scanning data.

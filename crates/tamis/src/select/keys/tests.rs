@@ -1,20 +1,20 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use tamis_base::epochs::EpochMap;
+use tamis_base::key::{KeyEnd, Kind};
+use tamis_base::meta::TableMeta;
+use tamis_files::table::cache::BlockCache;
+use tamis_files::table::{
+    ExtraProperties, GLOBAL, KEY_LIST, KeyListBuilder, ReaderConfig, TableBuilder, TableOptions,
+};
+use tamis_files::tree::files::table_path;
 use tamis_filter::Digest;
 
 use super::*;
 use crate::compaction::{FilterBuilder, NewKeys};
 use crate::io::{FileSystem, MemFs, Usage, read_file};
-use crate::key::{KeyEnd, Kind};
 use crate::options::{FilterChoice, KeyspaceOptions};
-use crate::table::cache::BlockCache;
-use crate::table::{
-    ExtraProperties, GLOBAL, KEY_LIST, KeyListBuilder, ReaderConfig, TableBuilder, TableOptions,
-};
-use crate::tree::epochs::EpochMap;
-use crate::tree::files::table_path;
-use crate::tree::meta::TableMeta;
 use crate::tree::open_table::TableFilter;
 
 /// A table of several versions of keys, some of them deletes, with a given block in place of its filter.

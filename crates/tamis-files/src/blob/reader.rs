@@ -1,0 +1,380 @@
+//! Reading a blob file: opening it, and its records.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tamis_base::ids::BlobFileId;
+use tamis_env::io::FileSystem;
+use tamis_env::io::batch::{BatchReader, Stretch};
+
+use super::format::{FOOTER_BYTES, Footer};
+use super::reference::Reference;
+use crate::error::StorageError;
+use crate::settings::{ChecksumMode, Compression};
+use crate::table::cache::{BlockCache, CacheEntry, CacheKey};
+use crate::table::frame::{self, TRAILER_BYTES};
+use crate::table::{
+    BlockSource, BlockTouch, Damage, HeapBlock, MappedFile, PinnedValue, ReadTrace, ReaderConfig, TableFile,
+    copy_from, prefetch,
+};
+
+/// In a mapped file, it is remembered that a record was verified by where it starts, to this many bytes. Shorter records, of which
+/// two may start so close to each other, are verified at each read.
+const GRAIN_BYTES: u64 = 1 << 10;
+
+/// An open blob file. The file does not change while it is open.
+#[derive(Debug)]
+pub struct BlobFile {
+    path: PathBuf,
+    mapped: Option<MappedFile>,
+    file: TableFile,
+    verify: ChecksumMode,
+    /// One bit per [`GRAIN_BYTES`]: a record that starts there matched its checksum. Empty if not mapped.
+    verified: Box<[AtomicU64]>,
+    cache: Option<Arc<BlockCache>>,
+    /// `None` also if the file is mapped.
+    reads: Option<Arc<BatchReader>>,
+    file_bytes: u64,
+    footer: Footer,
+    /// Why the file could not be opened; every read returns this error.
+    lost: Option<Box<StorageError>>,
+}
+
+impl BlobFile {
+    /// Opens blob file `id`, which must never name another file; `None`: whatever its number is. Reads the footer. Errors: a failed
+    /// system call, or damage.
+    pub fn open(
+        fs: &dyn FileSystem,
+        path: &Path,
+        id: Option<BlobFileId>,
+        config: &ReaderConfig,
+    ) -> Result<BlobFile, StorageError> {
+        let opened = config.open(fs, path)?;
+        let file_bytes = opened.len;
+        let Some(end) = file_bytes.checked_sub(FOOTER_BYTES as u64) else {
+            return Err(StorageError::corrupt(path, None, "a blob file shorter than its footer"));
+        };
+        let mut bytes = [0; FOOTER_BYTES];
+        match &opened.mapping {
+            Some(mapping) => bytes.copy_from_slice(&mapping[end as usize..]),
+            None => {
+                opened.file.read_exact_at(&mut bytes, end).map_err(|e| StorageError::io("read", path, e))?;
+            }
+        }
+        let footer =
+            Footer::decode(&bytes, end).map_err(|damage| StorageError::corrupt(path, end, damage.0))?;
+        if id.is_some_and(|id| id != footer.id) {
+            let what = format!("it says that it is blob file {}", footer.id);
+            return Err(StorageError::corrupt(path, end, what));
+        }
+        let (file, mapped) = config.keep(path, opened);
+        let grains = if mapped.is_some() { end.div_ceil(GRAIN_BYTES).div_ceil(64) } else { 0 };
+        Ok(BlobFile {
+            path: path.to_owned(),
+            reads: if mapped.is_some() { None } else { config.reads.clone() },
+            mapped,
+            file,
+            verify: config.verify,
+            verified: (0..grains).map(|_| AtomicU64::new(0)).collect(),
+            cache: config.cache.clone(),
+            file_bytes,
+            footer,
+            lost: None,
+        })
+    }
+
+    /// Creates a stand-in for a file that cannot be opened because of `why`: nothing can be read from it.
+    pub fn lost(path: &Path, id: BlobFileId, why: StorageError) -> BlobFile {
+        BlobFile {
+            path: path.to_owned(),
+            reads: None,
+            mapped: None,
+            file: TableFile::Lost,
+            verify: ChecksumMode::default(),
+            verified: Box::default(),
+            cache: None,
+            file_bytes: 0,
+            footer: Footer { id, ..Footer::default() },
+            lost: Some(Box::new(why)),
+        }
+    }
+
+    /// Why the file could not be opened, if it is [lost](Self::lost).
+    #[inline]
+    pub fn why_lost(&self) -> Option<&StorageError> {
+        self.lost.as_deref()
+    }
+
+    /// Returns the file's number.
+    #[inline]
+    pub fn id(&self) -> BlobFileId {
+        self.footer.id
+    }
+
+    /// Returns the file's path.
+    #[inline]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file's length in bytes.
+    #[inline]
+    pub fn file_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    /// Bytes of its records.
+    #[inline]
+    pub fn data_bytes(&self) -> u64 {
+        self.file_bytes.saturating_sub(FOOTER_BYTES as u64)
+    }
+
+    /// What it says about itself.
+    #[inline]
+    pub fn footer(&self) -> &Footer {
+        &self.footer
+    }
+
+    /// Memory held by the file itself.
+    #[inline]
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<BlobFile>() + size_of_val(&*self.verified)
+    }
+
+    /// Reports whether records are used from a mapping of the file.
+    #[inline]
+    pub fn is_mapped(&self) -> bool {
+        self.mapped.is_some()
+    }
+
+    /// Overlaps reads of records of this file and others; `None` if reads do not overlap.
+    #[inline]
+    pub fn overlap(&self) -> Option<&BatchReader> {
+        self.reads.as_deref()
+    }
+
+    #[cold]
+    fn damaged(&self, offset: u64, damage: Damage) -> StorageError {
+        StorageError::corrupt(&self.path, offset, damage.0)
+    }
+
+    /// The place of a record in memory, checked against the file's length.
+    fn within(&self, at: &Reference) -> Result<std::ops::Range<usize>, StorageError> {
+        if let Some(why) = &self.lost {
+            return Err(StorageError::clone(why));
+        }
+        let end = at.offset.checked_add(at.span).filter(|end| *end <= self.data_bytes());
+        let range = end.and_then(|end| Some(usize::try_from(at.offset).ok()?..usize::try_from(end).ok()?));
+        range.ok_or_else(|| self.damaged(at.offset, Damage("a record beyond the end of the blob file")))
+    }
+
+    /// Checks that a record lies in the file.
+    #[inline]
+    pub fn check_place(&self, at: &Reference) -> Result<(), StorageError> {
+        self.within(at).map(drop)
+    }
+
+    /// Fills `buf` with bytes of the file as they are.
+    #[inline]
+    pub fn read_stored(&self, buf: &mut [u8], offset: u64) -> std::io::Result<()> {
+        match &self.mapped {
+            Some(mapped) => copy_from(&mapped.mapping, buf, offset),
+            None => self.file.get()?.read_exact_at(buf, offset),
+        }
+    }
+
+    /// The stored bytes of a record in the mapping; `None` if the file is not mapped.
+    fn mapped_record(&self, at: &Reference) -> Result<Option<&[u8]>, StorageError> {
+        let range = self.within(at)?;
+        Ok(self.mapped.as_ref().map(|mapped| &mapped.mapping[range]))
+    }
+
+    /// Starts fetching the first lines of a record. Does nothing for a file that is not mapped.
+    #[inline]
+    pub fn prefetch(&self, at: &Reference) {
+        if let Ok(Some(stored)) = self.mapped_record(at) {
+            prefetch(&stored[..1]);
+            prefetch(&stored[stored.len() - 1..]);
+        }
+    }
+
+    /// Returns the value of a record, verified: without a copy if the file is mapped and the value is not compressed, otherwise
+    /// through the cache, into which it is put if `fill_cache`.
+    pub fn read<T: ReadTrace>(
+        &self,
+        at: &Reference,
+        fill_cache: bool,
+        trace: &mut T,
+    ) -> Result<PinnedValue, StorageError> {
+        let touch = |source| BlockTouch { offset: at.offset, stored_bytes: at.span, source };
+        if let Some(stored) = self.mapped_record(at)? {
+            self.verify_mapped(stored, at, trace)?;
+            let (payload, method) = frame::open(stored).map_err(|damage| self.damaged(at.offset, damage))?;
+            if method == Compression::None {
+                self.check_len(at, payload.len())?;
+                trace.blob_touched(touch(BlockSource::Mapped));
+                let mapped = self.mapped.as_ref().expect("it has mapped bytes");
+                let (start, len) = (at.offset as usize, payload.len());
+                return Ok(PinnedValue::Mapped { pin: mapped.pins.mine(), start, len });
+            }
+        }
+        if let Some(value) = self.cached(at)? {
+            trace.blob_touched(touch(BlockSource::Cache));
+            return Ok(value);
+        }
+        if let Some(stored) = self.mapped_record(at)? {
+            trace.blob_touched(touch(BlockSource::Decompressed));
+            return self.keep(at, self.decompressed(stored, at)?, fill_cache);
+        }
+        let stored = self.read_stretch(&self.stretch(at)?)?;
+        trace.blob_touched(touch(BlockSource::File { read_bytes: at.span }));
+        self.accept(at, &stored, 0, fill_cache, trace)
+    }
+
+    /// Reads a record from the file and verifies it, whether or not it was before, and the length of its value.
+    pub fn check(&self, at: &Reference) -> Result<(), StorageError> {
+        match self.mapped_record(at)? {
+            Some(stored) => {
+                self.check_record(stored, at)?;
+                let (payload, method) =
+                    frame::open(stored).map_err(|damage| self.damaged(at.offset, damage))?;
+                match method {
+                    Compression::None => self.check_len(at, payload.len()),
+                    _ => self.decompressed(stored, at).map(drop),
+                }
+            }
+            None => {
+                let stored = self.read_stretch(&self.stretch(at)?)?;
+                self.accept(at, &stored, 0, false, &mut ()).map(drop)
+            }
+        }
+    }
+
+    /// Returns the value of a record if it is in the cache.
+    pub fn cached(&self, at: &Reference) -> Result<Option<PinnedValue>, StorageError> {
+        match self.cache.as_ref().and_then(|cache| cache.get(self.cache_key(at))) {
+            Some(CacheEntry::Block(block)) => {
+                self.check_len(at, block.len)?;
+                Ok(Some(PinnedValue::Heap { bytes: block.bytes, start: block.start, len: block.len }))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The byte range of a record, for a read together with others.
+    #[inline]
+    pub fn stretch(&self, at: &Reference) -> Result<Stretch, StorageError> {
+        let len = self.within(at)?.len();
+        let file = self.file.get().map_err(|e| StorageError::io("open", &self.path, e))?;
+        Ok(Stretch { file, offset: at.offset, len })
+    }
+
+    /// Reads `span` bytes of records at `offset`, for a scan that reads ahead in a file that is not mapped.
+    #[inline]
+    pub fn piece(&self, offset: u64, span: u64) -> Result<Arc<[u8]>, StorageError> {
+        self.read_stretch(&self.stretch(&Reference { file: self.id(), offset, span, len: 0, checksum: 0 })?)
+    }
+
+    fn read_stretch(&self, stretch: &Stretch) -> Result<Arc<[u8]>, StorageError> {
+        let mut bytes = frame::zeroed(stretch.len);
+        let buffer = Arc::get_mut(&mut bytes).expect("new memory has one owner");
+        let read = stretch.file.read_exact_at(buffer, stretch.offset);
+        read.map_err(|e| StorageError::io("read", &self.path, e))?;
+        Ok(bytes)
+    }
+
+    /// Returns the value of a record that was read: its stored bytes are those of `piece` from `start` on.
+    pub fn accept<T: ReadTrace>(
+        &self,
+        at: &Reference,
+        piece: &Arc<[u8]>,
+        start: usize,
+        fill_cache: bool,
+        trace: &mut T,
+    ) -> Result<PinnedValue, StorageError> {
+        let range = start..start.saturating_add(self.within(at)?.len());
+        let stored = piece.get(range);
+        let stored =
+            stored.ok_or_else(|| self.damaged(at.offset, Damage("a record that was read in part")))?;
+        trace.checksum_verified();
+        self.check_record(stored, at)?;
+        let (payload, method) = frame::open(stored).map_err(|damage| self.damaged(at.offset, damage))?;
+        let block = match method {
+            Compression::None => {
+                self.check_len(at, payload.len())?;
+                HeapBlock { bytes: piece.clone(), start, len: payload.len() }
+            }
+            _ => self.decompressed(stored, at)?,
+        };
+        // A value in a larger piece would keep all of it in memory.
+        let whole = block.bytes.len() <= block.len + TRAILER_BYTES;
+        self.keep(at, block, fill_cache && whole)
+    }
+
+    fn keep(&self, at: &Reference, block: HeapBlock, fill_cache: bool) -> Result<PinnedValue, StorageError> {
+        if fill_cache && let Some(cache) = &self.cache {
+            cache.insert(self.cache_key(at), CacheEntry::Block(block.clone()));
+        }
+        Ok(PinnedValue::Heap { bytes: block.bytes, start: block.start, len: block.len })
+    }
+
+    fn decompressed(&self, stored: &[u8], at: &Reference) -> Result<HeapBlock, StorageError> {
+        let (payload, method) = frame::open(stored).map_err(|damage| self.damaged(at.offset, damage))?;
+        let bytes = frame::decompress(payload, method).map_err(|damage| self.damaged(at.offset, damage))?;
+        self.check_len(at, bytes.len())?;
+        let len = bytes.len();
+        Ok(HeapBlock { bytes, start: 0, len })
+    }
+
+    fn cache_key(&self, at: &Reference) -> CacheKey {
+        // Tables and blob files share their numbers. The checksum, which depends on the offset, takes its place: a reference to
+        // anything else at that offset must not find the value.
+        CacheKey { table: self.footer.id, offset: at.checksum }
+    }
+
+    /// Verifies a mapped record unless it was verified before and once is enough. The bits publish nothing (`Relaxed`), as those
+    /// of a table's blocks.
+    fn verify_mapped<T: ReadTrace>(
+        &self,
+        stored: &[u8],
+        at: &Reference,
+        trace: &mut T,
+    ) -> Result<(), StorageError> {
+        let grain = (at.offset / GRAIN_BYTES) as usize;
+        let (word, bit) = (&self.verified[grain / 64], 1 << (grain % 64));
+        let once = self.verify == ChecksumMode::Once && at.span >= GRAIN_BYTES;
+        if once && word.load(Ordering::Relaxed) & bit != 0 {
+            return self.check_sum(stored, at);
+        }
+        trace.checksum_verified();
+        self.check_record(stored, at)?;
+        if once {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Checks a record against its own checksum and the reference's.
+    fn check_record(&self, stored: &[u8], at: &Reference) -> Result<(), StorageError> {
+        frame::verify(stored, at.offset).map_err(|_| {
+            self.damaged(at.offset, Damage("the checksum of a record does not match its bytes"))
+        })?;
+        self.check_sum(stored, at)
+    }
+
+    /// Checks that a record has the checksum that the reference names.
+    fn check_sum(&self, stored: &[u8], at: &Reference) -> Result<(), StorageError> {
+        match stored.last_chunk::<8>() {
+            Some(sum) if u64::from_le_bytes(*sum) == at.checksum => Ok(()),
+            _ => Err(self.damaged(at.offset, Damage("a record other than the one that a table refers to"))),
+        }
+    }
+
+    fn check_len(&self, at: &Reference, len: usize) -> Result<(), StorageError> {
+        match len as u64 == at.len {
+            true => Ok(()),
+            false => Err(self.damaged(at.offset, Damage("a value of another length than a table says"))),
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! What a table has in place of a large value.
+
+use tamis_base::ids::BlobFileId;
+use tamis_base::key::MAX_VALUE_BYTES;
+
+use crate::codec::{Decoder, Encode};
+use crate::table::Damage;
+use crate::table::frame::TRAILER_BYTES;
+
+/// The place of a value in a blob file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reference {
+    /// The file.
+    pub file: BlobFileId,
+    /// The offset of the record in it.
+    pub offset: u64,
+    /// Bytes of the record, trailer included.
+    pub span: u64,
+    /// Bytes of the value.
+    pub len: u64,
+    /// The checksum in the record's trailer.
+    pub checksum: u64,
+}
+
+impl Reference {
+    /// Returns the bytes that a table stores.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(4 * 10 + 8);
+        for number in [self.file, self.offset, self.span, self.len] {
+            out.put_varint(number);
+        }
+        out.put_u64(self.checksum);
+        out
+    }
+
+    /// Decodes what a table stores.
+    pub fn decode(bytes: &[u8]) -> Result<Reference, Damage> {
+        const WRONG: Damage = Damage("a reference to a blob file that cannot be one");
+        let mut input = Decoder::new(bytes);
+        let mut number = || input.varint().ok_or(WRONG);
+        let (file, offset, span, len) = (number()?, number()?, number()?, number()?);
+        let checksum = input.u64().ok_or(WRONG)?;
+        let possible = input.is_empty() && span >= TRAILER_BYTES as u64 && len <= MAX_VALUE_BYTES as u64;
+        match possible {
+            true => Ok(Reference { file, offset, span, len, checksum }),
+            false => Err(WRONG),
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Blob files: what was written is read back in every way of reading, and damaged or hostile bytes are errors.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tamis_env::io::{FileSystem, MemFs, Usage};
+
+use super::*;
+use crate::error::StorageError;
+use crate::settings::{ChecksumMode, Compression};
+use crate::table::cache::BlockCache;
+use crate::table::{ReaderConfig, TouchCounts};
+
+const ID: u64 = 7;
+
+fn path() -> PathBuf {
+    Path::new("/b").join("000007.blb")
+}
+
+/// Values of many lengths, some of which compress.
+fn values() -> Vec<Vec<u8>> {
+    let noise =
+        |len: usize| (0..len).map(|i| (i as u32).wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect();
+    let mut values: Vec<Vec<u8>> = [0, 1, 30, 1023, 1024, 1025, 5000].map(noise).into();
+    values.push(b"the same words, ".repeat(200));
+    values.push(b"x".to_vec());
+    values
+}
+
+fn write(fs: &MemFs, values: &[Vec<u8>], compression: Compression) -> Vec<Reference> {
+    fs.create_dir_all(Path::new("/b")).unwrap();
+    let file = fs.create(&path(), Usage::Table).unwrap();
+    let mut writer = BlobWriter::new(file, path(), ID, compression);
+    let references = values.iter().map(|value| writer.add(value).unwrap()).collect();
+    let records = writer.bytes();
+    let length = writer.finish().unwrap();
+    assert_eq!(length, fs.file_len(&path()).unwrap());
+    assert!(length > records);
+    references
+}
+
+fn configs() -> [ReaderConfig; 4] {
+    let mapped = |verify| ReaderConfig { map: true, verify, ..ReaderConfig::default() };
+    let cache = Some(Arc::new(BlockCache::new(1 << 20, 4096)));
+    [
+        mapped(ChecksumMode::Once),
+        mapped(ChecksumMode::Always),
+        ReaderConfig { cache, ..ReaderConfig::default() },
+        ReaderConfig::default(),
+    ]
+}
+
+fn open(fs: &MemFs, config: &ReaderConfig) -> Result<BlobFile, StorageError> {
+    BlobFile::open(fs, &path(), Some(ID), config)
+}
+
+#[test]
+fn values_are_read_as_they_were_written() {
+    for compression in [Compression::None, Compression::Lz4] {
+        let (fs, values) = (MemFs::new(), values());
+        let references = write(&fs, &values, compression);
+        for config in configs() {
+            let file = open(&fs, &config).unwrap();
+            let lengths: usize = values.iter().map(Vec::len).sum();
+            assert_eq!(
+                (file.footer().records, file.footer().value_bytes),
+                (values.len() as u64, lengths as u64)
+            );
+            let mut cost = TouchCounts::default();
+            for (value, at) in values.iter().zip(&references) {
+                file.check(at).unwrap();
+                for _ in 0..2 {
+                    assert_eq!(file.read(at, true, &mut cost).unwrap()[..], value[..]);
+                }
+                assert_eq!(Reference::decode(&at.encode()), Ok(*at));
+            }
+            assert_eq!(cost.blobs, 2 * values.len() as u64);
+            // The last two of them together, from one piece.
+            let last = &references[references.len() - 2..];
+            if !file.is_mapped() {
+                let piece = file.piece(last[0].offset, last[0].span + last[1].span).unwrap();
+                for (i, at) in last.iter().enumerate() {
+                    let value =
+                        file.accept(at, &piece, (at.offset - last[0].offset) as usize, false, &mut cost);
+                    assert_eq!(value.unwrap()[..], values[values.len() - 2 + i][..]);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn large_values_and_appends_at_borders_round_trip() {
+    let sizes = [1 << 20, (1 << 20) - 1, 700_000, 3 << 20, 10, 2 << 20];
+    let values: Vec<Vec<u8>> =
+        sizes.iter().map(|&len: &usize| (0..len).map(|i| (i >> 3) as u8).collect()).collect();
+    for compression in [Compression::None, Compression::Lz4] {
+        let fs = MemFs::new();
+        let references = write(&fs, &values, compression);
+        let file = open(&fs, &configs()[0]).unwrap();
+        for (value, at) in values.iter().zip(&references) {
+            assert_eq!(file.read(at, false, &mut ()).unwrap()[..], value[..]);
+        }
+    }
+}
+
+#[test]
+fn every_flipped_byte_is_an_error_of_what_it_is_part_of() {
+    for compression in [Compression::None, Compression::Lz4] {
+        let (fs, values) = (MemFs::new(), values());
+        let references = write(&fs, &values, compression);
+        let good = tamis_env::io::read_file(&fs, &path()).unwrap();
+        for at in 0..good.len() {
+            let mut bad = good.clone();
+            bad[at] ^= 1 << (at % 8);
+            fs.create(&path(), Usage::Table).unwrap().append(&bad).unwrap();
+            for config in configs() {
+                let Ok(file) = open(&fs, &config) else { continue };
+                let results = values.iter().zip(&references).map(|(value, reference)| {
+                    let hurt = (reference.offset..reference.offset + reference.span).contains(&(at as u64));
+                    assert_eq!(file.check(reference).is_err(), hurt, "byte {at}");
+                    match file.read(reference, true, &mut ()) {
+                        Ok(read) => assert!(!hurt && read[..] == value[..], "byte {at}: a wrong value"),
+                        Err(error) => assert!(hurt && matches!(error, StorageError::Corrupt(_)), "byte {at}"),
+                    }
+                    hurt
+                });
+                assert_eq!(results.filter(|hurt| *hurt).count(), 1, "byte {at} of the footer went unnoticed");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_cut_or_another_is_refused() {
+    let fs = MemFs::new();
+    write(&fs, &values(), Compression::None);
+    let good = tamis_env::io::read_file(&fs, &path()).unwrap();
+    for len in (0..good.len()).step_by(7) {
+        fs.create(&path(), Usage::Table).unwrap().append(&good[..len]).unwrap();
+        assert!(matches!(open(&fs, &configs()[2]), Err(StorageError::Corrupt(_))), "{len} bytes");
+    }
+    fs.create(&path(), Usage::Table).unwrap().append(&good).unwrap();
+    let error = BlobFile::open(&fs, &path(), Some(ID + 1), &configs()[0]).unwrap_err();
+    assert!(error.to_string().contains("blob file 7"), "{error}");
+}
+
+#[test]
+fn references_to_what_is_not_there_are_errors() {
+    let fs = MemFs::new();
+    let references = write(&fs, &values(), Compression::Lz4);
+    let real = references[5];
+    let wrong = [
+        Reference { offset: u64::MAX, ..real },
+        Reference { span: u64::MAX, ..real },
+        Reference { offset: real.offset + 1, ..real },
+        Reference { offset: references[4].offset, ..real },
+        Reference { span: real.span - 1, ..real },
+        Reference { span: 9, ..real },
+        Reference { len: real.len + 1, ..real },
+        Reference { checksum: real.checksum ^ 1, ..real },
+        Reference { checksum: references[4].checksum, ..real },
+    ];
+    for config in configs() {
+        for at in wrong {
+            // First without a cached or verified record, then with one.
+            for _ in 0..2 {
+                let file = open(&fs, &config).unwrap();
+                assert!(file.read(&at, true, &mut ()).is_err(), "{at:?}");
+                assert!(file.check(&at).is_err(), "{at:?}");
+                file.read(&real, false, &mut ()).unwrap();
+                assert!(file.read(&at, false, &mut ()).is_err(), "{at:?}");
+            }
+        }
+    }
+    let bytes = real.encode();
+    for len in 0..bytes.len() {
+        assert!(Reference::decode(&bytes[..len]).is_err());
+    }
+    assert!(Reference::decode(&[&bytes[..], &[0]].concat()).is_err());
+    assert!(Reference::decode(&Reference { span: 8, ..real }.encode()).is_err());
+    assert!(Reference::decode(&Reference { len: 1 << 32, ..real }.encode()).is_err());
+}

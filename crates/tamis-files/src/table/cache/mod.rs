@@ -1,0 +1,341 @@
+//! The cache of uncompressed blocks and of metadata that is not pinned.
+//!
+//! Mapped, uncompressed blocks are never cached here: the operating system's page cache already holds them.
+//!
+//! Entries are spread over shards by a mix of (table, offset), not by a key's digest: one block serves many keys, and all of
+//! them must find it in the same shard. Every method may be called from any thread; a shard's lock is held for a hash table
+//! lookup, never across a read from a file.
+
+mod ghost;
+#[cfg(test)]
+mod tests;
+
+use std::any::Any;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use quick_cache::sync::Cache;
+use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
+use smallvec::SmallVec;
+use tamis_env::sync::Mutex;
+
+use crate::table::{HeapBlock, Index};
+
+pub(crate) use ghost::GhostReport;
+use ghost::{Dropped, Ghost, HOT_SHARE};
+
+/// Identifies a block: the table's number and the block's offset in its file. Table numbers are never reused, so entries of
+/// deleted tables are harmless and age out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CacheKey {
+    /// The table's number.
+    pub(crate) table: u64,
+    /// The block's offset in the file.
+    pub(crate) offset: u64,
+}
+
+/// A cached object; cheap to clone.
+#[derive(Clone, Debug)]
+pub enum CacheEntry {
+    /// A data block.
+    Block(HeapBlock),
+    /// The index of a table.
+    Index(Arc<Index>),
+    /// A filter, in the form its user stores it, and its memory in bytes.
+    Filter(Arc<dyn Any + Send + Sync>, usize),
+}
+
+impl CacheEntry {
+    fn bytes(&self) -> usize {
+        match self {
+            CacheEntry::Block(block) => block.bytes.len(),
+            CacheEntry::Index(index) => index.memory_bytes(),
+            CacheEntry::Filter(_, bytes) => *bytes,
+        }
+    }
+}
+
+/// The overhead of an entry: the cache's own slot and the allocation's header.
+const ENTRY_OVERHEAD: usize = 96;
+
+#[derive(Clone, Debug)]
+struct ByBytes;
+
+impl Weighter<CacheKey, CacheEntry> for ByBytes {
+    fn weight(&self, _: &CacheKey, entry: &CacheEntry) -> u64 {
+        (entry.bytes() + ENTRY_OVERHEAD) as u64
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Mix;
+
+impl BuildHasher for Mix {
+    type Hasher = MixHasher;
+
+    fn build_hasher(&self) -> MixHasher {
+        MixHasher(0)
+    }
+}
+
+/// Multiplies and folds each number it is given: few cycles, and all bits affect all bits.
+struct MixHasher(u64);
+
+impl Hasher for MixHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut number = [0; 8];
+            number[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_le_bytes(number));
+        }
+    }
+
+    #[inline]
+    fn write_u64(&mut self, number: u64) {
+        let product = u128::from(self.0 ^ number ^ 0x9E37_79B9_7F4A_7C15) * 0xD1B5_4A32_D192_ED03;
+        self.0 = product as u64 ^ (product >> 64) as u64;
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+type Entries = Cache<CacheKey, CacheEntry, ByBytes, Mix, Evictions>;
+
+/// A cache with a capacity in bytes; with capacity 0 it holds nothing and costs a branch.
+#[derive(Debug)]
+pub struct BlockCache {
+    entries: Option<Entries>,
+    ghost: Option<Arc<Ghost>>,
+    /// Read by insertions, so that a cache that was turned off stays empty. Nothing depends on its order relative to the
+    /// entries: see [`BlockCache::set_capacity`].
+    off: AtomicBool,
+    /// The requested capacity; only reported.
+    capacity: AtomicU64,
+    /// Held during the whole of a capacity change. Shard locks are taken under it.
+    shard: Mutex<ShardSize>,
+}
+
+/// How a cache is measured and resized while in use.
+#[derive(Clone, Copy, Debug)]
+pub struct Resizing {
+    /// The minimum capacity that it will be given, in bytes; its shards are sized for that.
+    pub least_bytes: u64,
+    /// The additional bytes that the ghost assumes when estimating the value of a larger cache.
+    pub step_bytes: u64,
+}
+
+impl BlockCache {
+    /// Creates an empty cache of `capacity` bytes. `block_bytes` is the usual size of an entry, a hint.
+    ///
+    /// A shard holds at least 4 MiB (or everything, in smaller caches), so that the index of a typical table fits into one; an
+    /// entry larger than a shard is not cached.
+    pub fn new(capacity: u64, block_bytes: u64) -> BlockCache {
+        BlockCache::build(capacity, block_bytes, capacity / SHARD_BYTES, None)
+    }
+
+    /// Creates an empty cache that estimates the value of another step ([`BlockCache::ghost_report`]), and whose shards still
+    /// hold 512 KiB each at the minimum capacity.
+    pub fn with_ghost(capacity: u64, block_bytes: u64, resizing: Resizing) -> BlockCache {
+        let shards = (capacity / SHARD_BYTES).min(resizing.least_bytes / LEAST_SHARD_BYTES);
+        BlockCache::build(capacity, block_bytes, shards, Some(Ghost::new(resizing.step_bytes, block_bytes)))
+    }
+
+    fn build(capacity: u64, block_bytes: u64, most_shards: u64, ghost: Option<Ghost>) -> BlockCache {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        // The cache rounds the number of shards up; halving first keeps shards from becoming too small.
+        let mut shards = 1u64 << most_shards.max(1).ilog2().min((cores * 4).ilog2());
+        let items = (capacity / (block_bytes + ENTRY_OVERHEAD as u64)).clamp(1, 1 << 32);
+        // With fewer items the cache itself would merge shards, and `ShardSize` would not know their size.
+        while shards > 1 && items / shards < 2 * LEAST_REMEMBERED {
+            shards /= 2;
+        }
+        let shard = ShardSize { bytes: capacity.div_ceil(shards), remembered: (items / shards / 2).max(1) };
+        let options = OptionsBuilder::new()
+            .shards(shards as usize)
+            .estimated_items_capacity(usize::try_from(shard.remembered * 2 * shards).unwrap_or(usize::MAX))
+            .ghost_allocation(0.5)
+            .hot_allocation(HOT_SHARE)
+            .weight_capacity(capacity)
+            .build()
+            .expect("all options are given");
+        let ghost = ghost.map(Arc::new);
+        let evictions = Evictions { ghost: ghost.clone() };
+        BlockCache {
+            entries: (capacity > 0).then(|| Cache::with_options(options, ByBytes, Mix, evictions)),
+            ghost,
+            off: AtomicBool::new(capacity == 0),
+            capacity: AtomicU64::new(capacity),
+            shard: Mutex::new(shard),
+        }
+    }
+
+    /// Returns the entry of `key`, if present.
+    #[inline]
+    pub fn get(&self, key: CacheKey) -> Option<CacheEntry> {
+        let found = self.entries.as_ref()?.get(&key);
+        if found.is_none()
+            && let Some(ghost) = &self.ghost
+        {
+            ghost.miss(key);
+        }
+        found
+    }
+
+    /// Reports whether `key` has an entry, without marking it as used.
+    pub(crate) fn contains(&self, key: CacheKey) -> bool {
+        self.entries.as_ref().is_some_and(|entries| entries.contains_key(&key))
+    }
+
+    /// Inserts `entry`, evicting others to make room.
+    pub fn insert(&self, key: CacheKey, entry: CacheEntry) {
+        if let Some(entries) = &self.entries
+            && !self.off.load(Relaxed)
+        {
+            let dropped = entries.insert_with_lifecycle(key, entry);
+            if let Some(ghost) = &self.ghost {
+                ghost.inserted(key, &dropped.followed);
+            }
+        }
+    }
+
+    /// Changes the capacity. Excess entries are evicted before this returns, shard by shard, under the shard's lock; so a large
+    /// cache is better shrunk in steps. The effective capacity is up to two blocks per shard below the requested one, never
+    /// above. If the request is below that, the capacity is 0 and the cache is off; an insertion in flight may then leave its
+    /// entry behind, at most two blocks per shard, until the next change.
+    ///
+    /// A cache created without capacity stays without. The number of shards does not change.
+    pub fn set_capacity(&self, bytes: u64) {
+        let Some(entries) = &self.entries else { return };
+        let mut shard = self.shard.lock();
+        let shards = entries.num_shards() as u64;
+        let before = self.capacity.swap(bytes, Relaxed);
+        let on = shard.resize(bytes / shards);
+        self.off.store(!on, Relaxed);
+        entries.set_capacity(shard.bytes * shards);
+        if !on {
+            entries.clear();
+        }
+        if let Some(ghost) = &self.ghost
+            && bytes > before
+        {
+            ghost.grown();
+        }
+    }
+
+    /// Returns the counts since creation and the estimated value of another step; `None` if the cache was not created [with a
+    /// ghost](BlockCache::with_ghost). Takes the ghost's lock briefly.
+    pub fn ghost_report(&self) -> Option<GhostReport> {
+        self.ghost.as_ref().map(|ghost| ghost.report())
+    }
+
+    /// Bytes held now, including the overhead per entry.
+    pub fn used_bytes(&self) -> u64 {
+        self.entries.as_ref().map_or(0, |entries| entries.weight())
+    }
+
+    /// The requested capacity in bytes.
+    pub fn capacity_bytes(&self) -> u64 {
+        if self.entries.is_some() { self.capacity.load(Relaxed) } else { 0 }
+    }
+}
+
+/// The minimum size of a shard in a cache of fixed size, if the cache is that large.
+const SHARD_BYTES: u64 = 4 << 20;
+
+/// The minimum size of a shard in a cache that was shrunk, so that the index of a typical table still fits into one.
+const LEAST_SHARD_BYTES: u64 = 512 << 10;
+
+/// The minimum number of evicted keys that a shard remembers, if there is more than one shard.
+const LEAST_REMEMBERED: u64 = 16;
+
+/// The size of one shard.
+///
+/// A shard remembers evicted keys, one for every two blocks of capacity, to admit them as hot if they come back. At each change
+/// the cache library scales that number with the capacity and truncates it. So a capacity that goes up and down forever would
+/// leave no memory at all, and at capacity 0 it is lost for good. Hence a shard is only given sizes at which the number is a
+/// whole one, and never 0.
+#[derive(Clone, Copy, Debug)]
+struct ShardSize {
+    bytes: u64,
+    /// The number of keys remembered beyond those held; at least one.
+    remembered: u64,
+}
+
+impl ShardSize {
+    /// Takes the largest such size that is at most `bytes`; or the smallest one, returning `false`, if all are larger.
+    fn resize(&mut self, bytes: u64) -> bool {
+        if bytes == self.bytes {
+            return true;
+        }
+        let (from, memory) = (u128::from(self.bytes), u128::from(self.remembered));
+        // A byte more than the exact size: the cache library computes with floats, and must not round to below the number. It
+        // costs a millionth of the memory per change.
+        let size_of = |remembered: u128| (remembered * from).div_ceil(memory) + 1;
+        let mut remembered = (u128::from(bytes) * memory / from).max(1);
+        if remembered > 1 && size_of(remembered) > u128::from(bytes) {
+            remembered -= 1;
+        }
+        let size = size_of(remembered);
+        // Neither exceeds the request, or the present size plus one byte.
+        (self.bytes, self.remembered) = (size as u64, remembered as u64);
+        size <= u128::from(bytes)
+    }
+}
+
+/// Collects what an operation on the cache evicts. Entries are moved out of the shard's lock to be freed: two of them; more are
+/// rare if entries have similar sizes.
+#[derive(Clone, Debug)]
+struct Evictions {
+    ghost: Option<Arc<Ghost>>,
+}
+
+#[derive(Default)]
+struct Gathered {
+    /// Only kept to be dropped with this value.
+    entries: [Option<CacheEntry>; 2],
+    followed: SmallVec<[Dropped; 4]>,
+}
+
+impl Evictions {
+    #[inline]
+    fn gather(&self, into: &mut Gathered, key: CacheKey, entry: CacheEntry, hot: bool) {
+        if let Some(ghost) = &self.ghost
+            && ghost.follows(key)
+        {
+            into.followed.push(Dropped { key, weight: ByBytes.weight(&key, &entry), hot });
+        }
+        if let Some(free) = into.entries.iter_mut().find(|place| place.is_none()) {
+            *free = Some(entry);
+        }
+    }
+}
+
+impl Lifecycle<CacheKey, CacheEntry> for Evictions {
+    type RequestState = Gathered;
+
+    #[inline]
+    fn begin_request(&self) -> Gathered {
+        Gathered::default()
+    }
+
+    #[inline]
+    fn on_evict_hot(&self, state: &mut Gathered, key: CacheKey, entry: CacheEntry) {
+        self.gather(state, key, entry, true);
+    }
+
+    #[inline]
+    fn on_evict_cold(&self, state: &mut Gathered, key: CacheKey, entry: CacheEntry) {
+        self.gather(state, key, entry, false);
+    }
+
+    /// Only called when the capacity changes; insertions process what they gathered themselves.
+    fn end_request(&self, state: Gathered) {
+        if let Some(ghost) = &self.ghost {
+            ghost.shrunk(&state.followed);
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Point lookups in a table: index, block, value. Either in one call, or in steps for many keys at once.
+
+use tamis_base::key::{Entry, SeqNo};
+use tamis_filter::Digest;
+
+use super::block::{BlockView, InBlock};
+use super::data::{BlockRef, HeapBlock, PinnedValue};
+use super::index::BlockAt;
+use super::prefetch::prefetch;
+use super::reader::Table;
+use super::trace::{BlockSource, BlockTouch, ReadTrace};
+use crate::error::StorageError;
+
+impl Table {
+    /// The first block that may hold `key`, or `None` if the table ends before it. Cost: one search of the in-memory index; no
+    /// block is touched.
+    #[inline]
+    pub fn locate<T: ReadTrace>(&self, key: &[u8], trace: &mut T) -> Result<Option<BlockAt>, StorageError> {
+        let index = self.index(trace)?;
+        trace.index_searched();
+        Ok(index.find(key).and_then(|i| index.block(i)))
+    }
+
+    /// Prefetches the lines that a lookup in the block starts with. Does nothing for a file that is not mapped.
+    #[inline]
+    pub fn prefetch_block(&self, at: BlockAt) {
+        if let Some(stored) = self.mapped_block(at) {
+            prefetch_tail(stored);
+        }
+    }
+
+    /// Returns the newest version of `key` with a sequence number of at most `snapshot`, searching from the block that
+    /// [`locate`](Self::locate) returned for the key. With `digest` (the key's) the block's hash index is used. Touches one
+    /// block, unless the key has enough newer versions to fill it.
+    #[inline]
+    pub fn get_in_block<T: ReadTrace>(
+        &self,
+        at: BlockAt,
+        key: &[u8],
+        digest: Option<Digest>,
+        snapshot: SeqNo,
+        trace: &mut T,
+    ) -> Result<Option<Entry<PinnedValue>>, StorageError> {
+        if snapshot < self.global_seq() {
+            return Ok(None);
+        }
+        let block = self.block(at, true, trace)?;
+        self.search_from(block, at, key, digest, snapshot, trace)
+    }
+
+    /// The same for a block that was [fetched](super::fetch) before, and so verified.
+    #[inline]
+    pub fn get_in_fetched<T: ReadTrace>(
+        &self,
+        (at, block, source): (BlockAt, HeapBlock, BlockSource),
+        key: &[u8],
+        digest: Option<Digest>,
+        snapshot: SeqNo,
+        trace: &mut T,
+    ) -> Result<Option<Entry<PinnedValue>>, StorageError> {
+        if snapshot < self.global_seq() {
+            return Ok(None);
+        }
+        trace.block_touched(BlockTouch { offset: at.offset, stored_bytes: at.span, source });
+        self.search_from(BlockRef::Heap(block), at, key, digest, snapshot, trace)
+    }
+
+    #[inline]
+    fn search_from<'t, T: ReadTrace>(
+        &'t self,
+        mut block: BlockRef<'t>,
+        mut at: BlockAt,
+        key: &[u8],
+        digest: Option<Digest>,
+        snapshot: SeqNo,
+        trace: &mut T,
+    ) -> Result<Option<Entry<PinnedValue>>, StorageError> {
+        loop {
+            let found = BlockView::parse(&block).and_then(|view| {
+                let (found, answer) = view.find(key, digest, snapshot)?;
+                trace.hash_index_answered(answer);
+                Ok(match found {
+                    InBlock::Here(i) => {
+                        let (kind, span) = (view.kind(i)?, view.value_span(i)?);
+                        Some(Some(Entry { seq: view.seq(i)?.max(self.global_seq()), kind, value: span }))
+                    }
+                    InBlock::Absent => Some(None),
+                    InBlock::PerhapsNext => None,
+                })
+            });
+            if let Some(found) = found.map_err(|damage| self.damaged(at.offset, damage))? {
+                return Ok(found.map(|Entry { seq, kind, value }| Entry {
+                    seq,
+                    kind,
+                    value: self.pin(&block, value),
+                }));
+            }
+            match self.block_with(at, key, snapshot, trace)? {
+                Some(next) => at = next,
+                None => return Ok(None),
+            }
+            block = self.block(at, true, trace)?;
+        }
+    }
+
+    /// Returns the block in which a search goes on that found only newer versions of `key` at the end of `block`: they may fill many
+    /// blocks, of which this reads a logarithmic number.
+    #[cold]
+    fn block_with<T: ReadTrace>(
+        &self,
+        block: BlockAt,
+        key: &[u8],
+        snapshot: SeqNo,
+        trace: &mut T,
+    ) -> Result<Option<BlockAt>, StorageError> {
+        let behind = self.index(trace)?.behind_all_of(block.index, key);
+        let (mut low, mut high) = (block.index + 1, behind);
+        // The first block whose last entry is not a newer version, or the one behind all that end with a version of `key`.
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let Some(at) = self.index(trace)?.block(middle) else { break };
+            let bytes = self.block(at, true, trace)?;
+            let all_newer = BlockView::parse(&bytes)
+                .and_then(|view| Ok(view.lower_bound(key, snapshot)? == view.len()))
+                .map_err(|damage| self.damaged(at.offset, damage))?;
+            if all_newer {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(self.index(trace)?.block(low))
+    }
+
+    /// Returns the newest version of `key` with a sequence number of at most `snapshot`. With `digest` (the key's) the block's
+    /// hash index is used.
+    #[inline]
+    pub fn get<T: ReadTrace>(
+        &self,
+        key: &[u8],
+        digest: Option<Digest>,
+        snapshot: SeqNo,
+        trace: &mut T,
+    ) -> Result<Option<Entry<PinnedValue>>, StorageError> {
+        match self.locate(key, trace)? {
+            Some(at) => self.get_in_block(at, key, digest, snapshot, trace),
+            None => Ok(None),
+        }
+    }
+}
+
+/// Prefetches the last lines of a stored block: footer, fingerprints, arrays and keys of a typical block, which would otherwise
+/// miss one after the other. They take a sixteenth of a block with values of a few hundred bytes; the processor cannot keep up
+/// with more than sixteen lines.
+#[inline]
+pub(super) fn prefetch_tail(block: &[u8]) {
+    let tail = (block.len() / 16 + 64).min(1024);
+    for line in block[block.len().saturating_sub(tail)..].chunks(64) {
+        prefetch(line);
+    }
+    // The pieces need not start at line boundaries.
+    prefetch(&block[block.len().saturating_sub(1)..]);
+}

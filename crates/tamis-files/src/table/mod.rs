@@ -1,0 +1,61 @@
+//! Table files of sorted runs: format, writing, reading.
+//!
+//! A table is an immutable file of key versions ordered by (user key ascending, sequence number descending), together with the
+//! structures to search it. `docs/table-format.md` describes the bytes; nothing outside this module knows them. Filters and
+//! range tombstones are opaque here. A [key list](key_list), which may take the place of a filter, is not, nor are the
+//! [units](units) of elastic filters.
+//!
+//! * [`TableBuilder`] writes a table.
+//! * [`Table`] opens it for point lookups, [`TableCursor`] iterates over it, [`Table::check`] examines all of it.
+//!
+//! A lookup in a mapped, uncompressed table touches few cache lines: one per level of the
+//! [index](index), the lines at the [block](block)'s end, one key and the value.
+
+mod block;
+mod block_builder;
+mod builder;
+pub mod cache;
+mod check;
+mod compare;
+mod cursor;
+mod data;
+mod files;
+mod flaw;
+mod footer;
+pub(crate) mod frame;
+mod index;
+mod key_list;
+mod lookup;
+mod origin;
+mod overlap;
+mod prefetch;
+mod properties;
+mod reader;
+mod search;
+#[cfg(test)]
+mod tests;
+mod trace;
+mod units;
+
+pub use block::{BlockView, HashAnswer, InBlock};
+pub use builder::{ExtraProperties, TableBuilder, TableOptions};
+pub use cursor::{CursorOptions, Place, TableCursor, is_beyond};
+pub use data::{HeapBlock, PinnedValue};
+pub use files::OpenFiles;
+pub(crate) use files::TableFile;
+pub use footer::Footer;
+pub use frame::Damage;
+pub use index::BlockAt;
+pub(crate) use index::Index;
+pub use key_list::{GLOBAL, KEY_LIST, KeyListBuilder, KeyListCursor, KeyListReader};
+pub use origin::{Merged, Origin};
+pub use overlap::{Coming, Fetch, MOST_BYTES, fetch, read_coming};
+pub use prefetch::prefetch;
+pub(crate) use reader::{MappedFile, copy_from};
+pub use reader::{ReaderConfig, Table};
+pub use trace::{BlockSource, BlockTouch, ReadTrace, TouchCounts};
+#[cfg(test)]
+pub(crate) use units::LoadedUnit;
+pub use units::{
+    ELASTIC, ElasticBuilder, ElasticFilter, FilterBuildError, FoundUnits, Retired, UnitDirectory, pin, retire,
+};

@@ -1,0 +1,476 @@
+//! The manifest: the log of edits that defines which tables make up the database.
+//!
+//! A manifest is a record log (`docs/log-format.md`) named `MANIFEST-<number>`, whose number is its log id. Its first record is
+//! the whole state at its creation, each later one an edit (`docs/manifest-format.md`). `CURRENT` names the manifest in force.
+//!
+//! Invariants:
+//!
+//! * `CURRENT` names a manifest whose first record is durable: [`Manifest::create`] syncs the file and the
+//!   directory before [`set_current`] may be called.
+//! * An edit is durable when [`Manifest::append`] returns. What it depends on (tables, their names) must be durable before, and
+//!   what it makes obsolete may be removed only after.
+//! * A manifest is never appended to after a restart: every opening for writing starts a new one.
+//!
+//! Threads: one owner at a time.
+
+use std::path::Path;
+
+use tamis_env::io::{Access, FileSystem, Usage, read_file};
+
+use crate::error::{FileError, StorageError};
+use crate::tree::edit::VersionEdit;
+use crate::tree::files::{self, FileKind};
+use crate::tree::state::ManifestState;
+use crate::wal::{End, LogHeader, LogKind, LogReader, LogWriter, ReadOptions};
+
+/// A manifest shorter than this is never rolled.
+const MIN_ROLL_BYTES: u64 = 1 << 20;
+
+/// A manifest is rolled when it has grown to this many times the length of its first record.
+const ROLL_FACTOR: u64 = 4;
+
+/// The maximum length of a valid `CURRENT`, in bytes.
+const MAX_CURRENT_BYTES: u64 = 64;
+
+/// The manifest in force, open for appending.
+#[derive(Debug)]
+pub struct Manifest {
+    log: LogWriter,
+    /// The length right after the first record.
+    snapshot_end: u64,
+    buf: Vec<u8>,
+}
+
+/// The contents of a manifest.
+#[derive(Debug)]
+pub struct LoadedManifest {
+    /// The manifest's number.
+    pub number: u64,
+    /// The state after all its edits.
+    pub state: ManifestState,
+    /// How the file ends: [`End::Torn`] if its last edit was incomplete, and dropped.
+    pub end: End,
+}
+
+impl Manifest {
+    /// Writes manifest `number` with `state` as its first record and makes it and its name durable. It is not in force before
+    /// [`set_current`].
+    pub fn create(
+        fs: &dyn FileSystem,
+        dir: &Path,
+        number: u64,
+        state: &ManifestState,
+    ) -> Result<Manifest, StorageError> {
+        let path = files::manifest_path(dir, number);
+        let file = fs.create(&path, Usage::Log).map_err(|e| StorageError::io("create", &path, e))?;
+        let header = LogHeader { kind: LogKind::Manifest, id: number, reused: false };
+        let mut log = LogWriter::create(file, &path, header)?;
+        let mut buf = Vec::new();
+        state.snapshot().encode(&mut buf);
+        let snapshot_end = log.append(&[&buf])?;
+        log.sync()?;
+        fs.sync_dir(dir).map_err(|e| StorageError::io("sync", dir, e))?;
+        Ok(Manifest { log, snapshot_end, buf })
+    }
+
+    /// Reads the manifest in force. `None` if there is no `CURRENT`, and thus no database.
+    ///
+    /// A torn last edit is dropped with a warning: nothing that depends on it was done. Errors: damage, with file and offset; a
+    /// newer format; edits that this library does not understand or that do not apply.
+    pub fn open(fs: &dyn FileSystem, dir: &Path) -> Result<Option<LoadedManifest>, FileError> {
+        let Some(number) = read_current(fs, dir)? else { return Ok(None) };
+        let path = files::manifest_path(dir, number);
+        let mut state = ManifestState::default();
+        // In old manifests every edit sets the epochs of all keyspaces; once is enough.
+        let mut next_epoch = None;
+        let end = read_edits(fs, &path, number, |offset, mut edit| {
+            next_epoch = next_epoch.max(edit.next_epoch.take());
+            state.apply(&edit).map_err(|what| {
+                StorageError::corrupt(&path, offset, format!("an edit does not apply: {what}"))
+            })
+        })?;
+        let epochs = VersionEdit { next_epoch, ..VersionEdit::default() };
+        state.apply(&epochs).map_err(|what| StorageError::corrupt(&path, None, what))?;
+        if let End::Torn { offset } = end {
+            log::warn!("{}: the edit at offset {offset} is incomplete and was dropped", path.display());
+        }
+        Ok(Some(LoadedManifest { number, state, end }))
+    }
+
+    /// Reads the readable part of manifest `number`: returns the state after its first edits, up to one that is damaged or does
+    /// not apply, and the error. A state without keyspaces means that not even the first edit could be read. Errors: failed
+    /// reads, except of a missing file; a newer format.
+    pub fn read_what_is_there(
+        fs: &dyn FileSystem,
+        dir: &Path,
+        number: u64,
+    ) -> Result<(LoadedManifest, Option<StorageError>), FileError> {
+        let path = files::manifest_path(dir, number);
+        let mut last = u64::MAX;
+        loop {
+            let (mut state, mut applied, mut unfit) = (ManifestState::default(), 0, false);
+            let mut next_epoch = None;
+            let read = read_edits(fs, &path, number, |offset, mut edit| {
+                if applied == last {
+                    return Err(StorageError::corrupt(&path, offset, "an edit does not apply"));
+                }
+                next_epoch = next_epoch.max(edit.next_epoch.take());
+                state.apply(&edit).map_err(|what| {
+                    unfit = true;
+                    StorageError::corrupt(&path, offset, format!("an edit does not apply: {what}"))
+                })?;
+                applied += 1;
+                Ok(())
+            });
+            if unfit {
+                // The edit was partly applied: start over without it.
+                last = applied;
+                continue;
+            }
+            let epochs = VersionEdit { next_epoch, ..VersionEdit::default() };
+            let fits = state.apply(&epochs).map_err(|what| StorageError::corrupt(&path, None, what));
+            let (end, wrong) = match (read, fits) {
+                (Ok(end), Ok(())) => (end, None),
+                (Err(FileError::Storage(error)), _) if is_damage(&error) => {
+                    (End::Clean { offset: 0 }, Some(error))
+                }
+                (Err(error), _) => return Err(error),
+                (Ok(end), Err(error)) => (end, Some(error)),
+            };
+            return Ok((LoadedManifest { state, number, end }, wrong));
+        }
+    }
+
+    /// Appends an edit and makes it durable. After a failure it is unknown whether the next opening will find the edit; every
+    /// later call returns the same error.
+    pub fn append(&mut self, edit: &VersionEdit) -> Result<(), StorageError> {
+        self.buf.clear();
+        edit.encode(&mut self.buf);
+        self.log.append(&[&self.buf])?;
+        self.log.sync()
+    }
+
+    /// Returns the length, in bytes.
+    #[expect(clippy::len_without_is_empty, reason = "a file of no bytes is none")]
+    pub fn len(&self) -> u64 {
+        self.log.len()
+    }
+
+    /// Reports whether a new manifest should replace this one because most of it is history.
+    pub fn should_roll(&self) -> bool {
+        let len = self.log.len();
+        len > MIN_ROLL_BYTES && len > ROLL_FACTOR * self.snapshot_end
+    }
+
+    /// Closes the manifest cleanly, so that damage to its last edits cannot pass for a torn end.
+    pub fn close(self) -> Result<(), StorageError> {
+        self.log.close().map(drop)
+    }
+}
+
+/// Reads the manifest in force of a database that another process may be writing to, and what is added to it since. After an error the
+/// state may be that of no moment: the reader is to be made anew.
+#[derive(Debug)]
+pub struct ManifestReader {
+    number: u64,
+    log: LogReader,
+    state: ManifestState,
+}
+
+impl ManifestReader {
+    /// Reads the manifest in force. `None` if there is no `CURRENT`. Errors: those of [`Manifest::open`].
+    pub fn open(fs: &dyn FileSystem, dir: &Path) -> Result<Option<ManifestReader>, FileError> {
+        let Some(number) = read_current(fs, dir)? else { return Ok(None) };
+        let path = files::manifest_path(dir, number);
+        let file = fs.open(&path, Access::Sequential).map_err(|e| StorageError::io("open", &path, e))?;
+        let log = LogReader::open(file, &path, LogKind::Manifest, number, ReadOptions::default())?;
+        let mut reader = ManifestReader { number, log, state: ManifestState::default() };
+        // With a look at what is behind the last edit: it may be damage.
+        if !reader.read(LogReader::next_record)? {
+            return Err(StorageError::corrupt(&path, 0, "its first record is missing").into());
+        }
+        reader.log.resume();
+        Ok(Some(reader))
+    }
+
+    /// Reads what is new; returns whether there was anything.
+    pub fn refresh(&mut self, fs: &dyn FileSystem, dir: &Path) -> Result<bool, FileError> {
+        let path = files::current_path(dir);
+        let number = read_current(fs, dir)?.ok_or_else(|| {
+            StorageError::io("read", &path, std::io::Error::from(std::io::ErrorKind::NotFound))
+        })?;
+        if number == self.number {
+            return self.read(LogReader::poll);
+        }
+        *self = ManifestReader::open(fs, dir)?.ok_or(FileError::NotFound { path: dir.to_owned() })?;
+        Ok(true)
+    }
+
+    fn read(
+        &mut self,
+        mut next: impl FnMut(&mut LogReader) -> Result<Option<crate::wal::Record<'_>>, StorageError>,
+    ) -> Result<bool, FileError> {
+        // In old manifests every edit sets the epochs of all keyspaces; once is enough.
+        let (mut any, mut next_epoch) = (false, None);
+        let path = self.log.path().to_owned();
+        while let Some(record) = next(&mut self.log)? {
+            let damaged = |what: String| StorageError::corrupt(&path, record.offset, what);
+            let mut edit = VersionEdit::decode(record.payload).map_err(|e| damaged(e.to_string()))?;
+            next_epoch = next_epoch.max(edit.next_epoch.take());
+            self.state.apply(&edit).map_err(|what| damaged(format!("an edit does not apply: {what}")))?;
+            any = true;
+        }
+        let epochs = VersionEdit { next_epoch, ..VersionEdit::default() };
+        self.state.apply(&epochs).map_err(|what| StorageError::corrupt(&path, None, what))?;
+        Ok(any)
+    }
+
+    /// The manifest's number, and where its next edit will begin. Equal ones mean equal states.
+    pub fn mark(&self) -> (u64, u64) {
+        (self.number, self.log.pos())
+    }
+
+    /// The state after all edits read.
+    pub fn state(&self) -> &ManifestState {
+        &self.state
+    }
+
+    /// Reports whether the database was closed in order.
+    pub fn is_closed(&self) -> bool {
+        matches!(self.log.end(), Some(End::Closed { .. }))
+    }
+}
+
+/// Puts manifest `number`, made by [`Manifest::create`], in force: replaces `CURRENT` atomically and durably. After an error
+/// either manifest may be in force.
+pub fn set_current(fs: &dyn FileSystem, dir: &Path, number: u64) -> Result<(), StorageError> {
+    prepare_current(fs, dir, number)?;
+    switch_current(fs, dir)
+}
+
+/// Writes the file that [`switch_current`] makes the new `CURRENT`. After an error nothing has changed.
+pub fn prepare_current(fs: &dyn FileSystem, dir: &Path, number: u64) -> Result<(), StorageError> {
+    let line = format!("{}\n", files::manifest_name(number));
+    let written = (|| {
+        let mut file = fs.create(&files::temporary_current_path(dir), Usage::Log)?;
+        file.append(line.as_bytes())?;
+        file.sync()
+    })();
+    written.map_err(|e| StorageError::io("replace", &files::current_path(dir), e))
+}
+
+/// Replaces `CURRENT` with the prepared file, durably. After an error either manifest may be in force.
+pub fn switch_current(fs: &dyn FileSystem, dir: &Path) -> Result<(), StorageError> {
+    let path = files::current_path(dir);
+    let renamed = fs.rename(&files::temporary_current_path(dir), &path).and_then(|()| fs.sync_dir(dir));
+    renamed.map_err(|e| StorageError::io("replace", &path, e))
+}
+
+/// Returns the number of the manifest in force, or `None` if there is no `CURRENT`.
+pub fn read_current(fs: &dyn FileSystem, dir: &Path) -> Result<Option<u64>, StorageError> {
+    let path = files::current_path(dir);
+    let io = |e| StorageError::io("read", &path, e);
+    if !fs.exists(&path).map_err(io)? {
+        return Ok(None);
+    }
+    let bytes = match fs.file_len(&path).map_err(io)? {
+        0..=MAX_CURRENT_BYTES => read_file(fs, &path).map_err(io)?,
+        _ => Vec::new(),
+    };
+    let name = std::str::from_utf8(&bytes).ok().and_then(|text| text.strip_suffix('\n'));
+    match name.and_then(files::parse) {
+        Some(FileKind::Manifest(number)) => Ok(Some(number)),
+        _ => Err(StorageError::corrupt(&path, None, "it does not name a manifest")),
+    }
+}
+
+/// Reports whether an error means that a file is damaged or missing, so that retrying does not help.
+pub fn is_damage(error: &StorageError) -> bool {
+    match error {
+        StorageError::Corrupt(_) => true,
+        StorageError::Io(failure) => failure.kind() == std::io::ErrorKind::NotFound,
+        StorageError::Forked { .. } => false,
+    }
+}
+
+/// Passes the edits of manifest `number` at `path` to `each`, in order with their offsets, and returns how the file ends. The
+/// first edit is the state at the manifest's creation; there is always one.
+pub fn read_edits(
+    fs: &dyn FileSystem,
+    path: &Path,
+    number: u64,
+    mut each: impl FnMut(u64, VersionEdit) -> Result<(), StorageError>,
+) -> Result<End, FileError> {
+    let file = fs.open(path, Access::Sequential).map_err(|e| StorageError::io("open", path, e))?;
+    let mut log = LogReader::open(file, path, LogKind::Manifest, number, ReadOptions::default())?;
+    let mut edits = 0;
+    while let Some(record) = log.next_record()? {
+        let edit = VersionEdit::decode(record.payload)
+            .map_err(|e| StorageError::corrupt(path, record.offset, e.to_string()))?;
+        each(record.offset, edit)?;
+        edits += 1;
+    }
+    match log.end() {
+        Some(end) if edits > 0 => Ok(end.clone()),
+        // A manifest in force was synced with its first record.
+        _ => Err(StorageError::corrupt(path, 0, "its first record is missing").into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::edit::tests::table;
+    use crate::wal::double::ToyFs;
+
+    const DIR: &str = "db";
+
+    fn path() -> std::path::PathBuf {
+        files::manifest_path(Path::new(DIR), 1)
+    }
+
+    fn edits(n: u64) -> Vec<VersionEdit> {
+        (0..n)
+            .map(|i| VersionEdit {
+                added: vec![(0, 0, i, table(i + 10, "a", "z"))],
+                removed: if i > 0 { vec![(0, i + 9)] } else { vec![] },
+                ..Default::default()
+            })
+            .collect()
+    }
+
+    /// Creates a database with `n` edits after the first record; returns the state after each and the manifest's length then.
+    fn database(fs: &ToyFs, n: u64) -> (Manifest, Vec<(ManifestState, u64)>) {
+        let dir = Path::new(DIR);
+        let mut state = ManifestState::new("default", "");
+        let mut manifest = Manifest::create(fs, dir, 1, &state).unwrap();
+        set_current(fs, dir, 1).unwrap();
+        let mut history = vec![(state.clone(), manifest.log.len())];
+        for edit in edits(n) {
+            state.apply(&edit).unwrap();
+            manifest.append(&edit).unwrap();
+            history.push((state.clone(), manifest.log.len()));
+        }
+        (manifest, history)
+    }
+
+    fn open(fs: &ToyFs) -> Result<Option<LoadedManifest>, FileError> {
+        Manifest::open(fs, Path::new(DIR))
+    }
+
+    fn corrupt_offset(fs: &ToyFs) -> Option<u64> {
+        match open(fs) {
+            Err(FileError::Storage(StorageError::Corrupt(c))) => c.offset,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn edits_add_up_to_the_state_at_the_next_opening() {
+        let fs = ToyFs::default();
+        assert!(open(&fs).unwrap().is_none(), "no CURRENT, no database");
+        let (manifest, history) = database(&fs, 5);
+        let (state, len) = history.last().unwrap();
+        let loaded = open(&fs).unwrap().unwrap();
+        assert_eq!((&loaded.state, loaded.number), (state, 1));
+        assert_eq!(loaded.end, End::Clean { offset: *len });
+        manifest.close().unwrap();
+        let loaded = open(&fs).unwrap().unwrap();
+        assert!(matches!(loaded.end, End::Closed { .. }) && loaded.state == *state);
+    }
+
+    #[test]
+    fn a_truncated_manifest_has_the_state_of_its_complete_edits() {
+        let fs = ToyFs::default();
+        let (_, history) = database(&fs, 4);
+        let bytes = fs.bytes(path());
+        for cut in 0..bytes.len() {
+            fs.set(path(), bytes[..cut].to_vec());
+            let whole = history.iter().rev().find(|(_, len)| *len <= cut as u64);
+            match (open(&fs), whole) {
+                (Ok(Some(loaded)), Some((state, _))) => assert_eq!(loaded.state, *state, "cut at {cut}"),
+                (Err(FileError::Storage(StorageError::Corrupt(_))), None) => {}
+                (other, _) => panic!("cut at {cut}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn damage_before_the_last_edit_is_an_error_that_names_the_record() {
+        let fs = ToyFs::default();
+        let (_, history) = database(&fs, 3);
+        let bytes = fs.bytes(path());
+        for (record, (_, start)) in history.iter().enumerate().take(2) {
+            for at in *start..history[record + 1].1 {
+                let mut hurt = bytes.clone();
+                hurt[at as usize] ^= 0x20;
+                fs.set(path(), hurt);
+                assert_eq!(corrupt_offset(&fs), Some(*start), "byte {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_edit_that_does_not_apply_is_an_error_that_names_the_record() {
+        let fs = ToyFs::default();
+        let (mut manifest, _) = database(&fs, 1);
+        let offset = manifest.log.len();
+        manifest.append(&VersionEdit { removed: vec![(0, 77)], ..Default::default() }).unwrap();
+        assert_eq!(corrupt_offset(&fs), Some(offset));
+    }
+
+    #[test]
+    fn a_current_without_a_manifest_name_is_an_error() {
+        let fs = ToyFs::default();
+        database(&fs, 1);
+        let current = files::current_path(Path::new(DIR));
+        for text in ["", "MANIFEST-000001", "000001.log\n", "../MANIFEST-000001\n", "MANIFEST-1\n"] {
+            fs.set(&current, text.into());
+            assert_eq!(corrupt_offset(&fs), None, "{text:?}");
+        }
+        fs.set(&current, b"MANIFEST-000002\n".to_vec());
+        assert!(matches!(open(&fs), Err(FileError::Storage(StorageError::Io(_)))), "a missing manifest");
+    }
+
+    #[test]
+    fn a_manifest_with_another_number_is_rejected() {
+        let fs = ToyFs::default();
+        database(&fs, 1);
+        fs.rename(&path(), &files::manifest_path(Path::new(DIR), 2)).unwrap();
+        set_current(&fs, Path::new(DIR), 2).unwrap();
+        assert_eq!(corrupt_offset(&fs), Some(0));
+    }
+
+    #[test]
+    fn a_grown_manifest_should_roll_and_its_successor_has_the_same_state() {
+        let fs = ToyFs::default();
+        let (mut manifest, _) = database(&fs, 0);
+        let long = VersionEdit { set_options: vec![(0, "x".repeat(300 << 10))], ..Default::default() };
+        let mut appended = 0;
+        while !manifest.should_roll() {
+            manifest.append(&long).unwrap();
+            appended += 1;
+        }
+        assert_eq!(appended, 4, "1 MiB is reached by the fourth edit");
+        let state = open(&fs).unwrap().unwrap().state;
+        let next = Manifest::create(&fs, Path::new(DIR), 2, &state).unwrap();
+        assert_eq!(open(&fs).unwrap().unwrap().number, 1, "in force only once CURRENT says so");
+        set_current(&fs, Path::new(DIR), 2).unwrap();
+        assert!(!next.should_roll() && !next.log.is_empty());
+        let loaded = open(&fs).unwrap().unwrap();
+        assert_eq!((loaded.number, loaded.state), (2, state));
+    }
+
+    #[test]
+    fn a_failed_append_poisons_the_manifest() {
+        let fs = ToyFs::default();
+        let (mut manifest, _) = database(&fs, 1);
+        let edit = VersionEdit::default();
+        fs.fail_after(1);
+        assert!(manifest.append(&edit).is_err(), "the sync fails");
+        fs.heal();
+        let len = fs.bytes(path()).len();
+        assert!(manifest.append(&edit).unwrap_err().is_out_of_space());
+        assert_eq!(fs.bytes(path()).len(), len);
+    }
+}

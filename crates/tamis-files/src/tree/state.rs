@@ -1,0 +1,524 @@
+//! The state that results from a manifest's edits, as plain data.
+//!
+//! Invariants, kept by [`ManifestState::apply`]:
+//!
+//! * a table id occurs once in the whole database; a keyspace's name occurs once;
+//! * the tables of a run are ordered by key and no two have a key in common;
+//! * no run is empty;
+//! * each counter exceeds every number of its kind in the state.
+//!
+//! A manifest is untrusted until it is applied: no part of an edit may cost time proportional to the state, or a file of some
+//! megabytes could keep an opening busy for hours.
+
+use std::collections::{BTreeMap, btree_map};
+use std::sync::Arc;
+
+use tamis_base::collections::SharedMap;
+use tamis_base::epochs::Epoch;
+use tamis_base::ids::{DEFAULT_KEYSPACE, FilterFileId, KeyspaceId, LogId, RunId, TableId};
+use tamis_base::key::{KeyBytes, SeqNo};
+use tamis_base::meta::TableMeta;
+
+use crate::tree::edit::{Ages, MAX_LEVEL, NUMBER_LIMIT, VersionEdit};
+use crate::tree::times::SeqTimes;
+
+/// One keyspace as the manifest records it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KeyspaceState {
+    /// The keyspace's name.
+    pub name: Arc<str>,
+    /// The text of its options, which many keyspaces share.
+    pub options: Arc<str>,
+    /// Logs with smaller ids hold nothing of the keyspace that is not in its tables; see [`ManifestState::floor_of`].
+    pub log_floor: LogId,
+    /// The first epoch not assigned to a flush of the keyspace.
+    pub next_epoch: Epoch,
+    /// The tables by level and run.
+    pub runs: BTreeMap<(u32, RunId), RunTables>,
+    /// The known ages of its entries, if it has had a time to live.
+    pub ages: Option<Ages>,
+    /// The filter files with images of its global filter, and their bytes.
+    pub filter_files: BTreeMap<FilterFileId, u64>,
+}
+
+impl KeyspaceState {
+    /// All tables, by level, run and key.
+    pub fn tables(&self) -> impl Iterator<Item = &TableMeta> {
+        self.runs.values().flatten().map(|table| &**table)
+    }
+}
+
+/// The tables of one run, ordered by key. Their key ranges are disjoint, so their smallest keys identify them. Shared, so that
+/// a copy of the state is cheap.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RunTables(BTreeMap<KeyBytes, Arc<TableMeta>>);
+
+impl RunTables {
+    /// The tables in key order.
+    pub fn iter(&self) -> btree_map::Values<'_, KeyBytes, Arc<TableMeta>> {
+        self.0.values()
+    }
+
+    /// Adds a table, or returns the number of one that it overlaps.
+    fn insert(&mut self, table: &TableMeta) -> Result<(), TableId> {
+        let smallest = &table.smallest;
+        let before = self.0.range(..=smallest.clone()).next_back();
+        let after = self.0.range(smallest.clone()..).next();
+        let mut neighbours = before.into_iter().chain(after).map(|(_, other)| other);
+        if let Some(other) = neighbours.find(|other| other.overlaps(table)) {
+            return Err(other.id);
+        }
+        self.0.insert(smallest.clone(), Arc::new(table.clone()));
+        Ok(())
+    }
+}
+
+impl<'a> IntoIterator for &'a RunTables {
+    type Item = &'a Arc<TableMeta>;
+    type IntoIter = btree_map::Values<'a, KeyBytes, Arc<TableMeta>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+#[cfg(test)]
+impl FromIterator<Arc<TableMeta>> for RunTables {
+    fn from_iter<I: IntoIterator<Item = Arc<TableMeta>>>(tables: I) -> Self {
+        RunTables(tables.into_iter().map(|table| (table.smallest.clone(), table)).collect())
+    }
+}
+
+/// The shape of a database. Read the fields freely; change them only through [`apply`](Self::apply). A copy shares all that does not
+/// change.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ManifestState {
+    /// The first unused file number.
+    pub next_file: u64,
+    /// An upper bound on the sequence numbers in tables.
+    pub last_seq: SeqNo,
+    /// The first unused run number.
+    pub next_run: RunId,
+    /// The first unused keyspace number.
+    pub next_keyspace: KeyspaceId,
+    /// No keyspace needs logs with smaller ids; 0 in a manifest that says so for each keyspace alone.
+    floor: LogId,
+    /// The keyspaces by number.
+    pub keyspaces: SharedMap<KeyspaceId, Arc<KeyspaceState>>,
+    /// Times of writes.
+    pub times: SeqTimes,
+    /// The hotness of tables with elastic filters when it was last saved, encoded.
+    hotness: SharedMap<TableId, Arc<[u8]>>,
+    /// The location of each table: keyspace, level, run and smallest key.
+    places: SharedMap<TableId, (KeyspaceId, u32, RunId, KeyBytes)>,
+    /// The keyspaces by name.
+    names: SharedMap<Arc<str>, KeyspaceId>,
+}
+
+impl ManifestState {
+    /// Creates a new database's state: the default keyspace, no tables.
+    pub fn new(default_name: &str, default_options: &str) -> ManifestState {
+        let keyspace = KeyspaceState {
+            name: default_name.into(),
+            options: default_options.into(),
+            next_epoch: 1,
+            ..Default::default()
+        };
+        ManifestState {
+            next_file: 1,
+            next_run: 1,
+            next_keyspace: DEFAULT_KEYSPACE + 1,
+            keyspaces: std::iter::once((DEFAULT_KEYSPACE, Arc::new(keyspace))).collect(),
+            names: std::iter::once((default_name.into(), DEFAULT_KEYSPACE)).collect(),
+            ..Default::default()
+        }
+    }
+
+    /// The number of tables.
+    #[cfg(test)]
+    pub(crate) fn table_count(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Returns the last saved hotness of a table.
+    pub fn hotness(&self, table: TableId) -> Option<&[u8]> {
+        self.hotness.get(&table).map(|bytes| &bytes[..])
+    }
+
+    /// Returns the keyspaces by name.
+    pub fn names(&self) -> &SharedMap<Arc<str>, KeyspaceId> {
+        &self.names
+    }
+
+    /// Returns the keyspace of this name.
+    pub fn named(&self, name: &str) -> Option<KeyspaceId> {
+        self.names.get(name).copied()
+    }
+
+    /// The smallest log floor: no keyspace needs logs with smaller ids.
+    pub fn log_floor(&self) -> LogId {
+        match self.floor {
+            0 => self.keyspaces.values().map(|keyspace| keyspace.log_floor).min().unwrap_or(0),
+            floor => floor,
+        }
+    }
+
+    /// Logs with smaller ids hold nothing of the keyspace that is not in its tables.
+    pub fn floor_of(&self, keyspace: &KeyspaceState) -> LogId {
+        keyspace.log_floor.max(self.floor)
+    }
+
+    /// Forgets what was written after `until`, which is in no table; otherwise returns the oldest state that the tables allow.
+    pub fn cut_at(&mut self, until: SeqNo) -> Result<(), SeqNo> {
+        let newest = |keyspace: &Arc<KeyspaceState>| {
+            let tables = keyspace.tables().map(|table| table.max_seq);
+            tables.chain(keyspace.ages.map(|ages| ages.since.max(ages.expired))).max().unwrap_or(0)
+        };
+        let oldest = self.keyspaces.values().map(newest).max().unwrap_or(0);
+        if oldest > until {
+            return Err(oldest);
+        }
+        self.last_seq = self.last_seq.min(until);
+        self.times.cut_at(until);
+        Ok(())
+    }
+
+    /// Takes the keyspace's next epoch, which is not assigned again; `None` if there is no such keyspace. An edit that records
+    /// its use must follow.
+    pub fn take_epoch(&mut self, keyspace: KeyspaceId) -> Option<Epoch> {
+        let next = &mut Arc::make_mut(self.keyspaces.get_mut(&keyspace)?).next_epoch;
+        *next += 1;
+        Some(*next - 1)
+    }
+
+    /// Applies an edit, in the order of parts that [`VersionEdit`] describes.
+    ///
+    /// An edit that does not apply (an unknown keyspace or table, an id in use, tables of a run that overlap) is an error
+    /// message. The state is then partly changed and must be discarded.
+    ///
+    /// Cost: for each table added or removed, one hash probe and a search among the tables of its run.
+    pub fn apply(&mut self, edit: &VersionEdit) -> Result<(), String> {
+        for (id, name, options) in &edit.create_keyspaces {
+            self.create_keyspace(*id, name, options)?;
+        }
+        for (id, name) in &edit.rename_keyspaces {
+            self.rename_keyspace(*id, name)?;
+        }
+        for (id, options) in &edit.set_options {
+            let options = self.shared_options(options);
+            self.keyspace(*id)?.options = options;
+        }
+        for (id, floor) in &edit.log_floor {
+            let keyspace = self.keyspace(*id)?;
+            keyspace.log_floor = keyspace.log_floor.max(*floor);
+        }
+        raise(&mut self.floor, edit.floor);
+        for (id, epoch) in &edit.next_epochs {
+            raise(&mut self.keyspace(*id)?.next_epoch, Some(*epoch));
+        }
+        if edit.next_epoch.is_some() {
+            for keyspace in self.keyspaces.values_mut() {
+                raise(&mut Arc::make_mut(keyspace).next_epoch, edit.next_epoch);
+            }
+        }
+        for (keyspace, table) in &edit.removed {
+            self.remove_table(*keyspace, *table)?;
+        }
+        for (keyspace, level, run, table) in &edit.added {
+            self.add_table(*keyspace, *level, *run, table)?;
+        }
+        for (_, table) in edit.removed.iter().filter(|(_, table)| !self.places.contains_key(table)) {
+            self.hotness.remove(table);
+        }
+        for (table, hotness) in &edit.hotness {
+            // Hotness is advisory: for an unknown table it is ignored, not an error.
+            if self.places.contains_key(table) {
+                self.hotness.insert(*table, hotness[..].into());
+            }
+        }
+        for (id, ages) in &edit.ages {
+            let known = self.keyspace(*id)?.ages.get_or_insert_default();
+            raise(&mut known.since, Some(ages.since));
+            raise(&mut known.expired, Some(ages.expired));
+        }
+        // Filter files are advisory: one of an unknown keyspace, or one that is not there, is ignored.
+        for (id, file) in &edit.removed_filters {
+            if let Some(keyspace) = self.keyspaces.get_mut(id) {
+                Arc::make_mut(keyspace).filter_files.remove(file);
+            }
+        }
+        for (id, file, bytes) in &edit.added_filters {
+            if let Some(keyspace) = self.keyspaces.get_mut(id) {
+                Arc::make_mut(keyspace).filter_files.insert(*file, *bytes);
+                raise(&mut self.next_file, Some(file + 1));
+            }
+        }
+        for id in &edit.drop_keyspaces {
+            self.drop_keyspace(*id)?;
+        }
+        self.times.note_all(&edit.times);
+        raise(&mut self.next_file, edit.next_file);
+        raise(&mut self.last_seq, edit.last_seq);
+        raise(&mut self.next_run, edit.next_run);
+        raise(&mut self.next_keyspace, edit.next_keyspace);
+        Ok(())
+    }
+
+    /// Returns the single edit that builds this state from an empty one.
+    pub fn snapshot(&self) -> VersionEdit {
+        let mut edit = VersionEdit {
+            next_file: Some(self.next_file),
+            last_seq: Some(self.last_seq),
+            next_run: Some(self.next_run),
+            next_keyspace: Some(self.next_keyspace),
+            times: self.times.samples().to_vec(),
+            floor: Some(self.floor).filter(|&floor| floor > 0),
+            hotness: self.hotness.iter().map(|(id, hotness)| (*id, hotness.to_vec())).collect(),
+            ..Default::default()
+        };
+        for (&id, keyspace) in self.keyspaces.iter() {
+            edit.create_keyspaces.push((id, (*keyspace.name).into(), (*keyspace.options).into()));
+            edit.log_floor.push((id, keyspace.log_floor));
+            edit.next_epochs.push((id, keyspace.next_epoch));
+            edit.ages.extend(keyspace.ages.map(|ages| (id, ages)));
+            edit.added_filters.extend(keyspace.filter_files.iter().map(|(&file, &bytes)| (id, file, bytes)));
+            for (&(level, run), tables) in &keyspace.runs {
+                edit.added.extend(tables.iter().map(|table| (id, level, run, (**table).clone())));
+            }
+        }
+        edit
+    }
+
+    fn keyspace(&mut self, id: KeyspaceId) -> Result<&mut KeyspaceState, String> {
+        let keyspace = self.keyspaces.get_mut(&id).ok_or_else(|| format!("there is no keyspace {id}"))?;
+        Ok(Arc::make_mut(keyspace))
+    }
+
+    /// Returns a text of options, shared with the newest keyspace if that has the same.
+    fn shared_options(&self, options: &str) -> Arc<str> {
+        let newest = self.keyspaces.values().next_back();
+        newest
+            .filter(|newest| *newest.options == *options)
+            .map_or_else(|| options.into(), |newest| newest.options.clone())
+    }
+
+    fn create_keyspace(&mut self, id: KeyspaceId, name: &str, options: &str) -> Result<(), String> {
+        let (name, options) = (Arc::<str>::from(name), self.shared_options(options));
+        if self.names.insert(name.clone(), id).is_some() {
+            return Err(format!("there is already a keyspace named `{name}`"));
+        }
+        let next = id.checked_add(1).ok_or_else(|| format!("keyspace number out of range: {id}"))?;
+        let keyspace = KeyspaceState { name, options, next_epoch: 1, ..Default::default() };
+        if self.keyspaces.insert(id, Arc::new(keyspace)).is_some() {
+            return Err(format!("there is already a keyspace with number {id}"));
+        }
+        raise(&mut self.next_keyspace, Some(next));
+        Ok(())
+    }
+
+    fn rename_keyspace(&mut self, id: KeyspaceId, name: &str) -> Result<(), String> {
+        if id == DEFAULT_KEYSPACE {
+            return Err("the default keyspace cannot be renamed".into());
+        }
+        let former = std::mem::replace(&mut self.keyspace(id)?.name, name.into());
+        self.names.remove(&former);
+        if self.names.insert(name.into(), id).is_some() {
+            return Err(format!("there is already a keyspace named `{name}`"));
+        }
+        Ok(())
+    }
+
+    fn drop_keyspace(&mut self, id: KeyspaceId) -> Result<(), String> {
+        if id == DEFAULT_KEYSPACE {
+            return Err("the default keyspace cannot be dropped".into());
+        }
+        let keyspace = self.keyspaces.remove(&id).ok_or_else(|| format!("there is no keyspace {id}"))?;
+        self.names.remove(&keyspace.name);
+        for table in keyspace.tables() {
+            self.places.remove(&table.id);
+            self.hotness.remove(&table.id);
+        }
+        Ok(())
+    }
+
+    fn remove_table(&mut self, keyspace: KeyspaceId, id: TableId) -> Result<(), String> {
+        let missing = || format!("keyspace {keyspace} has no table {id} to remove");
+        let (owner, level, run, smallest) = self.places.remove(&id).ok_or_else(missing)?;
+        if owner != keyspace {
+            return Err(missing());
+        }
+        let runs = &mut self.keyspace(keyspace)?.runs;
+        let tables = runs.get_mut(&(level, run)).ok_or_else(missing)?;
+        tables.0.remove(&smallest).ok_or_else(missing)?;
+        if tables.0.is_empty() {
+            runs.remove(&(level, run));
+        }
+        Ok(())
+    }
+
+    fn add_table(
+        &mut self,
+        keyspace: KeyspaceId,
+        level: u32,
+        run: RunId,
+        table: &TableMeta,
+    ) -> Result<(), String> {
+        let id = table.id;
+        if level > MAX_LEVEL || run >= NUMBER_LIMIT || id >= NUMBER_LIMIT {
+            return Err(format!("table {id} in run {run} of level {level}: a number is too large"));
+        }
+        if table.extra.blobs.last().is_some_and(|(file, _)| *file >= NUMBER_LIMIT) {
+            return Err(format!("table {id} refers to a blob file whose number is too large"));
+        }
+        if !table.largest.reaches(&table.smallest) {
+            return Err(format!("table {id} ends before it starts"));
+        }
+        let keyspace_state = self.keyspace(keyspace)?;
+        let highest = table.epochs.segments().iter().map(|segment| segment.hi).max();
+        raise(&mut keyspace_state.next_epoch, highest);
+        let tables = keyspace_state.runs.entry((level, run)).or_default();
+        if let Err(other) = tables.insert(table) {
+            return Err(format!("tables {other} and {id} of run {run} overlap"));
+        }
+        if self.places.insert(id, (keyspace, level, run, table.smallest.clone())).is_some() {
+            return Err(format!("table {id} already exists"));
+        }
+        raise(&mut self.next_file, Some(id + 1));
+        // A blob file may be missing: a new file of its number would be taken for it.
+        raise(&mut self.next_file, table.extra.blobs.last().map(|(file, _)| file + 1));
+        raise(&mut self.next_run, Some(run + 1));
+        raise(&mut self.last_seq, Some(table.max_seq));
+        Ok(())
+    }
+}
+
+/// Raises a counter; it never decreases, as edits may be logged in a different order than their counters were read.
+fn raise<T: Ord + Copy>(counter: &mut T, to: Option<T>) {
+    *counter = (*counter).max(to.unwrap_or(*counter));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::edit::tests::table;
+    use crate::tree::times::Sample;
+
+    fn state() -> ManifestState {
+        let mut state = ManifestState::new("default", "a = 1");
+        let edit = VersionEdit {
+            create_keyspaces: vec![(1, "other".into(), String::new())],
+            added: vec![
+                (0, 6, 2, table(10, "m", "p")),
+                (0, 6, 2, table(11, "a", "c")),
+                (0, 0, 3, table(12, "a", "z")),
+                (1, 0, 4, table(13, "a", "z")),
+            ],
+            log_floor: vec![(0, 8), (1, 5)],
+            ..Default::default()
+        };
+        state.apply(&edit).unwrap();
+        state
+    }
+
+    /// Each of these edits makes some ten megabytes of manifest. With time quadratic in their number, any of them would keep an
+    /// opening busy for many minutes, and this test would not end.
+    #[test]
+    fn a_hostile_manifest_is_applied_in_linear_time() {
+        let mut state = ManifestState::new("default", "");
+        let names = (1..400_000).map(|id| (id, format!("{id}"), String::new())).collect();
+        state.apply(&VersionEdit { create_keyspaces: names, ..Default::default() }).unwrap();
+        assert_eq!((state.keyspaces.len(), state.next_keyspace), (400_000, 400_000));
+        for id in (1..400_000).rev() {
+            state.apply(&VersionEdit { drop_keyspaces: vec![id], ..Default::default() }).unwrap();
+        }
+        // Each table comes before all others of its run, and they are removed from the back.
+        let key = |id: u64| format!("{:07}", 9_999_999 - id);
+        for id in 1..300_000 {
+            let table = table(id, &key(id), &key(id));
+            state.apply(&VersionEdit { added: vec![(0, 1, 1, table)], ..Default::default() }).unwrap();
+        }
+        assert_eq!(state.table_count(), 299_999);
+        let removed = (1..300_000).map(|id| (0, id)).collect();
+        state.apply(&VersionEdit { removed, ..Default::default() }).unwrap();
+        assert_eq!(state.table_count(), 0);
+        let times: Vec<_> = (1..3_000_000).map(|i| Sample { time: i * 128, seq: i }).collect();
+        state.apply(&VersionEdit { times, ..Default::default() }).unwrap();
+        assert!(state.times.samples().len() < 5000, "{} samples", state.times.samples().len());
+    }
+
+    #[test]
+    fn a_snapshot_rebuilds_the_state() {
+        let mut state = state();
+        let times = (1..500).map(|i| Sample { time: i * i, seq: i }).collect();
+        let ages = vec![(0, Ages { since: 5, expired: 9 })];
+        let added_filters = vec![(1, 21, 100), (0, 20, 200), (0, 19, 300)];
+        state.apply(&VersionEdit { ages, times, added_filters, ..Default::default() }).unwrap();
+        let mut bytes = Vec::new();
+        state.snapshot().encode(&mut bytes);
+        let mut rebuilt = ManifestState::default();
+        rebuilt.apply(&VersionEdit::decode(&bytes).unwrap()).unwrap();
+        assert_eq!(rebuilt, state);
+    }
+
+    #[test]
+    fn a_keyspace_keeps_everything_but_its_name() {
+        let mut state = state();
+        let renamed =
+            |id, name: &str| VersionEdit { rename_keyspaces: vec![(id, name.into())], ..Default::default() };
+        let tables = state.keyspaces[&1].runs.clone();
+        state.apply(&renamed(1, "new")).unwrap();
+        assert_eq!((&*state.keyspaces[&1].name, &state.keyspaces[&1].runs), ("new", &tables));
+        // The former name is free again, and the new one is not.
+        let create = |id, name: &str| VersionEdit {
+            create_keyspaces: vec![(id, name.into(), String::new())],
+            ..Default::default()
+        };
+        assert!(state.clone().apply(&create(2, "new")).is_err());
+        state.apply(&create(2, "other")).unwrap();
+        assert!(state.clone().apply(&renamed(2, "new")).is_err(), "taken");
+        assert!(state.clone().apply(&renamed(2, "default")).is_err(), "taken");
+        assert!(state.clone().apply(&renamed(0, "x")).is_err(), "the default keyspace");
+        assert!(state.clone().apply(&renamed(9, "x")).is_err(), "unknown");
+        state.apply(&renamed(1, "new")).unwrap();
+        let mut rebuilt = ManifestState::default();
+        rebuilt.apply(&state.snapshot()).unwrap();
+        assert_eq!(rebuilt, state);
+    }
+
+    /// A blob file that is missing has its number all the same.
+    #[test]
+    fn numbers_of_blob_files_that_tables_refer_to_are_taken() {
+        let referring = |file| {
+            let mut meta = table(40, "x", "y");
+            meta.extra.blobs = vec![(3, 10), (file, 10)];
+            VersionEdit { added: vec![(0, 3, 50, meta)], ..Default::default() }
+        };
+        let mut state = state();
+        state.apply(&referring(77)).unwrap();
+        assert_eq!(state.next_file, 78);
+        assert!(self::state().apply(&referring(NUMBER_LIMIT)).is_err());
+    }
+
+    #[test]
+    fn filter_files_come_and_go_with_their_keyspace() {
+        let mut state = state();
+        let added_filters = vec![(1, 21, 100), (0, 20, 200), (0, 19, 300), (7, 90, 1)];
+        state.apply(&VersionEdit { added_filters, ..Default::default() }).unwrap();
+        assert_eq!(state.next_file, 22);
+        // Neither an unknown keyspace nor an unknown file is an error.
+        let removed_filters = vec![(0, 19), (0, 21), (0, 5), (7, 90)];
+        let added_filters = vec![(0, 30, 7)];
+        state.apply(&VersionEdit { added_filters, removed_filters, ..Default::default() }).unwrap();
+        assert_eq!(state.keyspaces[&0].filter_files, BTreeMap::from([(20, 200), (30, 7)]));
+        assert_eq!(state.keyspaces[&1].filter_files, BTreeMap::from([(21, 100)]));
+        let edit = VersionEdit {
+            added_filters: vec![(1, 31, 1)],
+            drop_keyspaces: vec![1],
+            create_keyspaces: vec![(2, "another".into(), String::new())],
+            ..Default::default()
+        };
+        state.apply(&edit).unwrap();
+        assert!(!state.keyspaces.contains_key(&1));
+        assert!(state.keyspaces[&2].filter_files.is_empty());
+    }
+}
