@@ -1,26 +1,29 @@
-//! Entry points for hostile bytes, one per format that the engine `tamis` reads: for `fuzz/`, for the test of its
-//! corpus, and for authors of other readers of the formats.
+//! Entry points for hostile bytes, one per format that the engine `tamis` reads: for `fuzz/`, for
+//! the test of its corpus, and for authors of other readers of the formats.
 //!
-//! Each takes arbitrary bytes, reads them as the engine would, and panics if something that must hold for *any* bytes
-//! does not: for example, if an answer depends on how the file is read, if a value changes when written and read again,
-//! or if a table passes its check but loses a key. Every other outcome is acceptable, above all an error.
-//! `fuzz/README.md` lists what each asserts.
+//! Each takes arbitrary bytes, reads them as the engine would, and panics if something that must
+//! hold for *any* bytes does not: for example, if an answer depends on how the file is read, if a
+//! value changes when written and read again, or if a table passes its check but loses a key. Every
+//! other outcome is acceptable, above all an error. `fuzz/README.md` lists what each asserts.
 //!
-//! Checksums would keep all mutated bytes away from the decoders behind them. The entry points of checksummed formats
-//! therefore read their bytes twice: as they are, and with all checksums corrected.
+//! Checksums would keep all mutated bytes away from the decoders behind them. The entry points of
+//! checksummed formats therefore read their bytes twice: as they are, and with all checksums
+//! corrected.
 //!
-//! The entry points in this crate need only the engine's public API and the decoders of `tamis-files`. Those of batches and
-//! logs need the engine itself: they are there, behind its feature `fuzzing`, and re-exported here. No release of the engine
-//! contains them.
+//! The entry points in this crate need only the engine's public API and the decoders of
+//! `tamis-files`. Those of batches and logs need the engine itself: they are there, behind its
+//! feature `fuzzing`, and re-exported here. No release of the engine contains them.
 //!
 //! # Invariants
 //!
 //! * Everything works in memory; no call touches a file of the operating system.
-//! * Equal bytes have equal effects, and calls are independent of each other. A [`history`] is random, and begins with a seed.
+//! * Equal bytes have equal effects, and calls are independent of each other. A [`history`] is
+//!   random, and begins with a seed.
 //!
 //! # Threads
 //!
-//! Any thread may call anything at any time. [`database`], [`differential`] and [`history`] start the threads of a database and join them.
+//! Any thread may call anything at any time. [`database`], [`differential`] and [`history`] start
+//! the threads of a database and join them.
 
 mod blobs;
 mod database;
