@@ -7,8 +7,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A system call that failed. Its [`source`](std::error::Error::source) is the [`io::Error`]; the message includes that
-/// error's message.
+/// A system call that failed. Its [`source`](std::error::Error::source) is the [`io::Error`]; the
+/// message includes that error's message.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct IoFailure {
@@ -82,8 +82,9 @@ pub enum StorageError {
     /// Bytes on disk are damaged.
     #[error(transparent)]
     Corrupt(#[from] Corruption),
-    /// The handle was inherited: the database was opened before this process was forked. Handles work only in the process that opened
-    /// them; in its children every operation returns this, and dropping or closing them has no effect on the parent.
+    /// The handle was inherited: the database was opened before this process was forked. Handles
+    /// work only in the process that opened them; in its children every operation returns this, and
+    /// dropping or closing them has no effect on the parent.
     #[error(
         "{} belongs to another process, from which this one was forked: its handles cannot be used here; open it anew once the \
          other process has closed it",
@@ -122,7 +123,8 @@ impl StorageError {
     }
 }
 
-/// Reports whether trying again would meet the same: damage, a file that is missing or cut short, or a failing device.
+/// Reports whether trying again would meet the same: damage, a file that is missing or cut short,
+/// or a failing device.
 pub fn is_lasting(error: &StorageError) -> bool {
     match error {
         StorageError::Forked { .. } => false,

@@ -12,7 +12,8 @@ pub enum Compression {
     Zstd = 2,
 }
 
-/// When the checksums of blocks in a mapped file are computed. Blocks read into memory are checked once per read.
+/// When the checksums of blocks in a mapped file are computed. Blocks read into memory are checked
+/// once per read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum ChecksumMode {
     /// The first time a block is touched after its file was opened.

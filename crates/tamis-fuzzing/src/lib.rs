@@ -1,43 +1,58 @@
-//! Entry points for hostile bytes, one per format that the engine `tamis` reads: for `fuzz/`, for the test of its
-//! corpus, and for authors of other readers of the formats.
+//! Entry points for hostile bytes, one per format that the engine `tamis` reads: for `fuzz/`, for
+//! the test of its corpus, and for authors of other readers of the formats.
 //!
-//! Each takes arbitrary bytes, reads them as the engine would, and panics if something that must hold for *any* bytes
-//! does not: for example, if an answer depends on how the file is read, if a value changes when written and read again,
-//! or if a table passes its check but loses a key. Every other outcome is acceptable, above all an error.
-//! `fuzz/README.md` lists what each asserts.
+//! Each takes arbitrary bytes, reads them as the engine would, and panics if something that must
+//! hold for *any* bytes does not: for example, if an answer depends on how the file is read, if a
+//! value changes when written and read again, or if a table passes its check but loses a key. Every
+//! other outcome is acceptable, above all an error. `fuzz/README.md` lists what each asserts.
 //!
-//! Checksums would keep all mutated bytes away from the decoders behind them. The entry points of checksummed formats
-//! therefore read their bytes twice: as they are, and with all checksums corrected.
+//! Checksums would keep all mutated bytes away from the decoders behind them. The entry points of
+//! checksummed formats therefore read their bytes twice: as they are, and with all checksums
+//! corrected.
 //!
-//! The entry points in this crate need only the public API. The others need the engine's decoders: they are in the
-//! engine, behind its feature `fuzzing`, and re-exported here. No release of the engine contains them.
+//! The entry points in this crate need only the engine's public API and the decoders of
+//! `tamis-files`. Those of batches and logs need the engine itself: they are there, behind its
+//! feature `fuzzing`, and re-exported here. No release of the engine contains them.
 //!
 //! # Invariants
 //!
 //! * Everything works in memory; no call touches a file of the operating system.
-//! * Equal bytes have equal effects, and calls are independent of each other. A [`history`] is random, and begins with a seed.
+//! * Equal bytes have equal effects, and calls are independent of each other. A [`history`] is
+//!   random, and begins with a seed.
 //!
 //! # Threads
 //!
-//! Any thread may call anything at any time. [`database`], [`differential`] and [`history`] start the threads of a database and join them.
+//! Any thread may call anything at any time. [`database`], [`differential`] and [`history`] start
+//! the threads of a database and join them.
 
+mod blobs;
 mod database;
 mod differential;
+mod elastic;
 mod external;
 mod histories;
+mod images;
+mod manifests;
 mod options;
+mod parts;
 mod range_filter;
+mod seeds;
+mod tables;
 
+pub use blobs::{blob_file, blobs};
 pub use database::database;
 pub use differential::differential;
+pub use elastic::elastic;
 pub use external::external;
 pub use histories::history;
+pub use images::filter_images;
+pub use manifests::manifest;
 pub use options::options;
+pub use parts::{data_block, filter, key_list, tombstones};
 pub use range_filter::range_filter;
-pub use tamis::fuzzing::{
-    TableParts, batch, batch_bytes, blob_file, blobs, data_block, elastic, filter, filter_file,
-    filter_images, key_list, log, manifest, table, table_parts, tombstones,
-};
+pub use seeds::{TableParts, filter_file, table_parts};
+pub use tables::table;
+pub use tamis::fuzzing::{batch, batch_bytes, log};
 
 use std::path::Path;
 

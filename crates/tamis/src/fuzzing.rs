@@ -1,32 +1,24 @@
-//! Entry points for hostile bytes that need the engine's own decoders. The others, and all of them together, are in the
-//! crate `tamis-fuzzing`. Compiled with the feature `fuzzing` and for unit tests, so no release contains them.
+//! Entry points for hostile bytes that need the engine itself: batches, and the replay of logs. The
+//! others, and all of them together, are in the crate `tamis-fuzzing`. Compiled with the feature
+//! `fuzzing` and for unit tests, so no release contains them.
 //!
-//! Each takes arbitrary bytes, reads them as the engine would, and panics if something that must hold for *any* bytes
-//! does not: for example, if an answer depends on how the file is read, if a value changes when written and read again,
-//! or if a table passes its check but loses a key. Every other outcome is acceptable, above all an error.
-//! `fuzz/README.md` lists what each asserts.
+//! Each takes arbitrary bytes, reads them as the engine would, and panics if something that must
+//! hold for *any* bytes does not: for example, if an answer depends on how the file is read, if a
+//! value changes when written and read again, or if a table passes its check but loses a key. Every
+//! other outcome is acceptable, above all an error. `fuzz/README.md` lists what each asserts.
 //!
-//! Checksums would keep all mutated bytes away from the decoders behind them. The entry points of checksummed formats
-//! therefore read their bytes twice: as they are, and with all checksums corrected (`reseal`).
+//! Checksums would keep all mutated bytes away from the decoders behind them. The entry points of
+//! checksummed formats therefore read their bytes twice: as they are, and with all checksums
+//! corrected (`reseal`).
 //!
 //! Everything works in memory; calls are independent of each other.
 
-mod blobs;
-mod elastic;
-mod images;
+mod batches;
 mod logs;
-mod parts;
 pub mod reseal;
-mod seeds;
-mod tables;
 
-pub use blobs::{blob_file, blobs};
-pub use elastic::elastic;
-pub use images::filter_images;
-pub use logs::{log, manifest};
-pub use parts::{batch, data_block, filter, key_list, tombstones};
-pub use seeds::{TableParts, batch_bytes, filter_file, table_parts};
-pub use tables::table;
+pub use batches::{batch, batch_bytes};
+pub use logs::log;
 
 use std::path::Path;
 

@@ -1,7 +1,9 @@
-//! Dependencies point down: a file of the engine, or of a crate that it is made of, names nothing in a room above its own.
+//! Dependencies point down: a file of the engine, or of a crate that it is made of, names nothing
+//! in a room above its own.
 //!
-//! Between crates the compiler sees to that. [`ROOMS`] lists the rooms of each from the bottom up, in the same order as
-//! `ARCHITECTURE.md`. This rules out cycles between rooms. Unit tests may use any room.
+//! Between crates the compiler sees to that. [`ROOMS`] lists the rooms of each from the bottom up,
+//! in the same order as `ARCHITECTURE.md`. This rules out cycles between rooms. Unit tests may use
+//! any room.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -75,7 +77,8 @@ fn is_test(file: &Path) -> bool {
     })
 }
 
-/// Returns the code of a file without comments (strings stay) and without the test module at its end.
+/// Returns the code of a file without comments (strings stay) and without the test module at its
+/// end.
 fn code(text: &str) -> String {
     let body = text.find("#[cfg(test)]\nmod tests {").map_or(text, |end| &text[..end]);
     body.lines().map(|line| line.split("//").next().unwrap_or("")).collect::<Vec<_>>().join("\n")
@@ -120,7 +123,8 @@ fn named(code: &str) -> Vec<String> {
     rooms
 }
 
-/// Returns the upward dependencies, as `file -> room`, of files of a crate given by their path below its root.
+/// Returns the upward dependencies, as `file -> room`, of files of a crate given by their path
+/// below its root.
 fn wrong_arrows<'f>(rooms: &[&str], files: impl Iterator<Item = (PathBuf, &'f str)>) -> Vec<String> {
     let place: BTreeMap<&str, usize> = rooms.iter().enumerate().map(|(place, room)| (*room, place)).collect();
     let mut wrong = Vec::new();
@@ -166,7 +170,8 @@ fn no_dependency_points_up() {
     }
 }
 
-/// Prints the lines of every room without its tests, comments included: `-- --nocapture` shows how a house grows.
+/// Prints the lines of every room without its tests, comments included: `-- --nocapture` shows how
+/// a house grows.
 #[test]
 #[expect(clippy::print_stdout, reason = "a measurement")]
 fn lines_by_room() {

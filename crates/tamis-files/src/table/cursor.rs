@@ -718,7 +718,7 @@ impl TableCursor {
         (key, entry.seq, entry.kind)
     }
 
-    /// The current entry's value, pinned. No copy; see [`BlockData`](super::BlockData) for what it keeps alive.
+    /// The current entry's value, pinned. No copy; see [`BlockData`](super::data::BlockData) for what it keeps alive.
     #[inline]
     pub fn pinned_value(&self) -> PinnedValue {
         self.pin(self.current().value)

@@ -1,5 +1,5 @@
 //! The origin of a table: facts that the manifest records and the table's contents do not. It is written into the table's
-//! properties in case the manifest is lost ([`salvage`](crate::db)); nothing else reads it.
+//! properties in case the manifest is lost (salvage); nothing else reads it.
 
 use tamis_base::key::SeqNo;
 

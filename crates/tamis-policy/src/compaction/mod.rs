@@ -1,4 +1,5 @@
-//! What to compact: a *policy* is a pure function from the shape of a tree to a *plan*. The engine carries plans out.
+//! What to compact: a *policy* is a pure function from the shape of a tree to a *plan*. The engine
+//! carries plans out.
 
 pub mod deletes;
 pub mod plan;

@@ -37,8 +37,8 @@ impl fmt::Display for Form {
 }
 
 impl Form {
-    /// Returns how much of a level one merge takes unless somebody chooses otherwise. `counted`: levels are due by the
-    /// number of flushes.
+    /// Returns how much of a level one merge takes unless somebody chooses otherwise. `counted`:
+    /// levels are due by the number of flushes.
     pub fn granularity(self, counted: bool) -> Granularity {
         match self {
             Form::LazyLeveling | Form::Hybrid(1) => Granularity::Partitioned,
@@ -75,7 +75,8 @@ pub enum Granularity {
     Full,
     /// Some tables, chosen by a [`Picker`], and those that they overlap in the next level.
     Partial,
-    /// Whole levels down to the last but one, and from there piece by piece, along the borders of the last level's tables.
+    /// Whole levels down to the last but one, and from there piece by piece, along the borders of
+    /// the last level's tables.
     Partitioned,
 }
 
@@ -125,7 +126,8 @@ pub struct Settings {
     pub picker: Picker,
     /// Levels are due by the number of flushes alone.
     pub deterministic: bool,
-    /// Level n + 1 is this many times larger than level n, or as many runs of level n make one of level n + 1.
+    /// Level n + 1 is this many times larger than level n, or as many runs of level n make one of
+    /// level n + 1.
     pub size_ratio: Ratios,
     /// Bytes of a flush.
     pub memtable_bytes: u64,

@@ -12,8 +12,8 @@
 //! # Threads
 //!
 //! Any thread may probe at any time without a lock, under a [`Pin`]. Changes ([`grow`](ElasticFilter::grow),
-//! [`keep`](ElasticFilter::keep), [`clear`](ElasticFilter::clear)) are made by one thread at a time, the holder of the lock of
-//! [`Elastic`](crate::db::elastic::Elastic): they make a new piece, replace the word, and return the old piece, which is to be
+//! [`keep`](ElasticFilter::keep), [`clear`](ElasticFilter::clear)) are made by one thread at a time, the holder of
+//! the engine's lock over elastic filters: they make a new piece, replace the word, and return the old piece, which is to be
 //! [retired](super::retire). A piece is never written to while a word leads to it. A reader that loaded a word before a change may
 //! probe its piece after it, which is equally correct: no subset of a segment's units rejects any of its keys.
 

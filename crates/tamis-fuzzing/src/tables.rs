@@ -9,11 +9,12 @@ use tamis_files::table::cache::BlockCache;
 use tamis_files::table::{CursorOptions, ReaderConfig, Table, TableCursor};
 use tamis_filter::Digest;
 
-use super::{parts, put, reseal};
-use crate::db::inspect::dump_table;
-use crate::error::StorageError;
-use crate::io::MemFs;
-use crate::io::batch::BatchReader;
+use crate::{parts, put};
+use tamis::StorageError;
+use tamis::fuzzing::reseal;
+use tamis::inspect::dump_table;
+use tamis::io::MemFs;
+use tamis_env::io::batch::BatchReader;
 
 /// The approximate number of entries looked up individually.
 const LOOKUPS: usize = 24;
@@ -157,7 +158,7 @@ fn check_content(table: &Arc<Table>, (entries, failed): &Walk) {
     if let Ok(Some(bytes)) = table.filter_bytes() {
         parts::filter(&bytes);
         parts::key_list(&bytes);
-        super::elastic(&bytes);
+        crate::elastic(&bytes);
     }
     if let Ok(Some(bytes)) = table.tombstone_bytes() {
         parts::tombstones(&bytes);

@@ -1,6 +1,6 @@
-//! The small formats: batches, data blocks, filters, key lists, range tombstones.
+//! The small formats: data blocks, filters, key lists, range tombstones.
 
-use tamis_base::key::{KeyBytes, MAX_KEY_BYTES, MAX_SEQNO, SeqNo};
+use tamis_base::key::{KeyBytes, MAX_SEQNO, SeqNo};
 use tamis_files::table::{BlockView, InBlock, KeyListBuilder, KeyListReader};
 use tamis_files::tree::tombstones::{RangeTombstone, Tombstones};
 use tamis_filter::{
@@ -8,53 +8,7 @@ use tamis_filter::{
     RangeFilterRef, RangeProbe,
 };
 
-use super::reseal;
-use crate::batch::{BatchOp, GroupHeader, Ops, WriteBatch};
-
-/// Checks the operations of a batch, as stored in a log record, and the same bytes with a record's header.
-pub fn batch(bytes: &[u8]) {
-    check_ops(bytes);
-    if let Ok((header, operations)) = GroupHeader::decode(bytes) {
-        let mut again = Vec::new();
-        header.encode(&mut again);
-        assert_eq!(again, bytes[..bytes.len() - operations.len()], "the encoding of a header is unique");
-        check_ops(operations);
-    }
-}
-
-fn check_ops(bytes: &[u8]) {
-    let mut ops = Ops::new(bytes);
-    let decoded: Result<Vec<BatchOp<'_>>, _> = ops.by_ref().collect();
-    assert!(ops.next().is_none(), "operations end after the first error");
-    let Ok(decoded) = decoded else { return };
-    let mut again = WriteBatch::new();
-    let mut rebuilt = 0;
-    for op in &decoded {
-        match *op {
-            BatchOp::Put { keyspace, key, value } => _ = again.put_id(keyspace, key, value),
-            BatchOp::Merge { keyspace, key, operand } => _ = again.merge_id(keyspace, key, operand),
-            BatchOp::Delete { keyspace, key } => _ = again.delete_id(keyspace, key),
-            // Occurs only in the log, never in a batch.
-            BatchOp::Ingestion { .. } => continue,
-            BatchOp::DeleteRange { keyspace, start, end } => {
-                // Callers cannot give the bound behind the longest key.
-                if start.len() > MAX_KEY_BYTES || end.is_some_and(|end| end.len() > MAX_KEY_BYTES) {
-                    continue;
-                }
-                match end {
-                    Some(end) => again.delete_range_id(keyspace, start..end),
-                    None => again.delete_range_id(keyspace, start..),
-                };
-            }
-        }
-        rebuilt += 1;
-    }
-    again.check().expect("decoded operations are within the limits");
-    assert_eq!(again.len(), rebuilt, "an operation vanished");
-    if rebuilt == decoded.len() {
-        assert_eq!(again.bytes(), bytes, "the encoding of an operation is unique");
-    }
-}
+use tamis::fuzzing::reseal;
 
 /// Checks the content of an uncompressed data block.
 pub fn data_block(bytes: &[u8]) {

@@ -8,10 +8,11 @@ use tamis_files::settings::Compression;
 use tamis_files::table::ReaderConfig;
 use tamis_files::table::cache::BlockCache;
 
-use super::{put, reseal};
-use crate::db::inspect::dump_blobs;
-use crate::error::StorageError;
-use crate::io::{FileSystem, MemFs, Usage, read_file};
+use crate::put;
+use tamis::StorageError;
+use tamis::fuzzing::reseal;
+use tamis::inspect::dump_blobs;
+use tamis::io::{FileSystem, MemFs, Usage, read_file};
 
 /// Checks a blob file and a reference to it, as they are and with their checksums corrected. The first byte is the length of the
 /// reference, which follows; the rest is the file.

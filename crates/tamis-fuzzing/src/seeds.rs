@@ -5,9 +5,8 @@ use std::path::Path;
 use tamis_base::key::KeyBytes;
 use tamis_files::images::{ImageKind, ImageWriter};
 
-use super::reseal;
-use crate::batch::{GroupHeader, WriteBatch};
-use crate::io::{MemFs, read_file};
+use tamis::fuzzing::reseal;
+use tamis::io::{MemFs, read_file};
 
 /// The parts of a table file with formats of their own.
 #[derive(Debug, Default)]
@@ -28,14 +27,6 @@ pub fn table_parts(file: &[u8]) -> TableParts {
     let part = |(at, span): (usize, usize)| reseal::block_content(&file[at..at + span]);
     let blocks = reseal::table_blocks(file).into_iter().filter_map(part).collect();
     TableParts { blocks, filter: part(filter), tombstones: part(tombstones) }
-}
-
-/// Returns the encoding of a batch in the log: with the header of a record that holds only this batch, and without.
-pub fn batch_bytes(batch: &WriteBatch) -> (Vec<u8>, Vec<u8>) {
-    let mut record = Vec::new();
-    GroupHeader { first_seq: 1, count: batch.len() as u64, older_logs_synced: true }.encode(&mut record);
-    record.extend_from_slice(batch.bytes());
-    (record, batch.bytes().to_vec())
 }
 
 /// Returns a filter file of `images` neighbouring key ranges, each with an image of its keys and, every other one, of their

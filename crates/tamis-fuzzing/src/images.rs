@@ -4,10 +4,11 @@ use std::path::Path;
 
 use tamis_files::images::{Image, ImageFile, ImageKind, ImageWriter, newest};
 
-use super::{put, reseal};
-use crate::db::inspect::dump_filter_images;
-use crate::error::StorageError;
-use crate::io::{MemFs, read_file};
+use crate::put;
+use tamis::StorageError;
+use tamis::fuzzing::reseal;
+use tamis::inspect::dump_filter_images;
+use tamis::io::{MemFs, read_file};
 
 /// Checks a filter file, as it is and with its checksums corrected.
 pub fn filter_images(bytes: &[u8]) {
