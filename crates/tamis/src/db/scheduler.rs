@@ -382,6 +382,11 @@ impl Scheduler {
         self.change(keyspace, |jobs| std::mem::replace(&mut jobs.no_room, lacks))
     }
 
+    /// Reports whether a compaction that is due lacks room.
+    pub(crate) fn lacks_room(&self, keyspace: KeyspaceId) -> bool {
+        self.get(keyspace).is_some_and(|jobs| jobs.no_room.is_some())
+    }
+
     /// Reports whether a problem with compactions should be warned of: once until one succeeds.
     pub(crate) fn should_warn(&mut self, keyspace: KeyspaceId) -> bool {
         self.change(keyspace, |jobs| !std::mem::replace(&mut jobs.warned, true))
