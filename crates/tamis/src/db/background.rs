@@ -170,7 +170,7 @@ fn flush_loop(db: &DbInner) {
                 db.expire_logs();
                 db.seal_as_asked();
                 db.seal_old_deletes();
-                db.seal_deletes_if_full();
+                db.seal_if_full();
                 state = db.state();
                 db.save_times(&mut state);
                 if !db.gate.has_ended() && matches!(ToFlush::next(db, &mut state), ToFlush::Nothing) {

@@ -577,9 +577,7 @@ impl DbInner {
         let growth = self.log.growth(log, bytes);
         if growth > 0 {
             self.look_ahead(bytes, growth);
-            if self.reserve.is_full() && !frees() {
-                return self.reserve.refuse();
-            }
+            self.reserve.admit_growth(batches)?;
         }
         let seal = |log: &mut Current, keyspaces: &[Arc<KeyspaceInner>]| {
             if !self.wait_for_flights(log) {

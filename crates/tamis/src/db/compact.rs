@@ -32,7 +32,7 @@ use crate::db::expiry::expired_tables;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::{CancelToken, CompactionControl, Progress, reason_name, work_name};
 use crate::db::pressure::pressure_of;
-use crate::db::room::human;
+use crate::db::room::{LEFT_FREE, human};
 use crate::db::scheduler::Job;
 use crate::error::StorageError;
 use crate::observe::events::{CompactionInfo, CompactionOutcome, Event};
@@ -136,14 +136,22 @@ impl DbInner {
             .or_else(|| overdue(false))
             .or_else(deletes)
             .or_else(rewrite);
-        let Some(plan) = planned else {
+        let lack = match planned {
+            Some(plan) => match self.lack_of_room(keyspace, &plan, shape.room) {
+                None => return Due::Plan(plan),
+                lack => lack,
+            },
             // The policy itself may have detected the lack of room.
-            let needed = shaping.policy.needs(&shape).zip(shape.room);
-            return needed.map_or(Due::Nothing, |(needed, free)| Due::NoRoom(needed, free));
+            None => shaping.policy.needs(&shape).zip(shape.room),
         };
-        match self.lack_of_room(keyspace, &plan, shape.room) {
-            None => Due::Plan(plan),
-            Some((needed, free)) => Due::NoRoom(needed, free),
+        let goes = !shaping.options.deterministic && !shaping.policy.drops_data();
+        let freeing = (goes && (lack.is_some() || self.reserve.is_full()))
+            .then(|| deletes::freeing(&shape, &*shaping.policy, shaping.options.table_bytes))
+            .flatten();
+        match (freeing, lack) {
+            (Some(plan), _) => Due::Plan(plan),
+            (None, None) => Due::Nothing,
+            (None, Some((needed, free))) => Due::NoRoom(needed, free),
         }
     }
 
@@ -427,6 +435,12 @@ impl DbInner {
                     // The failure concerns only the outputs, which are gone.
                     Err(error) => return Ok(Ended::Undone(error)),
                 };
+                // If the edit found no room, the inputs would stay, and the outputs too, and no manifest could be written.
+                if self.room.ask(&*self.fs, &self.dir).is_some_and(|free| free < LEFT_FREE / 2) {
+                    self.discard_output(&output);
+                    let full = std::io::ErrorKind::StorageFull.into();
+                    return Ok(Ended::Undone(StorageError::io("write to", &self.dir, full)));
+                }
                 if let Err(error) = self.sync_tables(&output) {
                     return Ok(Ended::Undone(error));
                 }

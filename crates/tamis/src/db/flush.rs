@@ -249,6 +249,8 @@ impl DbInner {
         self.throttle.note_flush(flushed, sync::since(started));
         self.write_counters.flushes.add(1);
         self.write_counters.flush_bytes.add(bytes);
+        // What it wrote is no longer counted as still to be written.
+        self.room.outdated();
         drop(state);
         self.monitor.notify();
         Ok(())
@@ -341,7 +343,7 @@ impl DbInner {
     }
 
     /// Removes written files that nothing names.
-    fn discard_output(&self, output: &MergeOutput) {
+    pub(crate) fn discard_output(&self, output: &MergeOutput) {
         let tables = output.tables.iter().map(|meta| table_path(&self.dir, meta.id));
         let blobs = output.blobs.iter().map(|&id| blob_path(&self.dir, id));
         tables.chain(blobs).for_each(|path| self.garbage.push(path));

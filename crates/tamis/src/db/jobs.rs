@@ -20,6 +20,7 @@ use crate::compaction::execute::Helpers;
 use crate::compaction::writer::JobControl;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::pace::{Pace, Urgency};
+use crate::db::room::LEFT_FREE;
 use crate::interrupt;
 use crate::options::Options;
 
@@ -352,7 +353,8 @@ impl DbInner {
     /// that hold writes).
     pub(crate) fn room(&self, state: &State) -> Option<u64> {
         let free = self.room.free()?;
-        Some(free.saturating_sub(state.scheduler.promised().saturating_add(self.bytes_to_flush())))
+        let taken = state.scheduler.promised().saturating_add(self.bytes_to_flush());
+        Some(free.saturating_sub(taken.saturating_add(LEFT_FREE)))
     }
 
     /// Cancels all running compactions, and waits until they have ended.

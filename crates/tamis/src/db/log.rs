@@ -471,7 +471,8 @@ impl Log {
         let mut parts = SmallVec::<[&[u8]; 8]>::from_slice(&[&header]);
         operations.for_each(|part| parts.push(part));
         let writer = log.writer();
-        self.reserve(writer, parts.iter().map(|part| part.len() as u64).sum());
+        // As in `growth`, so that no log grows unseen by whoever has looked whether there is room for that.
+        self.reserve(writer, parts[1..].iter().map(|part| part.len() as u64).sum());
         let before = (writer.len(), writer.mapped());
         let result = writer.append(&parts);
         self.note_size(writer);

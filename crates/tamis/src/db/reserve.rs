@@ -34,7 +34,7 @@ use crate::batch::{BatchOp, WriteBatch};
 use crate::db::counters::WriteCounters;
 use crate::db::health::Warnings;
 use crate::db::inner::{DbInner, KeyspaceInner};
-use crate::db::room::{Room, human};
+use crate::db::room::{LEFT_FREE, Room, human};
 use crate::error::{StorageError, WriteError};
 use crate::io::{FileSystem, Usage};
 use crate::options::Options;
@@ -56,10 +56,10 @@ const STEP: u64 = 64 << 10;
 /// It is created when this many times as much is free.
 const FREE_TO_MAKE: u64 = 4;
 
-/// Once a flush would not have fitted, so much must be free besides, and half as much again, until all writes are accepted.
-const KEPT_FREE: u64 = 256 << 10;
+/// So much is kept free besides the room for a flush: for deletes, and for what they become.
+const KEPT_FREE: u64 = 64 << 10;
 
-/// The free space is compared with what is in memory each time that logs have grown by this, in bytes.
+/// The free space is compared with what is in memory each time that so much was logged, in bytes.
 const LOOK_AFTER: u64 = 16 << 10;
 
 /// How often its length is checked.
@@ -79,11 +79,13 @@ pub(crate) struct Reserve {
     held: AtomicU64,
     /// Whether only work that frees space is accepted.
     full: AtomicBool,
+    /// Whether the room that is left is for range deletes and drops.
+    scarce: AtomicBool,
     /// Whether a compaction ran out of room.
     wanted: AtomicBool,
     /// While the disk is full: the bytes released, or to be kept free.
     missing: AtomicU64,
-    /// The size of the logs when it was last compared with the free space.
+    /// The bytes that had been logged when the free space was last looked at.
     looked: AtomicU64,
     keeping: Mutex<Keeping>,
 }
@@ -113,6 +115,7 @@ impl Reserve {
             warnings: warnings.clone(),
             held: AtomicU64::new(0),
             full: AtomicBool::new(false),
+            scarce: AtomicBool::new(false),
             wanted: AtomicBool::new(false),
             missing: AtomicU64::new(0),
             looked: AtomicU64::new(0),
@@ -153,6 +156,12 @@ impl Reserve {
         self.refuse()
     }
 
+    /// Returns an error if a group of batches is refused that makes the log grow.
+    pub(crate) fn admit_growth(&self, batches: &[&WriteBatch]) -> Result<(), WriteError> {
+        let frees = if self.scarce.load(Relaxed) { frees_much } else { frees_room };
+        if !self.is_full() || batches.iter().all(|batch| frees(batch)) { Ok(()) } else { self.refuse() }
+    }
+
     /// Returns an error if writes that use space permanently are refused.
     #[cold]
     pub(crate) fn refuse(&self) -> Result<(), WriteError> {
@@ -163,8 +172,9 @@ impl Reserve {
     }
 
     pub(crate) fn trouble(&self) -> String {
+        let what = if self.scarce.load(Relaxed) { "range deletes and drops" } else { "deletes" };
         let bytes = human(self.needed());
-        format!("no storage space is left for more: only deletes are accepted until {bytes} are free")
+        format!("no storage space is left for more: only {what} are accepted until {bytes} are free")
     }
 
     /// Returns the bytes that must be free before all writes are accepted again.
@@ -253,6 +263,7 @@ impl Reserve {
         if was_full {
             self.missing.store(0, Relaxed);
             self.full.store(false, Relaxed);
+            self.scarce.store(false, Relaxed);
             self.warnings.add("there is room again: all writes are accepted".to_owned());
         }
     }
@@ -285,6 +296,11 @@ pub(crate) fn frees_room(batch: &WriteBatch) -> bool {
     batch.ops().flatten().all(frees)
 }
 
+/// Reports whether a batch has nothing but range deletes.
+fn frees_much(batch: &WriteBatch) -> bool {
+    batch.ops().flatten().all(|op| matches!(op, BatchOp::DeleteRange { .. }))
+}
+
 /// Returns the space for tables of so many bytes, with what a file system needs besides.
 fn for_tables(bytes: u64) -> u64 {
     bytes.saturating_add(bytes / 8)
@@ -308,28 +324,35 @@ impl DbInner {
     /// Looks whether everything in memory can still be flushed once the log has grown by `growth`, for a write of
     /// `bytes`. If not, the disk is full from now on. For the holder of the log's lock.
     pub(crate) fn look_ahead(&self, bytes: usize, growth: u64) {
-        let size = self.log.needed();
-        // Where space cannot be reserved, a log grows with each write.
-        let since = size.abs_diff(self.reserve.looked.load(Relaxed));
-        if since.saturating_add(bytes as u64) < LOOK_AFTER {
+        // Not the size of the logs: where memtables are small, that hardly changes. Where space cannot be reserved, a log
+        // grows with each write.
+        let logged = self.write_counters.log_bytes.get().saturating_add(bytes as u64);
+        let was_scarce = self.reserve.scarce.load(Relaxed);
+        if !was_scarce && logged.saturating_sub(self.reserve.looked.load(Relaxed)) < LOOK_AFTER {
             return;
         }
-        self.reserve.looked.store(size, Relaxed);
+        self.reserve.looked.store(logged, Relaxed);
+        let size = self.log.needed();
         let free = self.room.ask(&*self.fs, &self.dir);
         self.log.note_free(free);
-        let Some(free) = free.filter(|_| !self.reserve.is_full()) else { return };
+        let Some(free) = free else { return };
         let needed = |to_flush: u64| {
             let to_flush = to_flush.max(size).saturating_add(growth);
-            for_tables(to_flush).saturating_add(growth.saturating_mul(2))
+            for_tables(to_flush).saturating_add(growth.saturating_mul(2)).saturating_add(KEPT_FREE)
         };
         let is_less = |free: u64, needed: u64| free.saturating_add(self.reserve.held()) < needed;
         // The keyspaces are visited only where space is scarce. No entry takes more than twice as
         // much in a table as in a memtable.
-        if !is_less(free, needed(2 * (self.chunks.active() + self.chunks.sealed()))) {
+        let most = needed(2 * (self.chunks.active() + self.chunks.sealed()));
+        if !self.reserve.is_full() && !is_less(free, most) {
             return;
         }
         let needed = needed(self.bytes_to_flush());
         let is_short = |free: u64| is_less(free, needed);
+        if self.reserve.is_full() {
+            self.reserve.scarce.store(is_short(free.saturating_add(KEPT_FREE - LEFT_FREE)), Relaxed);
+            return;
+        }
         if !is_short(free)
             || self.log.give_back() && self.room.ask(&*self.fs, &self.dir).is_none_or(|free| !is_short(free))
         {
@@ -338,15 +361,18 @@ impl DbInner {
         self.reserve.fill(KEPT_FREE, "what is in memory would not fit");
     }
 
-    /// Seals the memtables that hold deletes, on a full disk: space is freed by what they become. For the flush thread.
-    pub(crate) fn seal_deletes_if_full(&self) {
-        if !self.reserve.is_full() {
+    /// Seals all memtables, on a full disk: deletes free space by what they become, and other writes by what their logs took.
+    /// Elsewhere those with deletes where a compaction lacks room. For the flush thread.
+    pub(crate) fn seal_if_full(&self) {
+        let lacking = (!self.reserve.is_full()).then(|| self.state().scheduler.lacking_room());
+        if lacking.as_ref().is_some_and(Vec::is_empty) {
             return;
         }
-        let has_deletes =
-            |keyspace: &Arc<KeyspaceInner>| keyspace.view.load().memtables.active.memtable.has_deletes();
         let mut due = self.filled.list();
-        due.retain(has_deletes);
+        if let Some(lacking) = lacking {
+            let has_deletes = |ks: &KeyspaceInner| ks.view.load().memtables.active.memtable.has_deletes();
+            due.retain(|keyspace| lacking.contains(&keyspace.id) && has_deletes(keyspace));
+        }
         if !due.is_empty() {
             self.try_seal(&due);
         }

@@ -13,6 +13,9 @@ use crate::io::FileSystem;
 
 const MAX_AGE: Duration = Duration::from_secs(1);
 
+/// So many bytes of the free space are left by compactions: their own edits need some, and so does a range delete.
+pub(crate) const LEFT_FREE: u64 = 32 << 10;
+
 /// The file system's last answer. Any thread may ask; the mutex is held only to copy it.
 #[derive(Debug, Default)]
 pub(crate) struct Room {

@@ -383,6 +383,12 @@ impl Scheduler {
         self.change(keyspace, |jobs| std::mem::replace(&mut jobs.no_room, lacks))
     }
 
+    /// Returns the keyspaces in which a compaction that is due lacks room.
+    pub(crate) fn lacking_room(&self) -> Vec<KeyspaceId> {
+        let lacking = self.jobs.iter().filter(|(_, jobs)| jobs.no_room.is_some());
+        lacking.map(|(&id, _)| id).collect()
+    }
+
     /// Reports whether a problem with compactions should be warned of: once until one succeeds.
     pub(crate) fn should_warn(&mut self, keyspace: KeyspaceId) -> bool {
         self.change(keyspace, |jobs| !std::mem::replace(&mut jobs.warned, true))
