@@ -9,6 +9,15 @@
 //! A log that is removed while it is read is gone for the reader, too: it gets the error of one that fell behind. One that is overwritten
 //! meanwhile holds no record of the old log any more (checksums are seeded with the log's number), with the same result.
 //!
+//! # Choices
+//!
+//! * **No file says which records count.** A number that was given twice, after a failed sync or
+//!   behind a torn record, counts in the last log that begins at or below it. So a crash leaves
+//!   nothing to repair, and nothing is written for it.
+//! * **The manifest records no number that a power failure may take back.** Numbers go on where the
+//!   logs end, so a reader of durable changes meets no jump after one. A failed sync that gives a
+//!   log up leaves a jump, which is an error for readers.
+//!
 //! # Threads
 //!
 //! A [`Changes`] has one owner at a time. It takes the `state` lock to open a log, and to tell damage from a log that is gone; and it sleeps
