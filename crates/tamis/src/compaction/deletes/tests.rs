@@ -267,3 +267,18 @@ fn a_snapshot_holds_a_table_and_no_longer() {
     assert!(plan(&shape).is_some(), "all see the deletes");
     assert_eq!(plan_from(161, &shape, &*sim.policy.policy, TABLE_BYTES), None, "few deletes");
 }
+
+#[test]
+fn a_merge_is_expected_to_lose_what_its_deletes_hide() {
+    let of = |entries, deletes, file_bytes| {
+        let mut meta = crate::tree::edit::tests::table(1, "a", "z");
+        (meta.entries, meta.deletes, meta.file_bytes) = (entries, deletes, file_bytes);
+        TableShape { meta: Arc::new(meta), busy: false, free: true }
+    };
+    let (newer, older) = (of(300, 300, 3000), of(1000, 0, 100_000));
+    let expected = |bottommost| expected_bytes([&newer, &older].into_iter(), bottommost);
+    assert_eq!(expected(true), 70_000);
+    assert_eq!(expected(false), 73_000, "the deletes themselves stay");
+    assert_eq!(expected_bytes([&of(2000, 2000, 9000), &older].into_iter(), true), 0);
+    assert_eq!(expected_bytes([&older].into_iter(), true), 100_000);
+}
