@@ -276,9 +276,12 @@ fn a_merge_is_expected_to_lose_what_its_deletes_hide() {
         TableShape { meta: Arc::new(meta), busy: false, free: true }
     };
     let (newer, older) = (of(300, 300, 3000), of(1000, 0, 100_000));
-    let expected = |bottommost| expected_bytes([&newer, &older].into_iter(), bottommost);
-    assert_eq!(expected(true), 70_000);
-    assert_eq!(expected(false), 73_000, "the deletes themselves stay");
-    assert_eq!(expected_bytes([&of(2000, 2000, 9000), &older].into_iter(), true), 0);
-    assert_eq!(expected_bytes([&older].into_iter(), true), 100_000);
+    let expected = |newer: &TableShape, left, bottommost| {
+        expected_bytes([(newer, 1.0), (&older, left)].into_iter(), bottommost)
+    };
+    assert_eq!(expected(&newer, 1.0, true), 70_000);
+    assert_eq!(expected(&newer, 1.0, false), 73_000, "the deletes themselves stay");
+    assert_eq!(expected(&newer, 0.5, true), 20_000, "a range delete hides half of it");
+    assert_eq!(expected(&of(2000, 2000, 9000), 1.0, true), 0);
+    assert_eq!(expected(&of(0, 0, 1000), 1.0, true), 101_000);
 }
