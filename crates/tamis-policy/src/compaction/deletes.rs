@@ -74,34 +74,44 @@ fn plan_from(least: u64, shape: &Shape, policy: &dyn CompactionPolicy, max_table
 }
 
 /// The same for tables with any deletes, on a full disk: however few they are, they free space. Where the inputs do not fit into
-/// the room, the outputs are expected to, since each delete hides an entry of the usual size. If they do not, nothing is lost.
-pub fn freeing(shape: &Shape, policy: &dyn CompactionPolicy, max_table_bytes: u64) -> Option<Plan> {
+/// the room, the outputs are expected to, since each delete hides an entry of the usual size, and range deletes of some inputs hide the
+/// returned share of others. If they do not, nothing is lost.
+pub fn freeing(
+    shape: &Shape,
+    policy: &dyn CompactionPolicy,
+    max_table_bytes: u64,
+    hidden: impl Fn(&HashSet<TableId>, TableId) -> f64,
+) -> Option<Plan> {
     let unlimited = Shape { room: None, settling: true, ..shape.clone() };
     let mut deleting: Vec<Spot<'_>> = shape
         .spots()
         .filter(|spot| spot.table.holds_deletes() && !spot.table.busy && !is_held(shape, spot.table))
         .collect();
-    deleting.sort_by_key(|spot| Reverse(spot.table.meta.deletes));
+    // Those that hide most first: a range delete hides any number of entries.
+    deleting.sort_by_key(|spot| Reverse((spot.table.meta.range_tombstones > 0, spot.table.meta.deletes)));
     deleting.iter().take(TRIES).find_map(|spot| {
         let plan = step(&unlimited, policy, spot, max_table_bytes, Reason::Deletes)?;
         let named: HashSet<TableId> = plan.tables().collect();
         let inputs = shape.spots().filter(|spot| named.contains(&spot.table.id())).map(|spot| spot.table);
-        let fits = |room| expected_bytes(inputs, plan.bottommost) < room;
+        let left = inputs.map(|table| (table, 1.0 - hidden(&named, table.id())));
+        let fits = |room| expected_bytes(left, plan.bottommost) < room;
         (plan.work == Work::Move || shape.room.is_none_or(fits)).then_some(plan)
     })
 }
 
-/// Returns the bytes that a merge of tables is expected to write if each delete hides an entry.
-fn expected_bytes<'t>(inputs: impl Iterator<Item = &'t TableShape>, bottommost: bool) -> u64 {
-    let (mut deletes, mut of_deletes, mut others, mut of_others) = (0u64, 0u64, 0u64, 0u64);
-    for table in inputs {
-        let (entries, own) = (table.meta.entries.max(1), table.meta.deletes.min(table.meta.entries));
-        let of_own = (u128::from(table.bytes()) * u128::from(own) / u128::from(entries)) as u64;
+/// Returns the bytes that a merge of tables is expected to write if so much of each is visible below range deletes, and each delete of a
+/// key hides an entry.
+fn expected_bytes<'t>(inputs: impl Iterator<Item = (&'t TableShape, f64)>, bottommost: bool) -> u64 {
+    let (mut deletes, mut of_deletes, mut others, mut of_others) = (0.0, 0.0, 0.0, 0.0);
+    for (table, left) in inputs {
+        let (own, entries) = (table.meta.deletes.min(table.meta.entries) as f64, table.meta.entries as f64);
+        let of_own = table.bytes() as f64 * own / entries.max(1.0);
         (deletes, of_deletes) = (deletes + own, of_deletes + of_own);
-        (others, of_others) = (others + entries - own, of_others + table.bytes() - of_own);
+        (others, of_others) =
+            (others + (entries - own) * left, of_others + (table.bytes() as f64 - of_own) * left);
     }
-    let left = u128::from(of_others) * u128::from(others.saturating_sub(deletes)) / u128::from(others.max(1));
-    left as u64 + if bottommost { 0 } else { of_deletes }
+    let left = of_others * (others - deletes).max(0.0) / others.max(1.0);
+    (left + if bottommost { 0.0 } else { of_deletes }) as u64
 }
 
 /// Plans the next step for one of the tables with deletes of three quarters of `age`, the oldest first. O(tables · log tables) for each

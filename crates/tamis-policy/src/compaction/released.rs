@@ -96,7 +96,7 @@ pub fn nothing_older(shape: &Shape, (level, place): (usize, usize), range: &KeyR
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::sync::Arc;
 
     use super::*;
@@ -105,7 +105,7 @@ mod tests {
     use tamis_base::key::KeyEnd;
     use tamis_base::meta::{TableExtra, TableMeta};
 
-    fn table(id: u64, from: &str, to: &str, pinned: &[(u64, u64)]) -> TableShape {
+    pub(in crate::compaction) fn table(id: u64, from: &str, to: &str, pinned: &[(u64, u64)]) -> TableShape {
         let meta = TableMeta {
             id,
             file_bytes: 1000,

@@ -166,7 +166,7 @@ impl Keyspace {
 }
 
 /// Returns which part of a table's blocks a range covers.
-fn share_of(table: &OpenTable, bounds: &Bounds) -> Result<f64, StorageError> {
+pub(crate) fn share_of(table: &OpenTable, bounds: &Bounds) -> Result<f64, StorageError> {
     let meta = &table.meta;
     let outside = !meta.largest.reaches(&bounds.start)
         || bounds.end.as_ref().is_some_and(|end| end[..] <= meta.smallest[..]);

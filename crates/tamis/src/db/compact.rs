@@ -27,7 +27,7 @@ use tamis_policy::compaction::released;
 use crate::compaction::blobs::{self, BlobInputs};
 use crate::compaction::filters::{self, FilterBits};
 use crate::compaction::{Lineage, MergeLineage, NewKeys, TableSink, execute, parts};
-use crate::db::covered::covered_tables;
+use crate::db::covered::{covered_tables, hidden_share};
 use crate::db::expiry::expired_tables;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::jobs::{CancelToken, CompactionControl, Progress, reason_name, work_name};
@@ -145,9 +145,12 @@ impl DbInner {
             None => shaping.policy.needs(&shape).zip(shape.room),
         };
         let goes = !shaping.options.deterministic && !shaping.policy.drops_data();
-        let freeing = (goes && (lack.is_some() || self.reserve.is_full()))
-            .then(|| deletes::freeing(&shape, &*shaping.policy, shaping.options.table_bytes))
-            .flatten();
+        let freeing = (goes && (lack.is_some() || self.reserve.is_full())).then(|| {
+            let version = keyspace.view.load().version.clone();
+            let hidden = |named: &HashSet<TableId>, id| hidden_share(&version, named, id);
+            deletes::freeing(&shape, &*shaping.policy, shaping.options.table_bytes, hidden)
+        });
+        let freeing = freeing.flatten();
         match (freeing, lack) {
             (Some(plan), _) => Due::Plan(plan),
             (None, None) => Due::Nothing,

@@ -11,11 +11,16 @@
 //! tombstone or later sees nothing of the table, nor anything older below it: the tombstone hides that just as the table's
 //! own deletes did. A snapshot older than one of these tombstones must also be older than the entire table.
 
+use tamis_base::collections::HashSet;
+use tamis_base::ids::TableId;
 use tamis_base::key::{KeyEnd, SeqNo};
 use tamis_base::meta::TableMeta;
+use tamis_files::tree::tombstones::Fragment;
 use tamis_policy::compaction::plan::{Plan, Reason};
 use tamis_policy::compaction::shape::{KeyRange, Shape, TableShape};
 
+use crate::db::approximate::share_of;
+use crate::read::Bounds;
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::Version;
 
@@ -34,6 +39,24 @@ pub(crate) fn covered_tables(shape: &Shape, version: &Version, range: Option<&Ke
                 .is_some_and(|since| !is_seen(&shape.snapshots, &table.meta, since))
     };
     Plan::drop_of(shape, Reason::Covered, gone)
+}
+
+/// Returns which part of a table lies under newer range tombstones of those of the other tables that are `named`. An index that cannot
+/// be read tells nothing.
+pub(crate) fn hidden_share(version: &Version, named: &HashSet<TableId>, id: TableId) -> f64 {
+    let Some(table) = version.tables.iter().find(|table| table.meta.id == id) else { return 0.0 };
+    let newer = version
+        .tables
+        .iter()
+        .filter(|holder| named.contains(&holder.meta.id) && holder.meta.max_seq > table.meta.max_seq);
+    let fragments = newer.flat_map(|holder| holder.tombstones.iter().flat_map(|all| all.fragments()));
+    let hiding =
+        fragments.filter(|fragment| fragment.seqs.first().is_some_and(|&seq| seq > table.meta.max_seq));
+    let share = |fragment: &Fragment| {
+        let end = fragment.end.as_ref().map(|end| end.to_vec());
+        share_of(table, &Bounds { start: fragment.start.to_vec(), end }).unwrap_or(0.0)
+    };
+    hiding.map(share).sum::<f64>().min(1.0)
 }
 
 /// Reports whether a snapshot sees any part of a table that is wholly deleted from write `since` on. A table whose smallest

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::compaction::policy::{Pressure, Promise, policy_for};
+use crate::compaction::released;
 use crate::compaction::settings::{Form, Granularity, Settings};
 use crate::compaction::shape::KeyRange;
 use crate::compaction::simulator::{ENTRY, FLUSH, Sim};
@@ -266,4 +267,23 @@ fn a_snapshot_holds_a_table_and_no_longer() {
     shape.snapshots = vec![2, 9];
     assert!(plan(&shape).is_some(), "all see the deletes");
     assert_eq!(plan_from(161, &shape, &*sim.policy.policy, TABLE_BYTES), None, "few deletes");
+}
+
+#[test]
+fn a_merge_is_expected_to_lose_what_its_deletes_hide() {
+    let of = |entries, deletes, file_bytes| {
+        let mut table = released::tests::table(1, "a", "z", &[]);
+        let meta = std::sync::Arc::make_mut(&mut table.meta);
+        (meta.entries, meta.deletes, meta.file_bytes) = (entries, deletes, file_bytes);
+        table
+    };
+    let (newer, older) = (of(300, 300, 3000), of(1000, 0, 100_000));
+    let expected = |newer: &TableShape, left, bottommost| {
+        expected_bytes([(newer, 1.0), (&older, left)].into_iter(), bottommost)
+    };
+    assert_eq!(expected(&newer, 1.0, true), 70_000);
+    assert_eq!(expected(&newer, 1.0, false), 73_000, "the deletes themselves stay");
+    assert_eq!(expected(&newer, 0.5, true), 20_000, "a range delete hides half of it");
+    assert_eq!(expected(&of(2000, 2000, 9000), 1.0, true), 0);
+    assert_eq!(expected(&of(0, 0, 1000), 1.0, true), 101_000);
 }
