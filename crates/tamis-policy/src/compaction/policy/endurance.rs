@@ -11,9 +11,9 @@ use tamis_base::key::{KeyBytes, KeyEnd};
 use tamis_base::meta::{TableExtra, TableMeta};
 use tamis_filter::Digest;
 
-use crate::compaction::plan::{OutputRun, Plan, Reason, Work, is_guard};
-use crate::compaction::policy::{CompactionPolicy, Pressure, Promise};
-use crate::compaction::shape::{KeyRange, LevelShape, RunShape, Shape, Spot, TableShape};
+use crate::compaction::plan::{OutputRun, Plan, Work, is_guard};
+use crate::compaction::policy::CompactionPolicy;
+use crate::compaction::shape::{LevelShape, RunShape, Shape, TableShape};
 
 /// Bytes of an entry.
 const ENTRY: f64 = 16.0;
@@ -239,52 +239,6 @@ impl<P: CompactionPolicy> Tree<P> {
     }
 }
 
-/// A tree of any policy.
-#[derive(Debug)]
-struct Any(Box<dyn CompactionPolicy>);
-
-impl CompactionPolicy for Any {
-    fn plan(&self, shape: &Shape) -> Option<Plan> {
-        self.0.plan(shape)
-    }
-
-    fn write_pressure(&self, shape: &Shape) -> Pressure {
-        self.0.write_pressure(shape)
-    }
-
-    fn debt(&self, shape: &Shape) -> u64 {
-        self.0.debt(shape)
-    }
-
-    fn level_targets(&self, shape: &Shape) -> Vec<u64> {
-        self.0.level_targets(shape)
-    }
-
-    fn promise(&self, shape: &Shape) -> Promise {
-        self.0.promise(shape)
-    }
-
-    fn manual(&self, shape: &Shape, range: Option<&KeyRange>) -> Option<Plan> {
-        self.0.manual(shape, range)
-    }
-
-    fn deepen(&self, shape: &Shape, spot: &Spot<'_>, reason: Reason) -> Option<Plan> {
-        self.0.deepen(shape, spot, reason)
-    }
-
-    fn ends_round(&self, shape: &Shape, plan: &Plan) -> bool {
-        self.0.ends_round(shape, plan)
-    }
-
-    fn drops_data(&self) -> bool {
-        self.0.drops_data()
-    }
-
-    fn name(&self) -> String {
-        self.0.name()
-    }
-}
-
 /// Keys that a merge of this simulation takes at once.
 const STEP: u32 = 64;
 
@@ -386,6 +340,7 @@ mod runs {
 mod small_flushes {
     use super::*;
     use crate::compaction::policy::policy_for;
+    use crate::compaction::policy::tests::Named;
     use crate::compaction::settings::{Form, Granularity, Settings};
 
     /// Flushes in a full table.
@@ -426,7 +381,7 @@ mod small_flushes {
     }
 
     #[expect(clippy::print_stdout, reason = "measurements, visible with --nocapture")]
-    fn report(settings: &Settings, tree: &Tree<Any>) {
+    fn report(settings: &Settings, tree: &Tree<Named>) {
         let (tables, written) = (tree.tables(), tree.write_amplification());
         let promised = tree.policy.promise(&tree.shape).write_amplification.expect("a bound");
         println!(
@@ -438,12 +393,12 @@ mod small_flushes {
         assert!(!is_full || written <= promised, "{}: {written} of {promised}", name(settings));
     }
 
-    fn tree(settings: &Settings) -> Tree<Any> {
-        Tree::new(Any(policy_for(settings)), settings.levels)
+    fn tree(settings: &Settings) -> Tree<Named> {
+        Tree::new(Named(policy_for(settings)), settings.levels)
     }
 
     /// The tables beyond those of the promise without the keys at which a policy cuts its tables on purpose.
-    fn tables_for_walls(tree: &Tree<Any>, table_bytes: u64) -> usize {
+    fn tables_for_walls(tree: &Tree<Named>, table_bytes: u64) -> usize {
         let runs: usize = tree.shape.levels.iter().map(|level| level.runs.len()).sum();
         tree.tables().saturating_sub((tree.bytes() * 2 / table_bytes) as usize + 16 * runs)
     }

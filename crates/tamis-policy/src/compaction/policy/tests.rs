@@ -27,7 +27,7 @@ use crate::compaction::simulator::{Entries, Sim};
 
 /// The policy that the options name.
 #[derive(Debug)]
-struct Named(Box<dyn CompactionPolicy>);
+pub(super) struct Named(pub(super) Box<dyn CompactionPolicy>);
 
 impl CompactionPolicy for Named {
     fn plan(&self, shape: &Shape) -> Option<Plan> {
