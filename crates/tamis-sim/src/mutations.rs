@@ -158,11 +158,8 @@ const MUTATIONS: &[Mutation] = &[
         edits: &[Edit {
             file: "crates/tamis-files/src/tree/manifest.rs",
             find: r#"        self.log.append(&[&self.buf])?;
-        self.log.sync()
-    }"#,
-            replace: r#"        self.log.append(&[&self.buf])?;
-        Ok(())
-    }"#,
+        self.log.sync()?;"#,
+            replace: r#"        self.log.append(&[&self.buf])?;"#,
         }],
     },
     Mutation {

@@ -29,6 +29,10 @@ const MIN_ROLL_BYTES: u64 = 1 << 20;
 /// A manifest is rolled when it has grown to this many times the length of its first record.
 const ROLL_FACTOR: u64 = 4;
 
+/// Space for edits to come is reserved in steps of so many bytes, before half of it is used. On a full
+/// disk an edit that frees space must fit: after one that does not, a whole manifest is needed.
+const RESERVED_BYTES: u64 = 64 << 10;
+
 /// The maximum length of a valid `CURRENT`, in bytes.
 const MAX_CURRENT_BYTES: u64 = 64;
 
@@ -70,7 +74,9 @@ impl Manifest {
         let snapshot_end = log.append(&[&buf])?;
         log.sync()?;
         fs.sync_dir(dir).map_err(|e| StorageError::io("sync", dir, e))?;
-        Ok(Manifest { log, snapshot_end, buf })
+        let mut manifest = Manifest { log, snapshot_end, buf };
+        manifest.reserve();
+        Ok(manifest)
     }
 
     /// Reads the manifest in force. `None` if there is no `CURRENT`, and thus no database.
@@ -147,7 +153,17 @@ impl Manifest {
         self.buf.clear();
         edit.encode(&mut self.buf);
         self.log.append(&[&self.buf])?;
-        self.log.sync()
+        self.log.sync()?;
+        self.reserve();
+        Ok(())
+    }
+
+    /// A failure is tried again after the next edit.
+    fn reserve(&mut self) {
+        if self.log.allocated() < self.log.len() + RESERVED_BYTES / 2 {
+            self.log.retry_preallocation();
+            self.log.preallocate(self.log.len() + RESERVED_BYTES);
+        }
     }
 
     /// Returns the length, in bytes.
@@ -459,6 +475,18 @@ mod tests {
         assert!(!next.should_roll() && !next.log.is_empty());
         let loaded = open(&fs).unwrap().unwrap();
         assert_eq!((loaded.number, loaded.state), (2, state));
+    }
+
+    /// What frees space is an edit too. Where it did not fit, a new manifest was needed, which fits even less.
+    #[test]
+    fn an_edit_fits_on_a_full_disk() {
+        let fs = tamis_testkit::FaultyFs::new(1);
+        fs.create_dir_all(Path::new(DIR)).unwrap();
+        let mut manifest = Manifest::create(&fs, Path::new(DIR), 1, &ManifestState::default()).unwrap();
+        fs.set_capacity(Some(0));
+        for _ in 0..100 {
+            manifest.append(&VersionEdit { last_seq: Some(7), ..VersionEdit::default() }).unwrap();
+        }
     }
 
     #[test]

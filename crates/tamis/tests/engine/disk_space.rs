@@ -332,7 +332,7 @@ fn run_full(seed: u64) -> Option<Way> {
 /// room that their own edits needed, and deletes of single keys took what a range delete needs. `TAMIS_FULL_DISKS=0..300` tries more.
 #[test]
 fn whatever_the_options_deletes_are_accepted_on_a_full_disk_and_free_space() {
-    let seeds = std::env::var("TAMIS_FULL_DISKS").ok().map_or(0..16, |seeds| {
+    let seeds = std::env::var("TAMIS_FULL_DISKS").ok().map_or(0..20, |seeds| {
         let (from, to) = seeds.split_once("..").expect("FROM..TO");
         from.parse().expect("a number")..to.parse().expect("a number")
     });
