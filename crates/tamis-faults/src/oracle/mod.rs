@@ -12,7 +12,7 @@ mod stream;
 pub(crate) use cuts::{Cuts, Judged};
 pub(crate) use journal::Journal;
 pub(crate) use model::{Space, State, shown};
-pub(crate) use stream::{Op, Stream, Way, Write, counter_key, done_key, layout};
+pub(crate) use stream::{Op, Stream, Way, Write, ballast_key, counter_key, done_key, layout};
 
 #[cfg(test)]
 mod tests;

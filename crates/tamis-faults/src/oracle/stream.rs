@@ -54,8 +54,14 @@ pub(crate) fn done_key(number: u64) -> Vec<u8> {
     format!("{}{number:08}", layout::DONE).into_bytes()
 }
 
+/// Returns the key of what a journalled write adds to fill the file system.
+pub(crate) fn ballast_key(number: u64) -> Vec<u8> {
+    format!("{}{number:08}", layout::BALLAST).into_bytes()
+}
+
 /// Prefixes of keys that are not data.
 pub(crate) mod layout {
+    pub(crate) const BALLAST: &str = "z/";
     pub(crate) const COUNTERS: &str = "seq/";
     pub(crate) const DONE: &str = "done/";
 }

@@ -122,7 +122,7 @@ fn write(shared: &Shared, thread: u32) {
     loop {
         let number = acked.load(SeqCst) + 1;
         let write = stream.write(number);
-        let besides = (counter_key(thread), encode(std::iter::once(number).chain(shared.seen())));
+        let besides = vec![(counter_key(thread), encode(std::iter::once(number).chain(shared.seen())))];
         let result = match write.way {
             Way::Batch => write_batch(&shared.spaces, &write, besides).map_err(tamis::Error::from),
             Way::Ingestion => ingest(&shared.spaces, &write, besides, &beside),

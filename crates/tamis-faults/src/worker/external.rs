@@ -9,8 +9,8 @@ use tamis::{AdminError, Durability, WriteBatch};
 use super::Spaces;
 use crate::oracle::{Op, Space, Write};
 
-/// An additional key and value of a write.
-pub(super) type Besides = (Vec<u8>, Vec<u8>);
+/// The additional keys and values of a write.
+pub(super) type Besides = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// Writes one batch.
 pub(super) fn write_batch(spaces: &Spaces, write: &Write, besides: Besides) -> Result<(), tamis::WriteError> {
@@ -25,7 +25,9 @@ pub(super) fn write_batch(spaces: &Spaces, write: &Write, besides: Besides) -> R
             Op::Add(key, number) => batch.merge_in(spaces.get(Space::Sums), key, number.to_le_bytes()),
         };
     }
-    batch.put(besides.0, besides.1);
+    for (key, value) in besides {
+        batch.put(key, value);
+    }
     match write.synced {
         true => spaces.db.write_with(batch, Durability::Synced),
         false => spaces.db.write(batch),
@@ -47,8 +49,9 @@ pub(super) fn ingest(
     beside: &Path,
 ) -> Result<(), tamis::Error> {
     let mut merged: BTreeMap<Space, Merged> = BTreeMap::new();
-    let first = Op::Put(Space::Default, besides.0, besides.1);
-    for op in std::iter::once(&first).chain(&write.ops) {
+    let first: Vec<Op> =
+        besides.into_iter().map(|(key, value)| Op::Put(Space::Default, key, value)).collect();
+    for op in first.iter().chain(&write.ops) {
         match op {
             Op::Put(space, key, value) => {
                 let entries = &mut merged.entry(*space).or_default().entries;

@@ -208,6 +208,8 @@ fn file(state: &mut State, space: Space, key: &[u8], value: &[u8]) -> Result<(),
     let strange = || Unreadable::Wrong(format!("a key that was never written: `{}`", key.escape_ascii()));
     if let Some(number) = text.strip_prefix(layout::DONE) {
         state.done.insert(number.parse().map_err(|_| strange())?);
+    } else if text.starts_with(layout::BALLAST) {
+        // Deleted as a whole, and not part of the journal.
     } else if let Some(thread) = text.strip_prefix(layout::COUNTERS) {
         let numbers =
             value.chunks_exact(8).filter_map(|part| Some(u64::from_le_bytes(part.try_into().ok()?)));

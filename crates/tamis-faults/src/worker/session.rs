@@ -7,7 +7,7 @@ use tamis::{Db, OpenError, Options};
 use super::external::{ingest, write_batch};
 use super::{Place, Spaces, Unreadable, parse_kill, parse_plan, read_state, session_steps};
 use crate::inject::{Injector, Kill, Plan};
-use crate::oracle::{Journal, Stream, Way, done_key};
+use crate::oracle::{Journal, Stream, Way, ballast_key, done_key, layout};
 use crate::turns::{self, Sizes};
 use crate::wire::{DATABASE, Message, tell, tell_state};
 
@@ -159,7 +159,10 @@ impl Session {
     fn write_one(&mut self, number: u64, way: Way) -> bool {
         let Some(spaces) = &self.spaces else { return false };
         let write = self.journal.write(number, way);
-        let besides = (done_key(number), ballast(number, self.ballast));
+        let mut besides = vec![(done_key(number), Vec::new())];
+        if self.ballast > 0 {
+            besides.push((ballast_key(number), ballast(number, self.ballast)));
+        }
         self.journal.begin(number, way);
         tell(&Message::Began { number, ingested: way == Way::Ingestion });
         let result = match way {
@@ -188,7 +191,7 @@ impl Session {
     /// Deletes the ballast, as a user would to free space. Reports whether that succeeded.
     pub(super) fn delete_ballast(&mut self) -> bool {
         let Some(spaces) = &self.spaces else { return false };
-        spaces.db.delete_range("z".."zz").map_err(|error| self.failed("delete", &error)).is_ok()
+        spaces.db.delete_prefix(layout::BALLAST).map_err(|error| self.failed("delete", &error)).is_ok()
     }
 
     /// Makes a copy.

@@ -29,8 +29,9 @@ const MIN_ROLL_BYTES: u64 = 1 << 20;
 /// A manifest is rolled when it has grown to this many times the length of its first record.
 const ROLL_FACTOR: u64 = 4;
 
-/// Space for edits to come is reserved in steps of so many bytes, before half of it is used. On a full
-/// disk an edit that frees space must fit: after one that does not, a whole manifest is needed.
+/// Space for edits to come is reserved in steps of so many bytes, or of two edits, before half of it is
+/// used. On a full disk an edit that frees space must fit: after one that does not, a whole manifest is
+/// needed.
 const RESERVED_BYTES: u64 = 64 << 10;
 
 /// The maximum length of a valid `CURRENT`, in bytes.
@@ -75,7 +76,7 @@ impl Manifest {
         log.sync()?;
         fs.sync_dir(dir).map_err(|e| StorageError::io("sync", dir, e))?;
         let mut manifest = Manifest { log, snapshot_end, buf };
-        manifest.reserve();
+        manifest.reserve(0);
         Ok(manifest)
     }
 
@@ -154,15 +155,16 @@ impl Manifest {
         edit.encode(&mut self.buf);
         self.log.append(&[&self.buf])?;
         self.log.sync()?;
-        self.reserve();
+        self.reserve(2 * self.buf.len() as u64);
         Ok(())
     }
 
     /// A failure is tried again after the next edit.
-    fn reserve(&mut self) {
-        if self.log.allocated() < self.log.len() + RESERVED_BYTES / 2 {
+    fn reserve(&mut self, least: u64) {
+        let bytes = RESERVED_BYTES.max(least);
+        if self.log.allocated() < self.log.len() + bytes / 2 {
             self.log.retry_preallocation();
-            self.log.preallocate(self.log.len() + RESERVED_BYTES);
+            self.log.preallocate(self.log.len() + bytes);
         }
     }
 

@@ -90,7 +90,7 @@ impl DbInner {
     }
 
     fn due(&self, state: &State, keyspace: &KeyspaceInner) -> Due {
-        if self.background.is_paused() || state.scheduler.holds_back(keyspace.id, self.room.free()) {
+        if self.background.is_paused() || state.scheduler.is_manual(keyspace.id) {
             return Due::Waits;
         }
         let shaping = keyspace.shaping.load();
@@ -117,7 +117,11 @@ impl DbInner {
             let drops = !shaping.options.deterministic && !shaping.policy.drops_data();
             drops.then(|| covered_tables(&shape, &keyspace.view.load().version, None)).flatten()
         };
-        let expired = expired.or_else(covered);
+        let dropped = expired.or_else(covered);
+        // A drop needs no room, so it does not wait for what a merge waits for.
+        if dropped.is_none() && state.scheduler.holds_back(keyspace.id, self.room.free()) {
+            return Due::Waits;
+        }
         let deletes = || {
             let goes = !shaping.options.deterministic && !shaping.policy.drops_data();
             goes.then(|| deletes::plan(&shape, &*shaping.policy, shaping.options.table_bytes)).flatten()
@@ -130,7 +134,7 @@ impl DbInner {
                 .flatten()
         };
         // Old deletes must not wait for ever for a policy that always wants something, nor hold up writers.
-        let planned = expired
+        let planned = dropped
             .or_else(|| overdue(true))
             .or_else(|| shaping.policy.plan(&shape))
             .or_else(|| overdue(false))

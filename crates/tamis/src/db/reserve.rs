@@ -56,7 +56,8 @@ const STEP: u64 = 64 << 10;
 /// It is created when this many times as much is free.
 const FREE_TO_MAKE: u64 = 4;
 
-/// So much is kept free besides the room for a flush: for deletes, and for what they become.
+/// So much at least is kept free besides the room for a flush: for deletes, and for the merges that
+/// drop what they hide.
 const KEPT_FREE: u64 = 64 << 10;
 
 /// The free space is compared with what is in memory each time that so much was logged, in bytes.
@@ -85,6 +86,8 @@ pub(crate) struct Reserve {
     wanted: AtomicBool,
     /// While the disk is full: the bytes released, or to be kept free.
     missing: AtomicU64,
+    /// The bytes of the trees when the file was last looked at.
+    stored: AtomicU64,
     /// The bytes that had been logged when the free space was last looked at.
     looked: AtomicU64,
     keeping: Mutex<Keeping>,
@@ -118,6 +121,7 @@ impl Reserve {
             scarce: AtomicBool::new(false),
             wanted: AtomicBool::new(false),
             missing: AtomicU64::new(0),
+            stored: AtomicU64::new(0),
             looked: AtomicU64::new(0),
             keeping: Mutex::default(),
         }
@@ -183,6 +187,13 @@ impl Reserve {
         bytes.saturating_add(bytes / 2).saturating_add(STEP)
     }
 
+    /// Returns the bytes to keep free, in the file or besides, once so much in memory is flushed: as much
+    /// as the file would have.
+    fn kept(&self, to_flush: u64) -> u64 {
+        let part = self.stored.load(Relaxed).saturating_add(to_flush) / PART_OF_TABLES;
+        part.min(self.most).max(KEPT_FREE)
+    }
+
     /// Returns the length that the file should have for tables and logs of these bytes.
     fn target(&self, tables: u64, logs: u64, free: Option<u64>) -> u64 {
         // The contents of logs must reach tables before anything else can continue.
@@ -236,6 +247,7 @@ impl Reserve {
         }
         keeping.looked = Some(sync::now());
         let (tables, logs) = bytes();
+        self.stored.store(tables, Relaxed);
         let free = self.fs.available_space(&self.dir).unwrap_or_default();
         let (target, held) = (self.target(tables, logs, free), self.held());
         let has = |needed: u64| free.is_none_or(|free| free.saturating_add(held) >= needed);
@@ -338,7 +350,8 @@ impl DbInner {
         let Some(free) = free else { return };
         let needed = |to_flush: u64| {
             let to_flush = to_flush.max(size).saturating_add(growth);
-            for_tables(to_flush).saturating_add(growth.saturating_mul(2)).saturating_add(KEPT_FREE)
+            let kept = self.reserve.kept(to_flush);
+            for_tables(to_flush).saturating_add(growth.saturating_mul(2)).saturating_add(kept)
         };
         let is_less = |free: u64, needed: u64| free.saturating_add(self.reserve.held()) < needed;
         // The keyspaces are visited only where space is scarce. No entry takes more than twice as
@@ -347,10 +360,13 @@ impl DbInner {
         if !self.reserve.is_full() && !is_less(free, most) {
             return;
         }
-        let needed = needed(self.bytes_to_flush());
+        let to_flush = self.bytes_to_flush();
+        let (needed, kept) = (needed(to_flush), self.reserve.kept(to_flush));
         let is_short = |free: u64| is_less(free, needed);
         if self.reserve.is_full() {
-            self.reserve.scarce.store(is_short(free.saturating_add(KEPT_FREE - LEFT_FREE)), Relaxed);
+            // Deletes of single keys take half of it at most.
+            let left = LEFT_FREE.max(kept / 2);
+            self.reserve.scarce.store(is_short(free.saturating_add(kept - left)), Relaxed);
             return;
         }
         if !is_short(free)
@@ -358,7 +374,7 @@ impl DbInner {
         {
             return;
         }
-        self.reserve.fill(KEPT_FREE, "what is in memory would not fit");
+        self.reserve.fill(kept, "what is in memory would not fit");
     }
 
     /// Seals all memtables, on a full disk: deletes free space by what they become, and other writes by what their logs took.
@@ -392,7 +408,9 @@ impl DbInner {
                     let blobs = version.blobs.iter().map(|blob| blob.file.file.file_bytes());
                     version.table_bytes() + blobs.sum::<u64>()
                 });
-                (stored.sum(), self.log.needed())
+                // A manifest is a quarter of its length when it is written anew.
+                let stored = stored.sum::<u64>() + 4 * self.state().catalogue.manifest_len().unwrap_or(0);
+                (stored, self.log.needed())
             });
         }
     }

@@ -45,6 +45,9 @@ pub(crate) const RETRY: (Duration, Duration) = (Duration::from_millis(10), Durat
 /// The backoff after a compaction failure: initial and maximum.
 const RETRY_COMPACTION: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
+/// The same where it ran out of space. A delete may have made a merge fit that did not.
+const RETRY_WITHOUT_ROOM: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(4));
+
 /// Waiting callers see the failure of the work from the second one in a row on: the first may be transient.
 const TOLD_AFTER: u32 = 2;
 
@@ -364,10 +367,15 @@ impl Scheduler {
         )
     }
 
-    /// Reports whether no automatic compaction of the keyspace may start, with this many free bytes.
+    /// Reports whether a caller compacts the keyspace by hand.
+    pub(crate) fn is_manual(&self, keyspace: KeyspaceId) -> bool {
+        self.get(keyspace).is_some_and(|jobs| jobs.manual)
+    }
+
+    /// Reports whether no automatic merge of the keyspace may start, with this many free bytes.
     pub(crate) fn holds_back(&self, keyspace: KeyspaceId, free: Option<u64>) -> bool {
         let waits = |backoff: &Backoff| !backoff.is_over() && !backoff.has_more_room(free);
-        self.get(keyspace).is_some_and(|jobs| jobs.manual || jobs.backoff.as_ref().is_some_and(waits))
+        self.get(keyspace).is_some_and(|jobs| jobs.backoff.as_ref().is_some_and(waits))
     }
 
     /// Reports whether compactions of the keyspace are in backoff.
@@ -435,7 +443,8 @@ impl Scheduler {
         free: Option<u64>,
     ) {
         self.change(keyspace, |jobs| {
-            let backoff = Backoff::after(jobs.backoff.take(), RETRY_COMPACTION, error);
+            let retry = if error.is_out_of_space() { RETRY_WITHOUT_ROOM } else { RETRY_COMPACTION };
+            let backoff = Backoff::after(jobs.backoff.take(), retry, error);
             jobs.backoff = Some(Backoff { short: free.filter(|_| error.is_out_of_space()), ..backoff });
         });
     }
@@ -531,16 +540,23 @@ mod tests {
 
     #[test]
     fn failed_work_backs_off_further_each_time_but_is_never_given_up() {
-        let full = StorageError::io("write", Path::new("x"), std::io::ErrorKind::StorageFull.into());
+        let failure = |kind: std::io::ErrorKind| StorageError::io("write", Path::new("x"), kind.into());
+        let pauses = |scheduler: &mut Scheduler, error: &StorageError| -> Vec<u64> {
+            let pause = |tries| {
+                scheduler.compaction_failed(0, error, Some(1 << 20));
+                let backoff = scheduler.get(0).unwrap().backoff.as_ref().unwrap();
+                assert_eq!((backoff.tries, backoff.told().is_some()), (tries, tries > 1));
+                backoff.pause.as_secs()
+            };
+            (1..=9).map(pause).collect()
+        };
         let mut scheduler = Scheduler::default();
-        let mut pauses = Vec::new();
-        for tries in 1..=9 {
-            scheduler.compaction_failed(0, &full, Some(1 << 20));
-            let backoff = scheduler.get(0).unwrap().backoff.as_ref().unwrap();
-            assert_eq!((backoff.tries, backoff.told().is_some()), (tries, tries > 1));
-            pauses.push(backoff.pause.as_secs());
-        }
-        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
+        let other = failure(std::io::ErrorKind::Other);
+        assert_eq!(pauses(&mut scheduler, &other), [1, 2, 4, 8, 16, 32, 60, 60, 60]);
+        assert!(scheduler.holds_back(0, Some(2 << 20)));
+        scheduler.merged(0);
+        let full = failure(std::io::ErrorKind::StorageFull);
+        assert_eq!(pauses(&mut scheduler, &full), [1, 2, 4, 4, 4, 4, 4, 4, 4]);
         assert!(scheduler.holds_back(0, Some(1 << 20)) && scheduler.holds_back(0, None));
         assert!(!scheduler.holds_back(0, Some(2 << 20)));
         assert!(scheduler.check_compactions(0).is_err() && scheduler.check_flushes(0).is_ok());

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::error::StorageError;
 use crate::io::MemFs;
 use crate::{Db, KeyspaceOptions, Options};
 
@@ -48,6 +49,23 @@ fn tables_emptied_by_a_range_delete_are_dropped_unread() {
     }
     drop(db);
     assert_eq!(open(&fs, |_| {}).iter().count(), 100);
+}
+
+/// On a full disk merges had failed for so long that the next was a minute away. A range delete then freed
+/// nothing, since drops waited too, although they need no room.
+#[test]
+fn a_drop_does_not_wait_for_merges_that_failed() {
+    let db = open(&MemFs::new(), |_| {});
+    fill(&db, 0);
+    let id = *db.inner().state().catalogue.keyspaces().keys().next().unwrap();
+    let error = StorageError::io("write", std::path::Path::new("x"), std::io::ErrorKind::Other.into());
+    (0..7).for_each(|_| db.inner().state().scheduler.compaction_failed(id, &error, None));
+    db.default_keyspace().delete_range(key(0)..key(900)).unwrap();
+    db.flush().unwrap();
+    while db.stats().write.dropped_tables < 7 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert!(db.inner().state().scheduler.is_aside(id), "merges still wait");
 }
 
 #[test]
