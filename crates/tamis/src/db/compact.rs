@@ -113,8 +113,10 @@ impl DbInner {
         let expired = (!shaping.options.deterministic && !shaping.policy.drops_data())
             .then(|| expired_tables(&shape))
             .flatten();
+        // On a full disk a range delete frees space, whatever the shape is to follow.
+        let is_full = self.reserve.is_full();
         let covered = || {
-            let drops = !shaping.options.deterministic && !shaping.policy.drops_data();
+            let drops = is_full || !shaping.options.deterministic && !shaping.policy.drops_data();
             drops.then(|| covered_tables(&shape, &keyspace.view.load().version, None)).flatten()
         };
         let dropped = expired.or_else(covered);
@@ -148,8 +150,8 @@ impl DbInner {
             // The policy itself may have detected the lack of room.
             None => shaping.policy.needs(&shape).zip(shape.room),
         };
-        let goes = !shaping.options.deterministic && !shaping.policy.drops_data();
-        let freeing = (goes && (lack.is_some() || self.reserve.is_full())).then(|| {
+        let goes = !shaping.options.deterministic && lack.is_some() || is_full;
+        let freeing = (goes && !shaping.policy.drops_data()).then(|| {
             let version = keyspace.view.load().version.clone();
             let hidden = |named: &HashSet<TableId>, id| hidden_share(&version, named, id);
             deletes::freeing(&shape, &*shaping.policy, shaping.options.table_bytes, hidden)

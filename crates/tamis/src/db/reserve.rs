@@ -10,10 +10,12 @@
 //! * **Others may fill the disk** at any time. So a file of zeros, `RESERVE`, holds space that is released when a write finds none,
 //!   or when a compaction needs it. From then on the disk counts as full, too.
 //!
-//! The file's size is a sixteenth of the bytes of tables and blob files, or more if the logs hold more, since their contents are flushed
-//! first; but at most [`reserve_bytes`](crate::Options::reserve_bytes), and at most a quarter of the tables' bytes while there is much
-//! space. It is created when four times as much is free, and again when the tables have doubled or halved since. Nothing depends on its
-//! contents, its length, or its existence: it is not synced, and a power failure may lose it.
+//! The file's size is a sixteenth of the bytes of tables and blob files, and the manifest's length, or more if
+//! the logs hold more, since their contents are flushed first; but at most
+//! [`reserve_bytes`](crate::Options::reserve_bytes), and at most a quarter of the tables' bytes while there is
+//! much space. As much stays free once everything in memory is flushed, where there is no file. It is created
+//! when four times as much is free, and again when the tables have doubled or halved since. Nothing depends on
+//! its contents, its length, or its existence: it is not synced, and a power failure may lose it.
 //!
 //! # Threads
 //!
@@ -408,9 +410,9 @@ impl DbInner {
                     let blobs = version.blobs.iter().map(|blob| blob.file.file.file_bytes());
                     version.table_bytes() + blobs.sum::<u64>()
                 });
-                // A manifest is a quarter of its length when it is written anew.
-                let stored = stored.sum::<u64>() + 4 * self.state().catalogue.manifest_len().unwrap_or(0);
-                (stored, self.log.needed())
+                let manifest = self.state().catalogue.manifest_len().unwrap_or(0);
+                // A manifest's successor needs as much as the manifest at most, not a part of it.
+                (stored.sum::<u64>() + PART_OF_TABLES * manifest, self.log.needed())
             });
         }
     }

@@ -208,8 +208,15 @@ fn drawn(fs: &FaultyFs, seed: u64) -> Full {
     };
     set("keyspace.memtable_bytes", &["16 KiB", "64 KiB", "256 KiB", "64 MiB"]);
     set("keyspace.table_bytes", &["32 KiB", "64 KiB", "1 MiB"]);
-    set("keyspace.blob_threshold", &["0", "0", "300"]);
-    set("keyspace.compaction", &["leveling", "leveling", "lazy-leveling", "tiering", "fragmented"]);
+    let kinds = ["leveling", "leveling", "lazy-leveling", "tiering", "fragmented", "fifo"];
+    match &*set("keyspace.compaction", &kinds) {
+        "fifo" => {}
+        "fragmented" => _ = set("keyspace.blob_threshold", &["0", "0", "300"]),
+        _ => {
+            set("keyspace.blob_threshold", &["0", "0", "300"]);
+            set("keyspace.deterministic", &["false", "false", "true"]);
+        }
+    }
     set("keyspace.max_memtables", &["2", "3"]);
     // Without a reserve nothing is promised.
     set("reserve_bytes", &["64 KiB", "64 KiB", "64 MiB", "64 MiB"]);
