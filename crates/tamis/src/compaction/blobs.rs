@@ -34,6 +34,7 @@ use crate::error::StorageError;
 use crate::io::Usage;
 use crate::options::KeyspaceOptions;
 use crate::tree::blobs::OpenBlob;
+use crate::tree::new_tables::NewFiles;
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::{BlobUse, Version};
 
@@ -230,8 +231,6 @@ pub(super) struct BlobOutput {
     open: Option<BlobWriter>,
     /// Bytes of the files that are finished.
     finished: u64,
-    /// The numbers of all files.
-    pub(super) made: Vec<BlobFileId>,
 }
 
 impl BlobOutput {
@@ -240,11 +239,11 @@ impl BlobOutput {
         self.finished + self.open.as_ref().map_or(0, BlobWriter::bytes)
     }
 
-    /// Writes a value. The path of a new file is added to `made`.
+    /// Writes a value.
     pub(super) fn put(
         &mut self,
         sink: &TableSink<'_>,
-        made: &mut Vec<PathBuf>,
+        files: &mut NewFiles,
         value: &[u8],
     ) -> Result<Reference, StorageError> {
         let writer = match &mut self.open {
@@ -254,8 +253,7 @@ impl BlobOutput {
                 let path = blob_path(sink.dir, id);
                 let file =
                     sink.fs.create(&path, Usage::Table).map_err(|e| StorageError::io("create", &path, e))?;
-                made.push(path.clone());
-                self.made.push(id);
+                files.add_blob(id);
                 let compression = sink.options.compression.at(sink.level).of_files();
                 self.open.insert(BlobWriter::new(file, path, id, compression))
             }

@@ -3,14 +3,13 @@
 //! A large merge is split into [parts](crate::compaction::parts), which several threads execute. Each part has its own
 //! cursor, its own list of older tables and its own piece of the range tombstones; the parts share the immutable inputs
 //! and, behind a mutex, the list of results. If one part fails, the others stop at their next check of the job control,
-//! and every table that any part had finished is removed.
+//! and what any part had written is removed.
 
 use tamis_base::collections::HashSet;
 use tamis_base::epochs::EpochMap;
 use tamis_base::ids::TableId;
 use tamis_base::key::{KeyBytes, KeyEnd};
 use tamis_files::table::CursorOptions;
-use tamis_files::tree::files::{blob_path, table_path};
 use tamis_files::tree::tombstones::Tombstones;
 use tamis_policy::compaction::plan::Plan;
 
@@ -197,13 +196,13 @@ impl Merge<'_> {
         let mut results = results.into_inner();
         results.sort_by_key(|(number, _)| *number);
         let whole = panicked.is_none() && !failed.load(Relaxed);
-        let (mut output, mut error) = (MergeOutput::default(), None::<StorageError>);
+        let (mut output, mut error) = (MergeOutput::new(sink), None::<StorageError>);
         for (_, result) in results {
             match result {
                 Ok(Some(part)) => {
                     output.written_bytes += part.written_bytes;
                     output.blob_bytes += part.blob_bytes;
-                    output.blobs.extend(part.blobs);
+                    output.files.append(part.files);
                     output.tables.extend(part.tables);
                 }
                 Ok(None) => {}
@@ -214,12 +213,6 @@ impl Merge<'_> {
         }
         if whole {
             return Ok(Some(output));
-        }
-        let tables = output.tables.iter().map(|table| table_path(sink.dir, table.id));
-        for path in tables.chain(output.blobs.iter().map(|&id| blob_path(sink.dir, id))) {
-            if let Err(e) = sink.fs.remove(&path) {
-                log::warn!("could not remove {} of a failed merge: {e}", path.display());
-            }
         }
         if let Some(panic) = panicked {
             std::panic::resume_unwind(panic);

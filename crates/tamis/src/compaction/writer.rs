@@ -2,7 +2,6 @@
 //! by flush and compaction.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -27,7 +26,8 @@ use crate::error::StorageError;
 use crate::io::{FileSystem, Usage};
 use crate::options::{FilterChoice, KeyspaceOptions};
 use crate::read::merge::MergeCursor;
-use crate::tree::open_table::OpenTable;
+use crate::tree::new_tables::NewFiles;
+use crate::tree::open_table::{Garbage, OpenTable};
 
 /// Bytes of keys and values written between two calls to the [`JobControl`], approximately.
 const STRETCH_BYTES: u64 = 32 << 10;
@@ -37,6 +37,8 @@ const STRETCH_BYTES: u64 = 32 << 10;
 pub(crate) struct TableSink<'a> {
     pub(crate) fs: &'a dyn FileSystem,
     pub(crate) dir: &'a std::path::Path,
+    /// Takes the files if they are not published.
+    pub(crate) garbage: &'a Arc<Garbage>,
     pub(crate) next_file: &'a AtomicU64,
     pub(crate) options: &'a KeyspaceOptions,
     pub(crate) level: usize,
@@ -162,11 +164,10 @@ impl Older for Everything {
 }
 
 /// The tables that a merge made.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct MergeOutput {
     pub(crate) tables: Vec<TableMeta>,
-    /// The blob files that it made.
-    pub(crate) blobs: Vec<BlobFileId>,
+    pub(crate) files: NewFiles,
     /// Bytes of all these files.
     pub(crate) written_bytes: u64,
     /// Those of them in blob files.
@@ -190,8 +191,7 @@ struct Open {
 }
 
 /// Writes to tables everything that `input` returns within its bounds, and the parts of `tombstones` within them: no
-/// table covers a key outside. On an error or cancellation the files written so far are removed (best effort; the next
-/// open removes the rest).
+/// table covers a key outside.
 ///
 /// `epochs` maps the key range of an output table to its epochs.
 pub(crate) fn write_tables(
@@ -201,18 +201,16 @@ pub(crate) fn write_tables(
     older: &mut dyn Older,
     epochs: &dyn Fn(&KeyBytes, &KeyEnd) -> EpochMap,
 ) -> Result<Option<MergeOutput>, StorageError> {
-    let (output, blobs) = (MergeOutput::default(), BlobOutput::default());
-    let mut writer = Writer { sink, epochs, output, blobs, made: Vec::new(), reported: 0, complained: false };
-    match writer.run(input, &tombstones, older) {
-        Ok(true) => Ok(Some(writer.output)),
-        other => {
-            for path in &writer.made {
-                if let Err(e) = sink.fs.remove(path) {
-                    log::warn!("could not remove the unfinished table {}: {e}", path.display());
-                }
-            }
-            other.map(|_| None)
-        }
+    let (output, blobs) = (MergeOutput::new(sink), BlobOutput::default());
+    let mut writer = Writer { sink, epochs, output, blobs, reported: 0, complained: false };
+    let is_whole = writer.run(input, &tombstones, older)?;
+    Ok(is_whole.then_some(writer.output))
+}
+
+impl MergeOutput {
+    pub(crate) fn new(sink: &TableSink<'_>) -> MergeOutput {
+        let files = NewFiles::new(sink.dir, sink.garbage);
+        MergeOutput { tables: Vec::new(), files, written_bytes: 0, blob_bytes: 0 }
     }
 }
 
@@ -221,7 +219,6 @@ struct Writer<'a, 's> {
     epochs: &'a dyn Fn(&KeyBytes, &KeyEnd) -> EpochMap,
     output: MergeOutput,
     blobs: BlobOutput,
-    made: Vec<PathBuf>,
     /// Bytes already reported to the job's control.
     reported: u64,
     /// A table with one wrong reference may have a million: one is logged.
@@ -311,7 +308,6 @@ impl Writer<'_, '_> {
         self.finish(open.take(), &lower, end.as_deref(), &kept_tombstones)?;
         self.blobs.finish()?;
         self.output.blob_bytes = self.blobs.bytes();
-        self.output.blobs = std::mem::take(&mut self.blobs.made);
         let goes_on = self.go_on(None);
         self.output.written_bytes += self.output.blob_bytes;
         Ok(goes_on)
@@ -376,9 +372,9 @@ impl Writer<'_, '_> {
                 if !sink.separates(&value) {
                     return table.add(key, digest, Kept { kind: Kind::Put, value: &value, ..kept });
                 }
-                self.blobs.put(sink, &mut self.made, &value)?
+                self.blobs.put(sink, &mut self.output.files, &value)?
             }
-            _ => self.blobs.put(sink, &mut self.made, value)?,
+            _ => self.blobs.put(sink, &mut self.output.files, value)?,
         };
         table.refer(&at, u64::MAX, kept.pinned);
         table.add(key, digest, Kept { kind: Kind::PutBlob, value: &at.encode(), ..kept })
@@ -389,7 +385,7 @@ impl Writer<'_, '_> {
         let path = table_path(self.sink.dir, id);
         let file =
             self.sink.fs.create(&path, Usage::Table).map_err(|e| StorageError::io("create", &path, e))?;
-        self.made.push(path.clone());
+        self.output.files.add_table(id);
         let options = self.sink.options;
         let table_options = TableOptions {
             block_bytes: options.block_bytes as usize,

@@ -36,6 +36,7 @@ use crate::error::{StorageError, WriteError};
 use crate::io::write_file_atomically;
 use crate::read::Memtables;
 use crate::sync;
+use crate::tree::new_tables::NewTables;
 use crate::tree::open_table::OpenTable;
 use tamis_base::collections::{HashMap, HashSet};
 
@@ -61,7 +62,7 @@ pub(crate) struct Pending {
 #[derive(Debug, Default)]
 pub(crate) struct Flushed {
     edit: VersionEdit,
-    tables: Vec<(KeyspaceId, Arc<OpenTable>)>,
+    tables: Vec<(KeyspaceId, NewTables)>,
 }
 
 impl Flushed {
@@ -69,9 +70,13 @@ impl Flushed {
         self.tables.is_empty()
     }
 
+    /// Returns the tables, which a manifest may name.
+    fn publish(self) -> Vec<Arc<OpenTable>> {
+        self.tables.into_iter().flat_map(|(_, tables)| tables.publish()).collect()
+    }
+
     /// Removes the tables.
     pub(crate) fn discard(self, db: &DbInner) {
-        self.tables.iter().for_each(|(_, table)| table.mark_obsolete());
         drop(self);
         db.garbage.remove_all(&*db.fs);
     }
@@ -186,7 +191,9 @@ impl DbInner {
             self.write_memtables(keyspace, std::slice::from_ref(&view.memtables.active), epoch, false)?;
         let (tables, bytes) = written.expect("cannot be cancelled");
         flushed.edit.added.extend(tables.iter().map(|table| (keyspace.id, 0, run, (*table.meta).clone())));
-        flushed.tables.extend(tables.into_iter().map(|table| (keyspace.id, table)));
+        if !tables.is_empty() {
+            flushed.tables.push((keyspace.id, tables));
+        }
         self.write_counters.flushes.add(1);
         self.write_counters.flush_bytes.add(bytes);
         Ok(())
@@ -208,13 +215,15 @@ impl DbInner {
         let written = manifest.map(|number| files::manifest_path(&self.dir, number));
         let written = match &begun {
             Ok(()) => {
+                flushed.publish();
                 self.keep_filters_in_memory(None);
                 return begun;
             }
             Err(NotBegun::Unknown(_)) => {
-                let tables = flushed.tables.iter().map(|(_, table)| table_path(&self.dir, table.meta.id));
-                let blobs = flushed.tables.iter().flat_map(|(_, table)| &table.meta.extra.blobs);
+                let tables = flushed.publish();
+                let blobs = tables.iter().flat_map(|table| &table.meta.extra.blobs);
                 let blobs = blobs.map(|&(id, _)| files::blob_path(&self.dir, id));
+                let tables = tables.iter().map(|table| table_path(&self.dir, table.meta.id));
                 pending.in_doubt.extend(written.into_iter().chain(tables).chain(blobs));
                 return begun;
             }
@@ -238,8 +247,8 @@ impl DbInner {
         // A global filter may already be in use: add the keys to it first, with no rebuild until the version that needs it is
         // in place.
         let mut tables_of: HashMap<KeyspaceId, Vec<Arc<OpenTable>>> = HashMap::default();
-        for (keyspace, table) in &flushed.tables {
-            tables_of.entry(*keyspace).or_default().push(table.clone());
+        for (keyspace, tables) in &flushed.tables {
+            tables_of.entry(*keyspace).or_default().extend_from_slice(tables);
         }
         let tables_of = |id: KeyspaceId| tables_of.get(&id).map_or(&[][..], Vec::as_slice);
         let _work: Vec<_> = match self.gate.is_waiting() {
@@ -262,7 +271,7 @@ impl DbInner {
         state.catalogue.begin(&edit, made)?;
         let first = pending.first_log.take().expect("just made");
         self.log.begin(&mut log, &mut state.logs, first, self.visible());
-        let opened: Vec<_> = flushed.tables.iter().map(|(_, table)| table.clone()).collect();
+        let opened: Vec<_> = flushed.tables.iter().flat_map(|(_, tables)| tables.to_vec()).collect();
         let fresh = |keyspace: &KeyspaceInner| keyspace.fresh_memtable(0);
         self.publish_edit(&mut state, &edit, &opened, |keyspace, old| {
             let is_fresh = in_memory.binary_search(&keyspace).is_ok();

@@ -40,6 +40,7 @@ use crate::db::inner::KeyspaceInner;
 use crate::error::StorageError;
 use crate::io::FileSystem;
 use crate::read::{Memtables, View};
+use crate::tree::new_tables::NewTables;
 use crate::tree::open_table::{Garbage, OpenTable};
 use crate::tree::version::Version;
 
@@ -300,15 +301,15 @@ impl Catalogue {
         self.published.0.store(Arc::new(self.keyspaces.clone()));
     }
 
-    /// Makes an edit durable and applies it to the tree in memory. `opened` are the tables that the edit adds; `complete` adds
+    /// Makes an edit durable and applies it to the tree in memory. `opened` are the tables that are new; `complete` adds
     /// what every edit records. On an error the tree is unchanged; the edit may or may not be on disk, so its tables stay until
     /// the next edit has begun a new manifest. Attempts nothing if the database is closed or writes stopped for good.
     pub(crate) fn commit(
         &mut self,
         mut edit: VersionEdit,
-        opened: &[Arc<OpenTable>],
+        opened: NewTables,
         complete: impl FnOnce(&Catalogue, &mut VersionEdit),
-    ) -> Result<VersionEdit, StorageError> {
+    ) -> Result<(VersionEdit, Vec<Arc<OpenTable>>), StorageError> {
         // The caller began before the database was closed.
         if self.manifest.is_none() {
             return Err(self.refuses("the database is closed".to_owned()));
@@ -324,13 +325,13 @@ impl Catalogue {
         };
         let tree = prepared.inspect_err(|_| {
             // The edit was not written, so nothing names its files.
-            added(&edit, opened).for_each(|table| table.mark_obsolete());
             self.filter_files.release(added_filters(&edit));
         })?;
         let manifest = self.manifest.as_mut().expect("checked above");
+        let opened = opened.publish();
         if let Err(error) = manifest.append(&edit) {
             let unsettled = self.unsettle(&error);
-            unsettled.tables.extend(added(&edit, opened).cloned());
+            unsettled.tables.extend(opened);
             unsettled.filter_files.extend(added_filters(&edit));
             return Err(error);
         }
@@ -341,7 +342,7 @@ impl Catalogue {
             // The edit is durable regardless of which manifest is in force.
             log::warn!("{}: the manifest was not rolled: {error}", self.dir.display());
         }
-        Ok(edit)
+        Ok((edit, opened))
     }
 
     fn refuses(&self, what: String) -> StorageError {
@@ -458,12 +459,6 @@ impl Catalogue {
     pub(crate) fn end(&mut self) -> Option<Manifest> {
         self.manifest.take()
     }
-}
-
-/// Returns the tables of an edit that are new: those that it moves are already in use.
-fn added<'o>(edit: &VersionEdit, opened: &'o [Arc<OpenTable>]) -> impl Iterator<Item = &'o Arc<OpenTable>> {
-    let moved: HashSet<TableId> = edit.removed.iter().map(|removed| removed.1).collect();
-    opened.iter().filter(move |table| !moved.contains(&table.meta.id))
 }
 
 /// Returns the filter files that an edit adds.

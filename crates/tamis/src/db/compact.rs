@@ -39,6 +39,7 @@ use crate::observe::events::{CompactionInfo, CompactionOutcome, Event};
 use crate::observe::latency::Operation;
 use crate::observe::span;
 use crate::sync;
+use crate::tree::new_tables::NewTables;
 use crate::tree::open_table::OpenTable;
 
 /// How a started plan ended.
@@ -390,8 +391,7 @@ impl DbInner {
         let inputs: Vec<Arc<OpenTable>> =
             execute::input_tables(&version, plan).into_iter().flatten().collect();
         let (opened, read, written) = match plan.work {
-            Work::Move => (inputs.clone(), 0, 0),
-            Work::Drop => (Vec::new(), 0, 0),
+            Work::Move | Work::Drop => (NewTables::default(), 0, 0),
             Work::Merge => {
                 let expired = self.expiry.expired_for_merge(keyspace);
                 let snapshots = self.live_snapshots();
@@ -407,6 +407,7 @@ impl DbInner {
                 let sink = TableSink {
                     fs: &*self.fs,
                     dir: &self.dir,
+                    garbage: &self.garbage,
                     next_file: self.numbers.counter(),
                     options,
                     level: plan.output_level,
@@ -446,31 +447,27 @@ impl DbInner {
                 };
                 // If the edit found no room, the inputs would stay, and the outputs too, and no manifest could be written.
                 if self.room.ask(&*self.fs, &self.dir).is_some_and(|free| free < LEFT_FREE / 2) {
-                    self.discard_output(&output);
                     let full = std::io::ErrorKind::StorageFull.into();
                     return Ok(Ended::Undone(StorageError::io("write to", &self.dir, full)));
-                }
-                if let Err(error) = self.sync_tables(&output) {
-                    return Ok(Ended::Undone(error));
                 }
                 if !cuts.is_empty() {
                     self.write_counters.sub_jobs.add(cuts.len() as u64 + 1);
                 }
                 let tables: u64 = inputs.iter().map(|t| t.meta.file_bytes).sum();
                 let read = tables + blobs.moved_bytes(&inputs);
-                let opened = match self.open_tables(&output) {
+                let (written, blobs) = (output.written_bytes, output.blob_bytes);
+                let opened = match output.files.open(&*self.fs, &output.tables, &self.reader_config) {
                     Ok(opened) => opened,
                     Err(error) => return Ok(Ended::Undone(error)),
                 };
                 bits.inherit(&opened);
-                self.write_counters.blob_write_bytes.add(output.blob_bytes);
-                (opened, read, output.written_bytes)
+                self.write_counters.blob_write_bytes.add(blobs);
+                (opened, read, written)
             }
         };
 
         let mut state = self.state();
         if keyspace.is_dropped() {
-            opened.iter().for_each(|table| table.mark_obsolete());
             return Ok(Ended::Cancelled);
         }
         let run = match plan.output {
@@ -482,7 +479,8 @@ impl DbInner {
         edit.removed.extend(inputs.iter().map(|t| (keyspace.id, t.meta.id)));
         let added =
             |table: &Arc<OpenTable>| (keyspace.id, plan.output_level as u32, run, (*table.meta).clone());
-        edit.added.extend(opened.iter().map(added));
+        let tables = if plan.work == Work::Move { &inputs[..] } else { &opened[..] };
+        edit.added.extend(tables.iter().map(added));
         let outputs = edit.added.iter().map(|(_, _, _, meta)| meta.id).collect();
         self.commit_edit(&mut state, edit, opened, |_, old| old.clone())?;
         (told.outputs, told.bytes_read, told.bytes_written) = (outputs, read, written);

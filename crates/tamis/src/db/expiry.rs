@@ -39,6 +39,7 @@ use tamis_policy::compaction::plan::{Plan, Reason};
 use tamis_policy::compaction::shape::{Shape, TableShape};
 
 use crate::sync::Mutex;
+use crate::tree::new_tables::NewTables;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -313,7 +314,7 @@ impl DbInner {
         if !stopped && self.expiry.is_save_due(state.catalogue.tree().times.newest()) {
             // On failure they are saved with a later edit.
             let none = |_, _: &Memtables| unreachable!("no tables change");
-            let _ = self.commit_edit(state, VersionEdit::default(), Vec::new(), none);
+            let _ = self.commit_edit(state, VersionEdit::default(), NewTables::default(), none);
         }
     }
 }

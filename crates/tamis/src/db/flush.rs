@@ -9,16 +9,13 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use tamis_base::epochs::EpochMap;
 use tamis_base::ids::LogId;
-use tamis_base::meta::TableMeta;
 use tamis_files::table::CursorOptions;
 use tamis_files::tree::edit::VersionEdit;
-use tamis_files::tree::files::{blob_path, table_path};
 use tamis_files::tree::tombstones::Tombstones;
 use tamis_policy::compaction::deletes::{self, DeleteTimes};
 
 use crate::compaction::blobs::BlobInputs;
 use crate::compaction::filters::FilterBits;
-use crate::compaction::writer::MergeOutput;
 use crate::compaction::{Lineage, NewKeys, TableSink, writer};
 use crate::db::consumers::CONSUMERS_KEYSPACE;
 use crate::db::inner::{DbInner, KeyspaceInner, State};
@@ -32,10 +29,10 @@ use crate::read::merge::{MergeCursor, Tables};
 use crate::read::{MemtableSlot, Memtables, key_range};
 use crate::select::TakenEpoch;
 use crate::sync;
-use crate::tree::open_table::OpenTable;
+use crate::tree::new_tables::NewTables;
 
-/// The open tables of memtables, and the bytes written.
-type Written = (Vec<Arc<OpenTable>>, u64);
+/// The tables of memtables, and the bytes written.
+type Written = (NewTables, u64);
 
 impl DbInner {
     /// Rolls the log and replaces the non-empty memtables of `keyspaces` by fresh ones; the old ones are due for flushing
@@ -167,6 +164,9 @@ impl DbInner {
         self.observer.raise(|| Event::FlushBegan(begins()));
         let mut written = FlushOutcome::default();
         let result = self.flush_to_table(keyspace, slots, &mut written);
+        if result.is_err() {
+            self.garbage.remove_all(&*self.fs);
+        }
         let took = sync::since(started);
         self.observer.raise(|| {
             let error = result.as_ref().err().map(ToString::to_string);
@@ -205,17 +205,13 @@ impl DbInner {
             return Ok(());
         };
         // If this flush survives a crash, so must earlier writes in other keyspaces, and its log for readers of changes.
-        if (self.directory.load().len() > 1 || self.state().logs.keeps_changes())
-            && let Err(error) = self.log.sync_rolled()
-        {
-            opened.iter().for_each(|table| table.mark_obsolete());
-            return Err(error);
+        if self.directory.load().len() > 1 || self.state().logs.keeps_changes() {
+            self.log.sync_rolled()?;
         }
         // Filter first; no rebuild may come between that and the version that needs it.
         let _work = keyspace.filter.insert_flushed(&opened);
         let mut state = self.state();
         if keyspace.is_dropped() {
-            opened.iter().for_each(|table| table.mark_obsolete());
             return Ok(());
         }
         let mut edit = VersionEdit { next_epochs: vec![(keyspace.id, epoch + 1)], ..VersionEdit::default() };
@@ -257,7 +253,7 @@ impl DbInner {
     }
 
     /// Writes the contents of memtables that succeed one another, newest first, to a table (or to none, if no reader can see any of it)
-    /// and opens it. `None` if cancelled. An error leaves no files behind.
+    /// and opens it. `None` if cancelled.
     pub(crate) fn write_memtables(
         &self,
         keyspace: &KeyspaceInner,
@@ -281,6 +277,7 @@ impl DbInner {
         let sink = TableSink {
             fs: &*self.fs,
             dir: &self.dir,
+            garbage: &self.garbage,
             next_file: self.numbers.counter(),
             options,
             level: 0,
@@ -309,44 +306,11 @@ impl DbInner {
                 EpochMap::flush(smallest.clone(), epoch)
             })?;
         let Some(output) = output else { return Ok(None) };
-        self.sync_tables(&output)?;
-        let opened = self.open_tables(&output)?;
+        let (written, blobs) = (output.written_bytes, output.blob_bytes);
+        let opened = output.files.open(&*self.fs, &output.tables, &self.reader_config)?;
         bits.inherit(&opened);
-        self.write_counters.blob_write_bytes.add(output.blob_bytes);
-        Ok(Some((opened, output.written_bytes)))
-    }
-
-    /// Makes the names of newly written tables and blob files durable. If that fails, all of them are removed.
-    pub(crate) fn sync_tables(&self, output: &MergeOutput) -> Result<(), StorageError> {
-        let synced = self.fs.sync_dir(&self.dir).map_err(|e| StorageError::io("sync", &self.dir, e));
-        synced.inspect_err(|_| self.discard_output(output))
-    }
-
-    /// Opens newly written tables. If one cannot be opened, all of them are removed, and their new blob files.
-    pub(crate) fn open_tables(&self, output: &MergeOutput) -> Result<Vec<Arc<OpenTable>>, StorageError> {
-        let open = |meta: &TableMeta| {
-            OpenTable::open(&*self.fs, &self.dir, Arc::new(meta.clone()), &self.reader_config, &self.garbage)
-        };
-        let mut opened = Vec::new();
-        for table in output.tables.iter().map(open) {
-            match table {
-                Ok(table) => opened.push(table),
-                Err(error) => {
-                    // They name the files that their values are in.
-                    opened.iter().for_each(|table: &Arc<OpenTable>| table.mark_obsolete());
-                    self.discard_output(output);
-                    return Err(error);
-                }
-            }
-        }
-        Ok(opened)
-    }
-
-    /// Removes written files that nothing names.
-    pub(crate) fn discard_output(&self, output: &MergeOutput) {
-        let tables = output.tables.iter().map(|meta| table_path(&self.dir, meta.id));
-        let blobs = output.blobs.iter().map(|&id| blob_path(&self.dir, id));
-        tables.chain(blobs).for_each(|path| self.garbage.push(path));
+        self.write_counters.blob_write_bytes.add(blobs);
+        Ok(Some((opened, written)))
     }
 }
 

@@ -35,7 +35,7 @@ use crate::observe::events::Event;
 use crate::read::{MemtableSlot, Memtables};
 use crate::select::TakenEpoch;
 use crate::sync::Mutex;
-use crate::tree::open_table::OpenTable;
+use crate::tree::new_tables::NewTables;
 
 /// What went wrong since the database was opened, in words.
 #[derive(Debug)]
@@ -65,28 +65,12 @@ impl Warnings {
     }
 }
 
-/// Tables written for a tree that does not name them yet. Their files are removed on drop unless they are
-/// [kept](Unpublished::keep).
-struct Unpublished(Vec<Arc<OpenTable>>);
-
-impl Unpublished {
-    fn keep(mut self) -> Vec<Arc<OpenTable>> {
-        std::mem::take(&mut self.0)
-    }
-}
-
-impl Drop for Unpublished {
-    fn drop(&mut self) {
-        self.0.iter().for_each(|table| table.mark_obsolete());
-    }
-}
-
 /// A keyspace's memtables that were written to tables.
 struct Rescued {
     keyspace: Arc<KeyspaceInner>,
     slots: Vec<Arc<MemtableSlot>>,
     /// Tables by memtable, oldest first.
-    tables: Unpublished,
+    tables: NewTables,
     last_epoch: u64,
     taken: Vec<TakenEpoch>,
 }
@@ -102,6 +86,7 @@ impl DbInner {
             Err(error) if error.is_out_of_space() && self.find_room() => {}
             Err(error) => self.gate.stays_suspended(&error),
         }
+        self.garbage.remove_all(&*self.fs);
         drop(self.state());
         self.monitor.notify();
     }
@@ -132,11 +117,12 @@ impl DbInner {
         let keyspaces: Vec<_> = rescued.iter().map(|one| one.keyspace.clone()).collect();
         let works = keyspaces.iter().zip(&rescued);
         let works: Vec<_> =
-            works.map(|(keyspace, one)| keyspace.filter.insert_flushed(&one.tables.0)).collect();
+            works.map(|(keyspace, one)| keyspace.filter.insert_flushed(&one.tables)).collect();
 
         let mut state = self.state();
         let mut edit = VersionEdit::default();
-        let (mut opened, mut flushed) = (Vec::new(), Vec::<(KeyspaceId, Vec<Arc<MemtableSlot>>)>::new());
+        let (mut opened, mut flushed) =
+            (NewTables::default(), Vec::<(KeyspaceId, Vec<Arc<MemtableSlot>>)>::new());
         // Until the edit is published.
         let mut epochs = Vec::new();
         for Rescued { keyspace, slots, tables, last_epoch, taken } in rescued {
@@ -147,12 +133,12 @@ impl DbInner {
             if last_epoch > 0 {
                 edit.next_epochs.push((keyspace.id, last_epoch + 1));
             }
-            for table in &tables.0 {
+            for table in tables.iter() {
                 // A later run is a newer one.
                 let run = self.numbers.take();
                 edit.added.push((keyspace.id, 0, run, (*table.meta).clone()));
             }
-            opened.extend(tables.keep());
+            opened.append(tables);
             self.keep_for_transactions(&keyspace, &slots);
             flushed.push((keyspace.id, slots));
         }
@@ -206,7 +192,7 @@ impl DbInner {
         let mut rescued = Rescued {
             keyspace: keyspace.clone(),
             slots,
-            tables: Unpublished(Vec::new()),
+            tables: NewTables::default(),
             last_epoch: 0,
             taken: Vec::new(),
         };
@@ -218,7 +204,7 @@ impl DbInner {
             else {
                 return Ok(None);
             };
-            rescued.tables.0.extend(tables);
+            rescued.tables.append(tables);
             rescued.last_epoch = epoch;
             self.write_counters.flushes.add(1);
             self.write_counters.flush_bytes.add(bytes);

@@ -31,6 +31,7 @@ use crate::db::scheduler::Backoff;
 use crate::error::StorageError;
 use crate::io::FileSystem;
 use crate::sync::Mutex;
+use crate::tree::new_tables::NewTables;
 use crate::tree::open_table::Garbage;
 
 mod reclaim;
@@ -457,7 +458,7 @@ impl DbInner {
             self.filter_files.release(written.map(|file| file.number()));
             return Ok(());
         }
-        self.commit_edit(&mut state, edit, Vec::new(), |_, _| unreachable!("no tables change"))?;
+        self.commit_edit(&mut state, edit, NewTables::default(), |_, _| unreachable!("no tables change"))?;
         if let Some(file) = written {
             let number = file.number();
             let file = OpenImages::new(file, &self.garbage);

@@ -63,6 +63,7 @@
 //! keyspace's expiry horizon, below which entries have expired ([`expiry`](super::expiry)).
 
 use crate::sync::{self, Mutex, MutexGuard};
+use crate::tree::new_tables::NewTables;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -473,12 +474,12 @@ impl DbInner {
         &self,
         state: &mut State,
         edit: VersionEdit,
-        opened: Vec<Arc<OpenTable>>,
+        opened: NewTables,
         change: impl FnMut(KeyspaceId, &Memtables) -> Memtables,
     ) -> Result<(), StorageError> {
         let complete = |catalogue: &Catalogue, edit: &mut VersionEdit| self.complete_edit(catalogue, edit);
         let started = sync::now();
-        let edit = state.catalogue.commit(edit, &opened, complete).inspect_err(|_| {
+        let (edit, opened) = state.catalogue.commit(edit, opened, complete).inspect_err(|_| {
             self.elastic.was_not_saved();
             self.monitor.notify();
         })?;

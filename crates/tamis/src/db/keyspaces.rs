@@ -18,6 +18,7 @@ use crate::db::{Db, Keyspace};
 use crate::error::{AdminError, StorageError, WriteError};
 use crate::operators::Unregistered;
 use crate::options::KeyspaceOptions;
+use crate::tree::new_tables::NewTables;
 
 /// Begins the names of keyspaces that programs do not see. No program can make one, for it is a control character.
 pub(crate) const HIDDEN_PREFIX: char = '\0';
@@ -142,7 +143,7 @@ impl DbInner {
             ages: Age::new(&options, None, 0).ages().map(|ages| (id, ages)).into_iter().collect(),
             ..VersionEdit::default()
         };
-        self.commit_edit(&mut state, edit, Vec::new(), |_, _| unreachable!("no tables change"))?;
+        self.commit_edit(&mut state, edit, NewTables::default(), |_, _| unreachable!("no tables change"))?;
         let inner = Arc::new(KeyspaceInner::empty(
             id,
             name,
@@ -182,7 +183,7 @@ impl DbInner {
             rename_keyspaces: vec![(keyspace.id, new_name.to_owned())],
             ..VersionEdit::default()
         };
-        self.commit_edit(&mut state, edit, Vec::new(), |_, _| unreachable!("no tables change"))?;
+        self.commit_edit(&mut state, edit, NewTables::default(), |_, _| unreachable!("no tables change"))?;
         keyspace.names.add(new_name);
         state.catalogue.publish_keyspaces();
         Ok(())
@@ -209,7 +210,7 @@ impl DbInner {
                 ..VersionEdit::default()
             };
             let unchanged = |_, _: &_| unreachable!("no tables change");
-            let dropped = self.commit_edit(&mut state, edit, Vec::new(), unchanged);
+            let dropped = self.commit_edit(&mut state, edit, NewTables::default(), unchanged);
             Ok((state, keyspace, dropped))
         };
         let (mut state, keyspace, mut dropped) = commit()?;

@@ -3,19 +3,19 @@
 //! On a full disk nothing could be deleted either: a delete is a write, and so is the compaction that drops the deleted data.
 //! Two things keep room for both.
 //!
-//! * **Before a log grows**, the free space is compared with what is then needed to flush everything in memory. If it does not
-//!   suffice, the disk counts as *full*: only work that frees space is accepted, and all other writes are refused
-//!   ([`WriteError::Suspended`]) until there is half as much again. Then a flush always fits, however small the disk is. As space
-//!   gets scarce, [logs](super::log) are kept short, so that little is needed.
+//! * **Before a log grows**, the free space is compared with what is then needed to flush everything in memory, to merge
+//!   after that, and to write the manifest anew. If it does not suffice, the disk counts as *full*: only work
+//!   that frees space is accepted, and all other writes are refused ([`WriteError::Suspended`]) until there is
+//!   half as much again. Then a flush always fits, however small the disk is. As space gets scarce,
+//!   [logs](super::log) are kept short, so that little is needed.
 //! * **Others may fill the disk** at any time. So a file of zeros, `RESERVE`, holds space that is released when a write finds none,
 //!   or when a compaction needs it. From then on the disk counts as full, too.
 //!
-//! The file's size is a sixteenth of the bytes of tables and blob files, and the manifest's length, or more if
-//! the logs hold more, since their contents are flushed first; but at most
-//! [`reserve_bytes`](crate::Options::reserve_bytes), and at most a quarter of the tables' bytes while there is
-//! much space. As much stays free once everything in memory is flushed, where there is no file. It is created
-//! when four times as much is free, and again when the tables have doubled or halved since. Nothing depends on
-//! its contents, its length, or its existence: it is not synced, and a power failure may lose it.
+//! The file's size is a sixteenth of the bytes of tables and blob files, or more if the logs hold more, since
+//! their contents are flushed first; but at most [`reserve_bytes`](crate::Options::reserve_bytes), and at most a
+//! quarter of the tables' bytes while there is much space. It is created when four times as much is free, and
+//! again when the tables have doubled or halved since. Nothing depends on its contents, its length, or its
+//! existence: it is not synced, and a power failure may lose it.
 //!
 //! # Threads
 //!
@@ -90,6 +90,8 @@ pub(crate) struct Reserve {
     missing: AtomicU64,
     /// The bytes of the trees when the file was last looked at.
     stored: AtomicU64,
+    /// The manifest's length then.
+    manifest: AtomicU64,
     /// The bytes that had been logged when the free space was last looked at.
     looked: AtomicU64,
     keeping: Mutex<Keeping>,
@@ -124,6 +126,7 @@ impl Reserve {
             wanted: AtomicBool::new(false),
             missing: AtomicU64::new(0),
             stored: AtomicU64::new(0),
+            manifest: AtomicU64::new(0),
             looked: AtomicU64::new(0),
             keeping: Mutex::default(),
         }
@@ -190,10 +193,10 @@ impl Reserve {
     }
 
     /// Returns the bytes to keep free, in the file or besides, once so much in memory is flushed: as much
-    /// as the file would have.
+    /// as the file would have, and room for the manifest's successor.
     fn kept(&self, to_flush: u64) -> u64 {
         let part = self.stored.load(Relaxed).saturating_add(to_flush) / PART_OF_TABLES;
-        part.min(self.most).max(KEPT_FREE)
+        part.saturating_add(self.manifest.load(Relaxed)).min(self.most).max(KEPT_FREE)
     }
 
     /// Returns the length that the file should have for tables and logs of these bytes.
@@ -242,14 +245,15 @@ impl Reserve {
     }
 
     /// Creates the file, or changes its length to follow the `bytes` of tables and logs, if that is due and there is room.
-    fn follow(&self, bytes: impl FnOnce() -> (u64, u64)) {
+    fn follow(&self, bytes: impl FnOnce() -> (u64, u64, u64)) {
         let mut keeping = self.keeping.lock();
         if keeping.looked.is_some_and(|at| sync::since(at) < LOOK) {
             return;
         }
         keeping.looked = Some(sync::now());
-        let (tables, logs) = bytes();
+        let (tables, manifest, logs) = bytes();
         self.stored.store(tables, Relaxed);
+        self.manifest.store(manifest, Relaxed);
         let free = self.fs.available_space(&self.dir).unwrap_or_default();
         let (target, held) = (self.target(tables, logs, free), self.held());
         let has = |needed: u64| free.is_none_or(|free| free.saturating_add(held) >= needed);
@@ -411,8 +415,7 @@ impl DbInner {
                     version.table_bytes() + blobs.sum::<u64>()
                 });
                 let manifest = self.state().catalogue.manifest_len().unwrap_or(0);
-                // A manifest's successor needs as much as the manifest at most, not a part of it.
-                (stored.sum::<u64>() + PART_OF_TABLES * manifest, self.log.needed())
+                (stored.sum(), manifest, self.log.needed())
             });
         }
     }

@@ -23,6 +23,7 @@ use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::tune::Tuning;
 use crate::error::{AdminError, OptionsError};
 use crate::options::KeyspaceOptions;
+use crate::tree::new_tables::NewTables;
 
 /// The current options of a keyspace, and the policy derived from them.
 #[derive(Debug)]
@@ -150,7 +151,7 @@ impl DbInner {
         let stored = state.reshaping.to_store(keyspace.id, &options);
         let edit =
             VersionEdit { set_options: vec![(keyspace.id, stored.to_text())], ..VersionEdit::default() };
-        self.commit_edit(&mut state, edit, Vec::new(), |_, _| unreachable!("no tables change"))?;
+        self.commit_edit(&mut state, edit, NewTables::default(), |_, _| unreachable!("no tables change"))?;
         let next = Arc::new(Shaping::new(options));
         if current.options.deterministic && !keyspace.view.load().version.runs.is_empty() {
             state.reshaping.of(keyspace.id).waiting = Some(next);

@@ -22,6 +22,7 @@ use tamis_files::tree::edit::VersionEdit;
 use super::{Elastic, Inner};
 use crate::db::inner::{DbInner, State};
 use crate::read::Memtables;
+use crate::tree::new_tables::NewTables;
 
 /// How long the hotness is kept from the manifest at most, in seconds of the clock, while there are gets. It takes a byte or two per
 /// segment.
@@ -111,7 +112,7 @@ impl DbInner {
         let edit = VersionEdit { hotness, ..VersionEdit::default() };
         let none = |_, _: &Memtables| unreachable!("no tables change");
         // The catalogue has logged why, if it failed.
-        let _ = self.commit_edit(&mut state, edit, Vec::new(), none);
+        let _ = self.commit_edit(&mut state, edit, NewTables::default(), none);
     }
 
     fn may_save_hotness(&self, state: &State) -> bool {

@@ -11,9 +11,9 @@ use tamis_policy::compaction::shape::{KeyRange, Shape, Spot};
 
 use super::*;
 use crate::clock::{Clock, ManualClock};
-use crate::compaction::writer::MergeOutput;
 use crate::db::reshape::Shaping;
 use crate::io::{FileSystem, MemFs};
+use crate::tree::open_table::OpenTable;
 use crate::{Db, Keyspace, Options};
 
 const START: u64 = 1_700_000_000;
@@ -331,9 +331,11 @@ fn statistics_show_what_snapshots_keep() {
     // As if a merge had kept something for these two snapshots, and for one that is gone.
     let mut meta = (*metas(&db)[0]).clone();
     meta.extra.pinned = vec![(1, 100), (2, 30), (77, 5)];
-    let opened = inner(&db)
-        .open_tables(&MergeOutput { tables: vec![meta.clone()], ..MergeOutput::default() })
-        .unwrap();
+    let db_of = inner(&db);
+    let table =
+        OpenTable::open(&*db_of.fs, &db_of.dir, Arc::new(meta.clone()), &db_of.reader_config, &db_of.garbage);
+    let mut opened = NewTables::default();
+    opened.push(table.unwrap());
     let (run, id) = (default(&db).view.load().version.runs[0].id, meta.id);
     let edit =
         VersionEdit { removed: vec![(0, id)], added: vec![(0, 0, run, meta)], ..VersionEdit::default() };

@@ -47,6 +47,7 @@ use crate::observe::latency::Operation;
 use crate::observe::span;
 use crate::read::{MemtableSlot, Memtables, key_range};
 use crate::sync;
+use crate::tree::new_tables::NewTables;
 
 use place::{Depth, place};
 use stage::{Staged, Staging};
@@ -152,15 +153,8 @@ impl DbInner {
         if described.is_empty() {
             return Ok(IngestReport::default());
         }
-        let mut staging = Staging::new(self);
-        let mut groups = Vec::with_capacity(described.len());
-        for Group { keyspace, files } in described {
-            let staged = files.iter().map(|file| staging.bring(file, options.move_files, options.verify));
-            groups.push(Group { keyspace, files: staged.collect::<Result<Vec<_>, _>>()? });
-        }
-        staging.sync_names()?;
-        self.make_way(&groups)?;
-        let mut report = self.commit_ingestion(groups, staging)?;
+        let ingested = self.bring_in(described, &options);
+        let mut report = ingested.inspect_err(|_| self.garbage.remove_all(&*self.fs))?;
         self.keep_filters_in_memory(None);
         let took = sync::since(started);
         self.observer.record(Operation::Ingestion, took);
@@ -181,6 +175,22 @@ impl DbInner {
             }
         }
         Ok(report)
+    }
+
+    fn bring_in(
+        &self,
+        described: Vec<Group<Described>>,
+        options: &IngestOptions,
+    ) -> Result<IngestReport, AdminError> {
+        let mut staging = Staging::new(self);
+        let mut groups = Vec::with_capacity(described.len());
+        for Group { keyspace, files } in described {
+            let staged = files.iter().map(|file| staging.bring(file, options.move_files, options.verify));
+            groups.push(Group { keyspace, files: staged.collect::<Result<Vec<_>, _>>()? });
+        }
+        staging.sync_names()?;
+        self.make_way(&groups)?;
+        self.commit_ingestion(groups, staging)
     }
 
     /// Returns the files' descriptions, one group per keyspace that receives any, checked against each other.
@@ -282,7 +292,7 @@ impl DbInner {
         }
         let mut report = IngestReport { seq, ..IngestReport::default() };
         let mut edit = VersionEdit { last_seq: Some(seq), ..VersionEdit::default() };
-        let mut opened = Vec::new();
+        let mut opened = NewTables::default();
         let now = self.now();
         for Group { keyspace, files } in groups {
             let version = keyspace.view.load().version.clone();

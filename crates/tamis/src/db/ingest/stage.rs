@@ -13,6 +13,7 @@ use crate::db::verify::{VerifyReport, check_table};
 use crate::error::{AdminError, ExternalTableError, StorageError};
 use crate::external::{Described, describe};
 use crate::io::{Access, FileSystem, Usage};
+use crate::tree::new_tables::NewFiles;
 use crate::tree::open_table::OpenTable;
 
 /// The number of bytes copied at once.
@@ -27,17 +28,16 @@ pub(super) struct Staged {
     pub(super) table: Arc<OpenTable>,
 }
 
-/// The files of one ingestion. Files that no manifest can name yet are removed when this is dropped; files left by a crash
-/// are removed at the next opening.
+/// The files of one ingestion.
 #[derive(Debug)]
 pub(super) struct Staging<'d> {
     db: &'d DbInner,
-    made: Vec<PathBuf>,
+    files: NewFiles,
 }
 
 impl<'d> Staging<'d> {
     pub(super) fn new(db: &'d DbInner) -> Staging<'d> {
-        Staging { db, made: Vec::new() }
+        Staging { db, files: NewFiles::new(&db.dir, &db.garbage) }
     }
 
     /// Links or copies the `described` file into the directory, syncs it, and checks it there. The source stays as it is. The
@@ -58,7 +58,7 @@ impl<'d> Staging<'d> {
             }
         };
         // Recorded before the attempt: a copy that fails midway leaves a file.
-        self.made.push(path.clone());
+        self.files.add_table(id);
         let brought = match link {
             // The file's writer need not have synced it.
             true => db.fs.link_or_copy(source, &path).and_then(|()| db.fs.sync_file(&path)),
@@ -90,20 +90,8 @@ impl<'d> Staging<'d> {
     }
 
     /// From here on a manifest may name the files, even if that is not known yet, so they stay.
-    pub(super) fn keep(mut self) {
-        self.made.clear();
-    }
-}
-
-impl Drop for Staging<'_> {
-    fn drop(&mut self) {
-        for path in &self.made {
-            if let Err(e) = self.db.fs.remove(path)
-                && e.kind() != io::ErrorKind::NotFound
-            {
-                log::warn!("could not remove {}: {e}; the next opening will", path.display());
-            }
-        }
+    pub(super) fn keep(self) {
+        self.files.keep();
     }
 }
 

@@ -18,12 +18,11 @@ fn open(fs: &FaultyFs) -> Db {
 fn late_edit(db: &DbInner) -> Result<(), StorageError> {
     let keyspace = db.directory.load()[&0].clone();
     let view = keyspace.view.load_full();
-    let table = view.version.tables.last().expect("a table").clone();
-    let meta = (*table.meta).clone();
+    let meta = (*view.version.tables.last().expect("a table").meta).clone();
     let edit =
         VersionEdit { removed: vec![(0, meta.id)], added: vec![(0, 1, 1 << 20, meta)], ..Default::default() };
     let mut state = db.state();
-    db.commit_edit(&mut state, edit, vec![table], |_, old| old.clone())
+    db.commit_edit(&mut state, edit, NewTables::default(), |_, old| old.clone())
 }
 
 /// A flush failed to sync its edit. The tree in memory already had the new table, but no version did, and the edit of a later

@@ -23,6 +23,7 @@ use crate::error::{OpenError, StorageError, WriteError};
 use crate::io::FileSystem;
 use crate::observe::span;
 use crate::read::{MemtableSlot, Memtables};
+use crate::tree::new_tables::NewTables;
 
 /// Replays the logs into memtables; a writable database then flushes them and starts its own log, in one step, so that a
 /// crash during recovery changes nothing. On a full disk that step is left for later.
@@ -233,7 +234,7 @@ fn begin_new(db: &DbInner) -> Result<(), StorageError> {
     db.log.begin(&mut log, &mut state.logs, first, db.visible());
     let mut edit = VersionEdit::default();
     db.describe_session(&state, &keyspaces, id, &mut edit);
-    db.commit_edit(&mut state, edit, Vec::new(), |_, _| unreachable!("no tables change"))?;
+    db.commit_edit(&mut state, edit, NewTables::default(), |_, _| unreachable!("no tables change"))?;
     drop(state);
     drop(log);
     db.write_options()
