@@ -164,12 +164,12 @@ const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "name-unsynced",
-        story: "the name of a flushed table is not synced",
+        story: "the names of new tables are not synced",
         edits: &[Edit {
-            file: "crates/tamis/src/db/flush.rs",
-            find: r#"        self.sync_tables(&output)?;
-        let opened = self.open_tables"#,
-            replace: r#"        let opened = self.open_tables"#,
+            file: "crates/tamis/src/tree/new_tables.rs",
+            find: r#"        fs.sync_dir(&self.dir).map_err(|e| StorageError::io("sync", &self.dir, e))?;
+"#,
+            replace: "",
         }],
     },
     Mutation {
@@ -223,8 +223,8 @@ const MUTATIONS: &[Mutation] = &[
         story: "a flush survives a power cut that earlier writes of another keyspace do not",
         edits: &[Edit {
             file: "crates/tamis/src/db/flush.rs",
-            find: r#"if (self.directory.load().len() > 1 ||"#,
-            replace: r#"if (self.directory.load().len() > 1000 ||"#,
+            find: r#"if self.directory.load().len() > 1 ||"#,
+            replace: r#"if self.directory.load().len() > 1000 ||"#,
         }],
     },
     Mutation {

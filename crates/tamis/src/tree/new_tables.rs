@@ -152,7 +152,7 @@ mod tests {
     fn tables_that_cannot_be_opened_are_removed() {
         let (fs, garbage) = (MemFs::new(), Arc::new(Garbage::default()));
         let files = written(&fs, &garbage, &[1]);
-        let meta = crate::tree::tests::meta(1, "a", "b");
+        let meta = crate::tree::tests::table(1, "a", "b");
         assert!(files.open(&fs, &[meta], &ReaderConfig::default()).is_err());
         garbage.remove_all(&fs);
         assert!(!fs.exists(&table_path(Path::new("db"), 1)).unwrap());
