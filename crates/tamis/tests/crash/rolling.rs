@@ -1,28 +1,39 @@
 //! Files that succeed one another: replaced manifests, recycled logs.
 
+use std::path::PathBuf;
+
 use tamis_testkit::{CrashMode, FaultPlan, FaultyFs};
 
 use crate::history::{Session, Step, Write};
 use crate::lab::{self, MODES, scale};
 
-/// Grows the manifest to just below the size at which it is replaced, by creating and dropping keyspaces.
-fn grown(seed: u64) -> Session {
-    let fs = FaultyFs::new(seed);
+/// The manifests that are there.
+fn manifests(fs: &FaultyFs) -> Vec<PathBuf> {
+    let files = fs.files().into_iter().map(|(path, _)| path);
+    files.filter(|path| path.to_string_lossy().contains("MANIFEST")).collect()
+}
+
+/// Makes two edits.
+fn edit_twice(session: &Session) {
+    let (db, name) = (session.db.clone().unwrap(), "n".repeat(255));
+    db.create_keyspace(&name, lab::tiny_keyspace()).unwrap();
+    db.drop_keyspace(&name).unwrap();
+}
+
+/// Returns after how many times two edits a new manifest replaces the first. Its file does not tell: space is
+/// reserved ahead.
+fn until_replaced() -> usize {
+    let fs = FaultyFs::new(1);
     let session = Session::open(&fs).unwrap();
-    let db = session.db.clone().unwrap();
-    let name = "n".repeat(255);
-    let manifest = |fs: &FaultyFs| {
-        let files = fs.files().into_iter();
-        files
-            .filter(|(path, _)| path.to_string_lossy().contains("MANIFEST"))
-            .map(|(_, len)| len)
-            .max()
-            .unwrap()
-    };
-    while manifest(&fs) < (1 << 20) - 1500 {
-        db.create_keyspace(&name, lab::tiny_keyspace()).unwrap();
-        db.drop_keyspace(&name).unwrap();
-    }
+    let old = manifests(&fs);
+    let edits = std::iter::repeat_with(|| edit_twice(&session));
+    1 + edits.take_while(|()| manifests(&fs) == old).count()
+}
+
+/// Makes so many times two edits.
+fn grown(seed: u64, times: usize) -> Session {
+    let session = Session::open(&FaultyFs::new(seed)).unwrap();
+    (0..times).for_each(|_| edit_twice(&session));
     session
 }
 
@@ -42,16 +53,12 @@ fn work() -> Vec<Step> {
 
 #[test]
 fn a_crash_at_any_operation_while_the_manifest_is_replaced_is_survived() {
-    let before = grown(1);
-    let manifests = |fs: &FaultyFs| {
-        let files = fs.files().into_iter().map(|(path, _)| path);
-        files.filter(|path| path.to_string_lossy().contains("MANIFEST")).collect::<Vec<_>>()
-    };
-    let old = manifests(&before.fs);
+    let times = until_replaced() - 1;
+    let old = manifests(&grown(1, times).fs);
     let (mut stop, mut replaced) = (0, 0);
     loop {
         // Opening would replace the manifest: the same work is repeated on a newly grown machine.
-        let mut session = grown(stop);
+        let mut session = grown(stop, times);
         let fs = session.fs.clone();
         let stop_at = fs.operations() + stop;
         fs.plan(FaultPlan {
